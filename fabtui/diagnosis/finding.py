@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from fabtui.model.layers import Layer
+from fabtui.nodeset import fold
 
 Pair = tuple[str, str]
 ContextT = TypeVar("ContextT")
@@ -32,12 +33,59 @@ class Domain(StrEnum):
     """Subject of a group of rules, which determines the type of their context.
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
+    ``summary``: findings of the preflight.
     """
 
     PAIRS = "pairs"
     LINKS = "links"
     MESH = "mesh"
     NODES = "nodes"
+    SUMMARY = "summary"
+
+
+class Kind(StrEnum):
+    """Kind of the subject of a finding, as in JSON."""
+
+    GPU = "gpu"
+    NIC = "nic"
+    NODE = "node"
+    NODES = "nodes"
+    RAIL = "rail"
+    LEAF = "leaf"
+    LEAF_CUT = "leaf-cut"
+    PAIR = "pair"
+    PAIRS = "pairs"
+    NODE_PAIR = "node-pair"
+    RAIL_PAIR = "rail-pair"
+    HALVES = "halves"
+    CROSS_RAIL = "cross-rail"
+    CROSS_NODE = "cross-node"
+    CONTENTION = "contention"
+    WORLD = "world"
+    FABRIC = "fabric"
+
+
+class Reach(StrEnum):
+    """Pairs of a component: all, those with other nodes, or those within its node."""
+
+    ALL = "all"
+    OFF_NODE = "off-node"
+    INSIDE = "inside"
+
+
+class Direction(StrEnum):
+    """Pairs of a component by their direction, seen from it or from the first of two."""
+
+    BOTH = "both"
+    SENDS = "sends"
+    RECEIVES = "receives"
+
+
+class Subject(NamedTuple):
+    """What a finding is about: the kind of component, and its name."""
+
+    kind: Kind
+    name: str
 
 
 class AddressPair(NamedTuple):
@@ -75,24 +123,48 @@ class Finding:
     Attributes:
         rule: The rule.
         severity: How serious it is.
-        subject: What it is about, in one word: a node, an endpoint, ``memlock``; "" for pairs without a common end.
+        topic: What it is about, in one word: a node, an endpoint, ``memlock``; "" for pairs without a common end.
         nodes: The nodes it is about.
         cells: The ordered pairs of endpoints that it explains.
         facts: Structured values for the templates of the rule and for common evidence.
         next: Commands to run next.
         measurements: The bad measurements between addresses that it explains.
         weight: Counts for its place among findings of the same severity, besides its cells.
+        blames: The component to blame; None to derive it from the nodes.
+        about: The components that a fact is about; by default the subject alone.
+        tested: Number of tested pairs of that component; 0 if unknown.
+        confidence: Probability (0 to 1) among the components that explain the same; None if there is no choice.
+        rivals: Other components that explain the results about as well.
     """
 
     rule: Rule[Any]
     severity: Severity
-    subject: str
+    topic: str
     nodes: tuple[str, ...] = ()
     cells: frozenset[Pair] = frozenset()
     facts: Mapping[str, Any] = field(default_factory=dict)
     next: tuple[str, ...] = ()
     measurements: frozenset[tuple[Layer, AddressPair]] = frozenset()
     weight: int = 0
+    blames: Subject | None = None
+    about: tuple[Subject, ...] = ()
+    tested: int = 0
+    confidence: float | None = None
+    rivals: tuple[Subject, ...] = ()
+
+    @property
+    def subject(self) -> Subject:
+        """What the finding is about."""
+        if self.blames is not None:
+            return self.blames
+        if len(self.nodes) == 1:
+            return Subject(Kind.NODE, self.nodes[0])
+        return Subject(Kind.NODES, fold(self.nodes)) if self.nodes else Subject(Kind.FABRIC, "all nodes")
+
+    @property
+    def share(self) -> float | None:
+        """Share of the tested pairs of the component that are bad; None if unknown."""
+        return len(self.cells) / self.tested if self.tested else None
 
     def replace(self, **changes: Any) -> Finding:
         """Return a copy with some attributes changed."""
@@ -136,7 +208,7 @@ class Rule(ABC, Generic[ContextT]):
 
     def finding(
         self,
-        subject: str = "",
+        topic: str = "",
         *,
         severity: Severity | None = None,
         nodes: Iterable[str] = (),
@@ -145,18 +217,20 @@ class Rule(ABC, Generic[ContextT]):
         measurements: Iterable[tuple[Layer, AddressPair]] = (),
         weight: int = 0,
         facts: Mapping[str, Any] | None = None,
+        blames: Subject | None = None,
     ) -> Finding:
         """Return a finding of this rule."""
         return Finding(
             self,
             severity or self.severity,
-            subject,
+            topic,
             tuple(nodes),
             frozenset(cells),
             facts or {},
             tuple(commands),
             frozenset(measurements),
             weight,
+            blames,
         )
 
 

@@ -16,7 +16,7 @@ _MOST = 200
 
 
 def judgements(node: ProbedNode) -> list[dict[str, str]]:
-    """Return the judgements of a node by its probes: ``[{"probe", "subject", "verdict", "text"}]``."""
+    """Return the judgements of a node by its probes: ``[{"probe", "subject", "verdict", "text", "devices"}]``."""
     found: list[dict[str, str]] = []
     for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
@@ -29,7 +29,10 @@ def judgements(node: ProbedNode) -> list[dict[str, str]]:
                 text = f"cannot interpret the result of {probe}: {type(error).__name__}: {error}"
                 judged = [{"subject": probe, "verdict": "note", "text": text}]
         for one in dicts(judged)[:_MOST]:
-            found.append({"probe": probe, **{name: one_line(str(one.get(name, "")), 300) for name in _FIELDS}})
+            known = {name: one_line(str(one.get(name, "")), 300) for name in _FIELDS}
+            devices = one.get("devices")
+            known["devices"] = " ".join(map(str, devices))[:300] if isinstance(devices, list) else ""
+            found.append({"probe": probe, **known})
     return found
 
 

@@ -2,45 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register, rules_of
+from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.links import rules as link_rules
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import rules as pair_rules
+from fabtui.diagnosis.pairs import transports as transport_rules
 from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.preflight.rules import latest_preflight, preflight
+from fabtui.model import exit_codes
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
 
-__all__ = ["RULES", "findings", "link_rules", "pair_rules", "preflight"]
+__all__ = ["RULES", "exit_code", "findings", "link_rules", "pair_rules", "preflight", "transport_rules"]
 
+#: Maximum number of findings of the preflight that are listed one by one.
+_MOST_LISTED = 3
 _MOST_RELATED = 6
 
 
 @register
-class PreflightSummary(Rule[PairContext]):
-    """The preflight has findings other than notes. They are one line among the findings of a session."""
+class PreflightSummary(Rule[list[Finding]]):
+    """The preflight has further findings other than notes. They are one line among the findings of a session."""
 
     id = "FT300"
     name = "preflight"
     title = "Findings of the preflight"
+    domain = Domain.SUMMARY
     message = "preflight: [{bad:count_bad finding}][{both:flag}, ][{warnings:count_warning}]"
     next_step = "Run fabtui preflight, or press P."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        serious = [one for one in latest_preflight(context.model).findings if one.severity is not Severity.NOTE]
-        if not serious:
+    def check(self, context: list[Finding]) -> Iterator[Finding]:
+        if not context:
             return
-        bad = sum(one.severity is Severity.BAD for one in serious)
+        bad = sum(one.severity is Severity.BAD for one in context)
         facts = {
             "bad": bad or None,
-            "warnings": len(serious) - bad or None,
-            "both": 0 < bad < len(serious),
-            "related": tuple(serious[:_MOST_RELATED]),
+            "warnings": len(context) - bad or None,
+            "both": 0 < bad < len(context),
+            "related": tuple(context[:_MOST_RELATED]),
         }
-        commands = [command for one in serious[:_MOST_RELATED] for command in one.next]
-        yield self.finding("preflight", severity=serious[0].severity, facts=facts, commands=commands)
+        commands = [command for one in context[:_MOST_RELATED] for command in one.next]
+        nodes = list(dict.fromkeys(node for one in context for node in one.nodes))
+        yield self.finding("preflight", severity=context[0].severity, nodes=nodes, facts=facts, commands=commands)
+
+
+@register
+class GpuInUse(Rule[Model]):
+    """Another process uses a GPU that was tested."""
+
+    id = "FT105"
+    name = "gpu-in-use"
+    title = "GPU is in use by another process"
+    severity = Severity.WARN
+    domain = Domain.LINKS
+    message = "{gpu} is in use by {process}"
+    next_step = "Test again when the process has ended, or without this GPU."
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        tested = {str(end) for end in model.endpoints}
+        for record in model.nodes.values():
+            for gpu in dicts((record.inventory or {}).get("gpus")):
+                end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
+                if using and end in tested:
+                    names = [
+                        one_line(f"{one.get('name') or 'a process'} (pid {one.get('pid')})", 80) for one in using[:2]
+                    ]
+                    yield self.finding(
+                        end,
+                        nodes=(record.name,),
+                        facts={"gpu": end, "process": ", ".join(names)},
+                        blames=Subject(Kind.GPU, end),
+                    )
+
+
+def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
+    """Return the exit code of a session: that of its results, or 1 if a finding about pairs is bad.
+
+    A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster.
+
+    Args:
+        model: The session model.
+        found: Its findings; by default they are searched now.
+    """
+    code = exit_codes.exit_code(model)
+    if code == exit_codes.BAD or not model.endpoints:
+        return code
+    pairs = (one for one in (findings(model) if found is None else found) if one.rule.domain is Domain.PAIRS)
+    return exit_codes.BAD if any(one.severity is Severity.BAD for one in pairs) else code
 
 
 def findings(model: Model, tally: Tally | None = None, *, settled: bool = False) -> list[Finding]:
@@ -51,8 +104,32 @@ def findings(model: Model, tally: Tally | None = None, *, settled: bool = False)
         tally: The verdicts of its pairs; by default they are gathered now.
         settled: While the mesh is being filled, return its findings of before.
     """
+    *_, found = search(model, tally, settled=settled)
+    assert found is not None
+    return found
+
+
+def search(model: Model, tally: Tally | None = None, *, settled: bool = False) -> Iterator[list[Finding] | None]:
+    """Yield None after each small step, and all findings at the end; the model must not change meanwhile."""
     context = PairContext(model, tally)
-    found = [finding for rule in rules_of(Domain.PAIRS) for finding in rule.check(context)]
-    found += [finding for rule in rules_of(Domain.LINKS) for finding in rule.check(model)]
-    found += settled_mesh_findings(model) if settled else mesh_findings(model)
-    return sorted(found, key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))
+    results = []
+    for rule in rules_of(Domain.PAIRS):
+        if isinstance(rule, pair_rules.BlameRule):
+            yield from context.search()
+        for finding in rule.check(context):
+            results.append(finding)
+            yield None
+    results += settled_mesh_findings(model) if settled else mesh_findings(model)
+    yield None
+    facts = [finding for rule in rules_of(Domain.LINKS) for finding in rule.check(model)]
+    facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
+    yield None
+    found, left = joined(model, results, facts)
+    # A GPU in use is left out of a sweep; it matters where it explains something.
+    listed = [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, GpuInUse)]
+    checks = [one for one in left if one.rule.domain is Domain.NODES]
+    if len(checks) <= _MOST_LISTED:
+        listed += checks
+    else:
+        listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.check(checks)]
+    yield sorted([*found, *listed], key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))

@@ -82,7 +82,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
     if m.verdict is Verdict.SLOW and m.layer in MESH:
         lost = (m.extra or {}).get("loss")
         return f"{lost:g} % of packets are lost" if isinstance(lost, (int, float)) and lost > 0 else None
-    median = model.median(m.layer, model.class_of(m))
+    median = model.usual(m)
     if not median:
         return None
     made = " (made by the lab)" if m.made else ""

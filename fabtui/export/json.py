@@ -12,10 +12,10 @@ from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.csv import when
-from fabtui.model.exit_codes import exit_code, not_tested
+from fabtui.model.exit_codes import not_tested
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
@@ -34,7 +34,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "software": f"fabtui {model.software}",
         "started": when(model.started),
         "ended": when(model.now),
-        "exit": exit_code(model),
+        "exit": exit_code(model, found),
         "lab": model.lab,
         "faults": model.faults,
         "options": model.options,

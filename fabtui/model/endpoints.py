@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
+from typing import NamedTuple
 
 
 class PairClass(StrEnum):
@@ -21,6 +22,20 @@ class PairClass(StrEnum):
     NODE_PAIR = "node-pair"
     ONE_NODE = "one-node"
     ALL = "all"
+
+
+class ClassKey(NamedTuple):
+    """Class that values of a pair are compared within.
+
+    Attributes:
+        kind: Relation of the two ends.
+        apart: Whether they are on different leaf switches, or on different NUMA halves of a node.
+        hardware: Numbers of the hardware of both ends (GPU model and NIC rate), the lower first.
+    """
+
+    kind: PairClass
+    apart: bool = False
+    hardware: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,11 @@ class Endpoint:
         # N x N results are keyed by these names: each is stored once.
         return intern(f"{self.node}:-" if self.kind == "none" else f"{self.node}:{self.index}")
 
+    @property
+    def port_name(self) -> str:
+        """Name of its NIC, as far as it is known."""
+        return self.nic or (f"NIC of {self}" if self.rail is None else f"rail {self.rail}")
+
 
 #: The classes of pairs within a rail.
 WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
@@ -85,13 +105,18 @@ class EndpointTable:
     Attributes:
         endpoints: Rows and columns of the grid, by number.
         names: Their names, by number.
-        leaves: Leaf switch of each endpoint that is known to be on one, by number.
+        leaves: Leaf switch of each endpoint that is known or inferred to be on one, by number.
+        halves: NUMA half of each endpoint, by number, where pairs between halves are slower by design.
+        hardware: Number of the hardware of each endpoint, by number.
     """
 
     def __init__(self) -> None:
         self.endpoints: list[Endpoint] = []
         self.names: list[str] = []
         self.leaves: dict[int, str] = {}
+        self.halves: dict[int, int] = {}
+        self.hardware: list[int] = []
+        self._hardware_numbers: dict[tuple[str, float], int] = {}
         self._numbers: dict[str, int] = {}
         self._by_node: dict[str, list[int]] = {}
 
@@ -107,6 +132,27 @@ class EndpointTable:
         self.names.append(str(endpoint))
         self._numbers[self.names[-1]] = endpoint.number
         self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+        self.hardware.append(self._hardware_number(endpoint, 0.0))
+
+    def _hardware_number(self, endpoint: Endpoint, rate: float) -> int:
+        return self._hardware_numbers.setdefault((endpoint.name, rate), len(self._hardware_numbers))
+
+    def set_rates(self, rates: dict[str, float]) -> bool:
+        """Set the fastest data port (Gb/s) of each node; return True if that changes the classes.
+
+        A node with a rate of its own is compared with the others of its GPU model: it may have lost speed.
+        """
+        nodes: dict[tuple[str, float], set[str]] = {}
+        for end in self.endpoints:
+            nodes.setdefault((end.name, rates.get(end.node, 0.0)), set()).add(end.node)
+        found = []
+        for end in self.endpoints:
+            alike = {rate: len(names) for (model, rate), names in nodes.items() if model == end.name}
+            rate = rates.get(end.node, 0.0)
+            common = max(alike, key=lambda one: (alike[one], one))
+            found.append(self._hardware_number(end, rate if alike[rate] > 1 else common))
+        changed, self.hardware = found != self.hardware, found
+        return changed
 
     def number(self, name: str) -> int | None:
         """Return the number of the endpoint of a name (``n060:3``), or None."""
@@ -120,12 +166,25 @@ class EndpointTable:
         """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is not None and b is not None:
-            leaf, other = self.leaves.get(a), self.leaves.get(b)
-            apart = leaf is not None and other is not None and leaf != other
-            return pair_class(self.endpoints[a], self.endpoints[b], apart)
+            return pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
         if src == dst:
             return PairClass.ALL if src == "all" else PairClass.ONE_NODE
         return PairClass.NODE_PAIR
+
+    def key_between(self, src: str, dst: str) -> ClassKey:
+        """Return the class that values of a pair are compared within."""
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is None or b is None:
+            return ClassKey(self.class_between(src, dst))
+        kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
+        apart = self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
+        one, other = self.hardware[a], self.hardware[b]
+        return ClassKey(kind, apart, (one, other) if one <= other else (other, one))
+
+    @staticmethod
+    def _apart(places: Mapping[int, object], a: int, b: int) -> bool:
+        here, there = places.get(a), places.get(b)
+        return here is not None and there is not None and here != there
 
     def cells_of(self, src: str, dst: str) -> Iterator[tuple[int, int]]:
         """Yield the cells that show results of a pair of endpoints, or of nodes."""

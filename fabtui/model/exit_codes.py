@@ -14,9 +14,8 @@ _MOST_ENDS = 8
 
 
 def exit_code(model: Model) -> int:
-    """Return 1 if anything is slow, failed or timed out; else 3 if something wanted could not be tested; else 0."""
-    counts = model.counts()
-    if any(verdict.bad for verdict in counts):
+    """Return 1 if anything is bad (`Model.confirmed`); else 3 if something wanted could not be tested; else 0."""
+    if any(verdict.bad for verdict in model.confirmed()):
         return BAD
     return NOT_TESTED if not_tested(model) else ALL_OK
 

@@ -164,6 +164,10 @@ class MeasurementStore:
         found = _NO_ROW if self._previous is None else self._previous[row]
         return NONE if found == _NO_ROW else found
 
+    def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
+        """Return the shapes, the shape number of each row, and the value of each row; to be read only."""
+        return self._shapes, self._shape_of, self._value
+
     def attempts(self, row: int) -> list[int]:
         """Return a row and those of all attempts before it, the latest first."""
         rows = []

@@ -95,6 +95,16 @@ class PairIndex(Generic[Kind]):
                 for target, number in zip(rows[source].targets, rows[source].numbers, strict=True):
                     yield kind, names[source], names[target], number
 
+    def has(self, kind: Kind) -> bool:
+        """Return True if a kind has pairs."""
+        return kind in self._rows
+
+    def by_source(self, kind: Kind) -> Iterator[tuple[str, list[str], list[int]]]:
+        """Yield for each source of a kind its targets and their numbers."""
+        names = self._names
+        for source, row in self._rows.get(kind, {}).items():
+            yield names[source], [names[target] for target in row.targets], list(row.numbers)
+
 
 class PairList:
     """Layers and ordered pairs of names in the order of arrival; it only grows."""

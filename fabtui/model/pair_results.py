@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
-from fabtui.model.endpoints import PairClass
+from fabtui.model.endpoints import ClassKey, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore, Shape
@@ -15,6 +15,8 @@ from fabtui.model.pair_index import Key, PairIndex, PairList
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
 DEFAULT_SLOW_BELOW = 0.7
+#: Multiple of the median message time from which the 99th percentile is notable.
+STALL = 3.0
 
 
 class _Arm(NamedTuple):
@@ -31,8 +33,8 @@ class PairResults:
     Values between addresses are stored elsewhere (`fabtui.model.address_log`), and judged here.
 
     Args:
-        class_between: Returns the class of two names.
-        class_of: Returns the class a measurement is compared within.
+        key_between: Returns the class of two names.
+        key_of: Returns the class a measurement is compared within.
 
     Attributes:
         tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
@@ -40,20 +42,20 @@ class PairResults:
         slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
-    def __init__(
-        self, class_between: Callable[[str, str], PairClass], class_of: Callable[[Measurement], PairClass]
-    ) -> None:
-        self._class_between = class_between
-        self._class_of = class_of
+    def __init__(self, key_between: Callable[[str, str], ClassKey], key_of: Callable[[Measurement], ClassKey]) -> None:
+        self._key_between = key_between
+        self._key_of = key_of
         self._store = MeasurementStore()
         #: Row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex()
         #: Row of the latest attempt with the largest message, where it is not the latest.
         self._largest: dict[Key, int] = {}
-        self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
+        self._by_class: dict[tuple[Layer, ClassKey], ClassValues] = {}
         self._regroup = False
         self._arm_store = MeasurementStore()
         self._arm_rows: PairIndex[_Arm] = PairIndex()
+        #: Rows of passed p2p measurements with messages that took far longer than the median.
+        self.stalled: dict[int, None] = {}
         self.tested = PairList()
         self.flapping: dict[Key, int] = {}
         self.slow_below = DEFAULT_SLOW_BELOW
@@ -103,6 +105,9 @@ class PairResults:
         largest = NONE if before == NONE else self._largest.pop(key, before)
         row = store.add(measurement, before)
         self._rows.set(*key, row)
+        self.stalled.pop(before, None)
+        if measurement.verdict is Verdict.OK and measurement.layer is Layer.P2P and _stalls(measurement):
+            self.stalled[row] = None
         if largest == NONE:
             return [row]
         if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
@@ -125,54 +130,51 @@ class PairResults:
     def _note_flapping(self, key: Key, rows: list[int]) -> None:
         turned = 0
         if key[0].spec.collective is None:
-            latest = [self._store.get(row) for row in reversed(rows[:ATTEMPTS])]
-            if not self._surely_ok(latest):
-                turned = flapping(self.verdict(m) for m in latest)
+            turned = flapping(self.verdict(self._store.get(row)) for row in reversed(rows[:ATTEMPTS]))
         if turned:
             self.flapping[key] = turned
         else:
             self.flapping.pop(key, None)
-
-    def _surely_ok(self, attempts: list[Measurement]) -> bool:
-        """Return True if attempts at a pair are all ok, as far as that can be known without finding the limit."""
-        if attempts[0].layer.spec.less_is_better:
-            return False
-        values = self._values.get((attempts[0].layer, self._class_of(attempts[0])))
-        median = None if values is None else values.median
-        # The limit is never above this share of the median, which is known without a search.
-        enough = 0.0 if median is None else self.slow_below * median
-        return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
-
-    # -- classes ------------------------------------------------------------------------------------------------------
 
     def classes_changed(self) -> None:
         """Group the values again before the next reading: endpoints belong to other classes now."""
         self._regroup = True
 
     @property
-    def _values(self) -> dict[tuple[Layer, PairClass], ClassValues]:
+    def _values(self) -> dict[tuple[Layer, ClassKey], ClassValues]:
         """Good values by layer and class."""
         if self._regroup:
             self._regroup = False
-            found: dict[tuple[Layer, PairClass], list[float]] = {}
+            found: dict[tuple[Layer, ClassKey], list[float]] = {}
             for layer, src, dst, row in self._rows.items():
                 if (value := self._good_value(self._counting_row((layer, src, dst), row))) is not None:
-                    found.setdefault((layer, self._class_between(src, dst)), []).append(value)
+                    found.setdefault((layer, self._key_between(src, dst)), []).append(value)
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
             for key, values in found.items():
                 self._by_class[key] = ClassValues(values, key[0].spec.less_is_better)
         return self._by_class
 
     def _values_for(self, measurement: Measurement) -> ClassValues:
-        key = (measurement.layer, self._class_of(measurement))
+        key = (measurement.layer, self._key_of(measurement))
         values = self._values.get(key)
         if values is None:
             values = self._values[key] = ClassValues(less_is_better=measurement.layer.spec.less_is_better)
         return values
 
-    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
-        """Return the good values of a class in a layer, or None; the caller must not change them."""
-        return self._values.get((layer, kind))
+    def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
+        """Return the good values of a class in a layer, or None; the caller must not change them.
+
+        A relation stands for the largest class of this relation.
+        """
+        if isinstance(kind, ClassKey):
+            return self._values.get((layer, kind))
+        found = [values for (of, key), values in self._values.items() if of is layer and key.kind is kind]
+        return max(found, key=len, default=None)
+
+    def settle(self) -> None:
+        """Take all values into account: the references of large classes are not found again for each value."""
+        for values in self._values.values():
+            values.settle()
 
     def _good_value(self, row: int) -> float | None:
         return self._store.value(row) if row != NONE and self._store.shape(row).verdict is Verdict.OK else None
@@ -234,6 +236,41 @@ class PairResults:
         row = self._arm_rows.get(kind, measurement.src, measurement.dst)
         return None if row == NONE else self._arm_store.get(row)
 
+    def has(self, layer: Layer) -> bool:
+        """Return True if a layer has measurements."""
+        return self._rows.has(layer)
+
+    def rows_by_source(self, layer: Layer) -> Iterator[tuple[str, list[str], list[int]]]:
+        """Yield for each source of a layer its destinations, and the row that counts of each."""
+        for src, targets, rows in self._rows.by_source(layer):
+            if self._largest:
+                rows = [self._counting_row((layer, src, dst), row) for dst, row in zip(targets, rows, strict=True)]
+            yield src, targets, rows
+
+    def verdicts_in(self, layer: Layer) -> Iterator[tuple[Verdict, str, str]]:
+        """Yield the verdict of each ordered pair of a layer, and its ends."""
+        for src, targets, rows in self.rows_by_source(layer):
+            for dst, row in zip(targets, rows, strict=True):
+                yield self.verdict(self._store.get(row)), src, dst
+
+    def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:
+        """Yield the first and the latest attempt at each pair of a layer that was tested several times."""
+        for _, _, rows in self._rows.by_source(layer):
+            for last in rows:
+                if self._store.previous(last) != NONE:
+                    yield self._store.get(self._store.attempts(last)[-1]), self._store.get(last)
+
+    def was_slow(self, measurement: Measurement) -> bool:
+        """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""
+        values = self._values.get((measurement.layer, self._key_of(measurement)))
+        ok = measurement.verdict is Verdict.OK and measurement.value is not None
+        return ok and values is not None and values.is_slow(measurement.value or 0.0, self.slow_below)
+
+    @property
+    def store(self) -> MeasurementStore:
+        """The measurements of endpoint pairs, node pairs and groups."""
+        return self._store
+
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
     def verdict(self, measurement: Measurement) -> Verdict:
@@ -245,7 +282,7 @@ class PairResults:
             row = self._latest_row(layer, measurement.src, measurement.dst)
             if measurement.arm is not None or row == NONE or self._store.shape(row).asked != measurement.asked_bytes:
                 return own
-        values = self._values.get((layer, self._class_of(measurement)))
+        values = self._values.get((layer, self._key_of(measurement)))
         slow = values is not None and values.is_slow(measurement.value, self.slow_below)
         return Verdict.SLOW if slow else own
 
@@ -253,15 +290,24 @@ class PairResults:
         """Return the verdict of the only attempt at a pair, without building an object for each of very many."""
         if shape.verdict is not Verdict.OK or value is None or not shape.layer.spec.judged:
             return shape.verdict
-        values = self._values.get((shape.layer, self._class_between(src, dst)))
+        values = self._values.get((shape.layer, self._key_between(src, dst)))
         slow = values is not None and values.is_slow(value, self.slow_below)
         return Verdict.SLOW if slow else Verdict.OK
 
-    def verdicts(self) -> Iterator[Verdict]:
-        """Yield the verdict of each pair and message size."""
+    def verdicts(self, without: Layer | None = None) -> Iterator[Verdict]:
+        """Yield the verdict of each pair and message size, if wanted without those of a layer."""
         store = self._store
-        for _, src, dst, last in self._rows.items():
+        for layer, src, dst, last in self._rows.items():
+            if layer is without:
+                continue
             if store.previous(last) == NONE:
                 yield self._verdict_of_row(store.shape(last), store.value(last), src, dst)
             else:
                 yield from (self.verdict(store.get(row)) for row in self._of_each_size(last))
+
+
+def _stalls(measurement: Measurement) -> bool:
+    """Return True if the 99th percentile of the message times is far above the median."""
+    times = (measurement.extra or {}).get("times")
+    median, p99 = (times.get(name) for name in ("median", "p99")) if isinstance(times, dict) else (None, None)
+    return isinstance(median, (int, float)) and isinstance(p99, (int, float)) and p99 > STALL * median

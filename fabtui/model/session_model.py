@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import Baseline, Change, change
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.counter_log import CounterLog, Deltas
-from fabtui.model.endpoints import Endpoint, EndpointTable, PairClass
+from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
 from fabtui.model.events import (
     CounterDeltas,
     EndpointsAdded,
@@ -28,12 +28,15 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
-from fabtui.model.facts.leaf_switches import LEAF_PROBES, leaf_of, walked_leaves
+from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
+
+if TYPE_CHECKING:
+    from fabtui.model.pair_table import PairTable, Places
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
@@ -41,6 +44,8 @@ __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 LOG_LINES = 5000
 #: Maximum number of changed cells between two reads; beyond it the reader reads all cells again.
 _MOST_CHANGES = 100_000
+#: Minimum number of endpoints of a fabric whose structure is inferred from results.
+_FEWEST_OF_STRUCTURE = 4
 
 
 class Model:
@@ -60,6 +65,7 @@ class Model:
         options: Options of the session, as recorded.
         untested: Reason for each ordered pair that was not tested.
         suspects: Conclusion about each bad pair from tests with other partners.
+        inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         addresses: Measurements between addresses of nodes.
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
@@ -89,8 +95,9 @@ class Model:
         self.untested: dict[tuple[str, str], str] = {}
         self.addresses = AddressLog()
         self._table = EndpointTable()
-        self._results = PairResults(self._table.class_between, self.class_of)
+        self._results = PairResults(self._table.key_between, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
+        self.inferred_leaves = False
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
         self._changed: set[tuple[int, int]] | None = None
@@ -154,14 +161,21 @@ class Model:
         self.nodes_version += 1
         self._record(event.node).inventory = event.value
         self.addresses.place(event.node, event.value)
+        self._set_rates()
 
     def _on_endpoints(self, event: EndpointsAdded) -> None:
         for endpoint in event.endpoints:
             self._table.add(endpoint)
         for node, text in event.notes.items():
             self._record(node).note = text
+        self._set_rates()
         self.layout += 1
         self._changed = None
+
+    def _set_rates(self) -> None:
+        if self._table.set_rates({name: data_rate(record.inventory) for name, record in self.nodes.items()}):
+            self._results.classes_changed()
+            self._changed = None
 
     def _on_look(self, event: ProbeResult) -> None:
         self.nodes_version += 1
@@ -178,7 +192,7 @@ class Model:
 
     def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
         walked = walked_leaves(self.nodes.values())
-        leaves = dict(self.leaves)
+        leaves = {} if self.inferred_leaves else dict(self.leaves)
         for end in endpoints:
             leaf = leaf_of(end, self.nodes[end.node], walked)
             if leaf is not None:
@@ -187,10 +201,33 @@ class Model:
                 leaves.pop(end.number, None)
         if leaves != self.leaves:
             self._table.leaves = leaves
+            self.inferred_leaves = False
+            self._results.classes_changed()
+            self._changed = None
+
+    def _find_structure(self) -> None:
+        """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
+        from fabtui.model import structure
+        from fabtui.model.pair_table import pair_table
+
+        self._results.settle()
+        table = self._table
+        layer = Layer.P2P if self._results.has(Layer.P2P) else Layer.WORLD
+        if not self._results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
+            return
+        found = pair_table(self._results, table, layer)
+        if halves := structure.halves(found, table) if not table.halves else {}:
+            table.halves = halves
+        groups = structure.node_groups(found, table) if not table.leaves else {}
+        if groups:
+            table.leaves = groups
+            self.inferred_leaves = True
+        if halves or groups:
             self._results.classes_changed()
             self._changed = None
 
     def _on_phase(self, event: PhaseStart) -> None:
+        self._find_structure()
         self.phase = Phase(event.name, event.total, event.time)
         self.done = 0
         self._change_all(self.running)
@@ -261,6 +298,7 @@ class Model:
         self.watching = event.on
 
     def _on_end(self, event: SessionEnd) -> None:
+        self._find_structure()
         self.exit_code = event.exit
         self.end_text = event.text
         self._change_all(self.running)
@@ -286,6 +324,48 @@ class Model:
     def leaves(self) -> dict[int, str]:
         """Leaf switch of each endpoint that is known to be on one, by number."""
         return self._table.leaves
+
+    def pair_tables(self, layer: Layer) -> Iterator[PairTable | None]:
+        """Yield None after each small step, and at last the results of the pairs of endpoints of a layer as arrays."""
+        from fabtui.model.pair_table import in_steps
+
+        return in_steps(self._results, self._table, layer)
+
+    def places(self) -> Places:
+        """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
+        from fabtui.model.pair_table import Places
+
+        return Places.of(self._table)
+
+    def hardware_pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of hardware numbers that classes of this session may have."""
+        found = sorted(set(self._table.hardware))
+        return [(one, other) for one in found for other in found if one <= other]
+
+    def retested_slow(self) -> tuple[int, int]:
+        """Return how many pairs that were slow in p2p pass since they were tested again, and how many were."""
+        passed = retested = 0
+        for before, latest in self._results.repeated(Layer.P2P):
+            if self._results.was_slow(before):
+                retested += 1
+                passed += self.verdict(latest) is Verdict.OK
+        return passed, retested
+
+    def with_stalls(self) -> list[Measurement]:
+        """Return passed p2p measurements, some messages of which took far longer than the median."""
+        return [self._results.store.get(row) for row in self._results.stalled]
+
+    def error_at(self, row: int) -> str | None:
+        """Return the error of the measurement of a row of a `PairTable`, or None."""
+        return self._results.store.shape(row).error
+
+    def made_at(self, row: int) -> bool:
+        """Return True if a lab fault made the measurement of a row of a `PairTable`."""
+        return self._results.store.shape(row).made
+
+    def stored(self, row: int) -> Measurement:
+        """Return the measurement of a row of a `PairTable`."""
+        return self._results.store.get(row)
 
     @property
     def tested(self) -> PairList:
@@ -319,6 +399,16 @@ class Model:
         if measurement.layer.spec.by_address:
             return self.addresses.kind(measurement)
         return self.class_between(measurement.src, measurement.dst)
+
+    def key_of(self, measurement: Measurement) -> ClassKey:
+        """Return the class whose values a measurement is judged by; it tells hardware apart, unlike `class_of`."""
+        if measurement.layer.spec.by_address:
+            return ClassKey(self.addresses.kind(measurement))
+        return self._table.key_between(measurement.src, measurement.dst)
+
+    def usual(self, measurement: Measurement) -> float | None:
+        """Return the value that is usual in the class of a measurement, or None."""
+        return self.median(measurement.layer, self.key_of(measurement))
 
     def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
@@ -365,12 +455,12 @@ class Model:
         """Return the verdict of a measurement, slowness within its class included."""
         return self._results.verdict(measurement)
 
-    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
+    def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
         """Return the good values of a class in a layer, or None; the caller must not change them."""
         return self._results.values(layer, kind)
 
-    def median(self, layer: Layer, kind: PairClass) -> float | None:
-        """Return the median of the good values of a class in a layer, or None."""
+    def median(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
+        """Return what is usual in a class of a layer, the median of its best values, or None."""
         values = self._results.values(layer, kind)
         return None if values is None else values.median
 
@@ -379,7 +469,7 @@ class Model:
         """Share of its class median below which a value of a narrow class is slow."""
         return self._results.slow_below
 
-    def limit(self, layer: Layer, kind: PairClass) -> float | None:
+    def limit(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return the value beyond which one of a class is slow, or None if there are too few values."""
         values = self._results.values(layer, kind)
         return None if values is None or not layer.spec.judged else values.limit(self._results.slow_below)
@@ -445,6 +535,16 @@ class Model:
         found = Counter(self._results.verdicts())
         found.update(self.verdict(measurement) for measurement in self.addresses.everything())
         return dict(found)
+
+    def confirmed(self) -> set[Verdict]:
+        """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance."""
+        found = {self.verdict(one) for one in self.addresses.everything()}
+        found.update(self._results.verdicts(without=Layer.WORLD))
+        for verdict, src, dst in self._results.verdicts_in(Layer.WORLD):
+            alone = self.latest(Layer.P2P, src, dst) if verdict is Verdict.SLOW else None
+            if alone is None or self.verdict(alone) is not Verdict.OK:
+                found.add(verdict)
+        return found
 
     @property
     def elapsed(self) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fabtui.diagnosis.finding import Finding, Route
+from fabtui.diagnosis.finding import Direction, Finding, Route, Subject
 from fabtui.diagnosis.mesh.scopes import Kind
 from fabtui.nodeset import count, fold
-from fabtui.presentation.numbers import share_text, value_text
+from fabtui.presentation.numbers import percent_text, share_text, value_text
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -30,12 +30,18 @@ def title(finding: Finding) -> str:
 
 def evidence(finding: Finding) -> tuple[str, ...]:
     """Return the evidence of a finding, one line each: that of its rule, then what rules have in common."""
-    lines: list[str] = []
+    lines = _COMMON["known"](finding.facts.get("known", ()))
     for template in finding.rule.evidence:
         lines += (_render(template, finding.facts) or "").split("\n")
     for name, render in _COMMON.items():
+        # Facts that were found to explain the finding come first, and once.
+        if name == "known" or (name == "ports" and "known" in finding.facts):
+            continue
         if (value := finding.facts.get(name)) is not None:
             lines += render(value)
+    if finding.rivals:
+        sure = f"{percent_text(finding.confidence or 0.0)} sure; " if finding.confidence is not None else ""
+        lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
 
 
@@ -47,13 +53,17 @@ def pairs_text(finding: Finding) -> str:
 def as_json(finding: Finding) -> dict[str, Any]:
     """Return a finding as a JSON object."""
     return {
-        "rule": finding.rule.id,
-        "name": finding.rule.name,
+        "id": finding.rule.id,
+        "rule": finding.rule.name,
         "severity": str(finding.severity),
-        "subject": finding.subject,
-        "text": title(finding),
+        "topic": finding.topic,
+        "subject": finding.subject._asdict(),
+        "title": title(finding),
         "nodes": list(finding.nodes),
-        "pairs": len(finding.cells),
+        "pairs": sorted(map(list, finding.cells)),
+        "share": finding.share,
+        "confidence": None if finding.confidence is None else round(finding.confidence, 3),
+        "rivals": [one._asdict() for one in finding.rivals],
         "measurements": len(finding.measurements),
         "facts": {name: _plain(value) for name, value in finding.facts.items() if value is not None},
         "evidence": list(evidence(finding)),
@@ -63,7 +73,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Finding):
-        return {"rule": value.rule.id, "nodes": list(value.nodes), "text": title(value)}
+        return {"id": value.rule.id, "nodes": list(value.nodes), "title": title(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: _plain(one) for name, one in value._asdict().items()}
     if isinstance(value, Mapping):
@@ -146,17 +156,33 @@ def _in_world(found: InWorldFact) -> list[str]:
     return [f"{found.passed} of {count(found.pairs, 'pair')} pass in the world communicator{run}"]
 
 
+def _named(subject: Subject) -> str:
+    return f"{str(subject.kind).replace('-', ' ')} {subject.name}"
+
+
+def _related(related: Iterable[Finding]) -> list[str]:
+    titles = ((one.nodes, title(one)) for one in related)
+    named = (
+        text if len(nodes) == 1 and text.startswith(nodes[0]) else f"{fold(nodes)}: {text}" for nodes, text in titles
+    )
+    return list(dict.fromkeys(named))
+
+
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
+    "known": _related,
+    "bad_of_tested": lambda counts: (
+        [f"{counts[0]} of its {count(counts[1], 'pair')} bad"] if counts[0] < counts[1] else []
+    ),
     "error": _error,
     "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
-    "share": lambda one: [share_text(one.value, one.median, one.unit)],
+    "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
     "retest": lambda text: [text],
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "in_world": _in_world,
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
-    "related": lambda related: [f"{fold(one.nodes)}: {title(one)}" for one in related],
+    "related": _related,
 }
 
 
@@ -254,8 +280,11 @@ def _usual_cause(scope: ScopeFact) -> str:
     raise _MissingFactError
 
 
+_ONE_WAY = {"": "", Direction.SENDS: " as sender (receiving works)", Direction.RECEIVES: " as receiver (sending works)"}
 _SPECS: dict[str, Callable[[Any], str]] = {
     "flag": _flag,
+    "one_way": lambda direction: _ONE_WAY[direction],
+    "percent": percent_text,
     "devices": _some,
     "rails": _rails_between,
     "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",

@@ -87,9 +87,9 @@ def value_text(measurement: Measurement) -> str:
     return f"{full_number(measurement.value)} {measurement.unit}".rstrip()
 
 
-def share_text(model: Model, measurement: Measurement, kind: PairClass) -> str:
+def share_text(model: Model, measurement: Measurement) -> str:
     """Return a value as a percentage of the median of its class: ``0.5 % of the median 360``, or ""."""
-    median = model.median(measurement.layer, kind)
+    median = model.usual(measurement)
     share = ratio(measurement.layer, measurement.value, median)
     if share is None or median is None or measurement.value is None:
         return ""

@@ -137,7 +137,7 @@ def sign_of(verdict: Verdict, share: float | None) -> str:
 def _share(model: Model, layer: Layer, found: Measurement) -> float | None:
     if found.value is None or layer.spec.better is None:
         return None
-    return ratio(layer, found.value, model.median(layer, model.class_of(found)))
+    return ratio(layer, found.value, model.usual(found))
 
 
 def _signs(ends: Sequence[Endpoint], cells: list[list[str]], pitch: int) -> list[str]:

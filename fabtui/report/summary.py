@@ -382,7 +382,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
         about.append("at " + ", ".join(map(size_text, sizes)))
     if m.value is not None:
-        median = model.median(m.layer, kind)
+        median = model.usual(m)
         about.append(share_text(m.value, median, m.unit) if median else f"{value_text(m.value)} {m.unit}")
     if m.error:
         about.append(one_line(m.error, 300))

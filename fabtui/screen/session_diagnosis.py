@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.session import search
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
@@ -43,6 +43,8 @@ class SessionDiagnosis:
         self._changed = changed
         self._timer: asyncio.TimerHandle | None = None
         self._survey: Survey | None = None
+        self._search: Iterator[list[Finding] | None] | None = None
+        self._spent = 0.0
         self._resting_until = 0.0
         self.found: list[Finding] = []
         #: DNS domain that all nodes share, which is not shown.
@@ -69,7 +71,7 @@ class SessionDiagnosis:
 
     def follow(self) -> None:
         """Continue in the background until every pair has been checked."""
-        if self._timer is None and not (self._survey is not None and self._survey.current):
+        if self._timer is None and (self._search is not None or self._survey is None or not self._survey.current):
             wait = max(_PAUSE, self._resting_until - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._continue)
 
@@ -90,17 +92,36 @@ class SessionDiagnosis:
     def step(self, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True if there is more to do."""
         survey = self._survey = self._survey or Survey(self._model)
-        now = time.monotonic()
-        if now < self._resting_until or survey.current:
-            return not survey.current
-        if survey.step(budget):
-            began = time.monotonic()
-            self.found = findings(self._model, survey.tally, settled=True)
-            self.domain = common_domain(self._model.nodes)
-            self.bad = Counter(survey.tally.kinds.values())
-            self.known = True
-            self._resting_until = began + max(_MIN_INTERVAL, (time.monotonic() - began) / _MAX_SHARE)
+        if self._search is None:
+            if time.monotonic() < self._resting_until or survey.current:
+                return not survey.current
+            if not survey.step(budget):
+                return True
+            self._search = search(self._model, survey.tally, settled=True)
+            self._spent = 0.0
+            return True
+        began = time.perf_counter()
+        try:
+            for found in self._search:
+                took = time.perf_counter() - began
+                if found is not None:
+                    self._take(found, survey, self._spent + took)
+                    break
+                if took > budget:
+                    self._spent += took
+                    return True
+        except KeyError:
+            # An attempt that the search was about is not kept any more: the next one knows the newer ones.
+            self._search = None
         return not survey.current
+
+    def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
+        self._search = None
+        self.found = found
+        self.domain = common_domain(self._model.nodes)
+        self.bad = Counter(survey.tally.kinds.values())
+        self.known = True
+        self._resting_until = time.monotonic() + max(_MIN_INTERVAL, took / _MAX_SHARE)
 
     def preflight(self) -> tuple[Preflight, bool]:
         """Return the preflight, and True if it includes the latest probe results."""

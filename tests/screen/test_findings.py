@@ -34,7 +34,7 @@ def diagnosed(model: Model) -> SessionDiagnosis:
 
 def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     found = diagnosed(sweep_of_two().shadow)
-    assert len(found.found) == 8
+    assert len(found.found) == 6
     full = [plain(line) for line in finding_lines(found, FAILED, 45, 40, GLYPHS)]
     assert full[0] == "1 n002 failed" + " " * 32
     assert "  transfer: the packets were dropped" in full
@@ -219,7 +219,7 @@ async def test_findings_follow_a_session_by_themselves(opened: Opened) -> None:
             if app.findings.known:
                 break
             await pilot.pause(0.05)
-        assert len(app.findings.found) == 8
+        assert len(app.findings.found) == 6
         story.events.clear()
         story.measured(*story.good(*FAILED))
         feed.play(story.events)

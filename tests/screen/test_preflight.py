@@ -142,4 +142,4 @@ def test_a_host_name_that_is_not_one_node_alone() -> None:
         session.add(InventoryUpdate(node=name, value=inventory(host="x")))
         session.add(ProbeResult(node=name, probe="host", value=same))
     found, _ = SessionDiagnosis(session.shadow).preflight()
-    assert [finding.subject for finding in found.findings] == ["machine"]
+    assert [finding.topic for finding in found.findings] == ["machine"]

@@ -12,8 +12,8 @@ from fabtui.cli.write_outputs import print_lines, write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.values import ratio
 from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
-from fabtui.model.exit_codes import exit_code
 from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.report.grid import shown_from

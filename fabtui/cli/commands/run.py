@@ -11,7 +11,7 @@ from fabtui.cli.options_from_args import Request, request_from
 from fabtui.cli.write_outputs import print_lines, recording_line, write_first, write_outputs
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import seconds
-from fabtui.model.exit_codes import exit_code
+from fabtui.diagnosis.session import exit_code
 from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
 from fabtui.report.summary import summary

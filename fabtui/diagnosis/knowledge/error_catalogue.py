@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
 #: Maximum number of characters of a log that are searched.
@@ -93,24 +91,40 @@ class ErrorFact(NamedTuple):
 
 
 class CommonError(NamedTuple):
-    """The error that most of some pairs have, and a measurement that has it."""
+    """The error that most of some pairs have, a measurement that has it, and its text without details."""
 
     fact: ErrorFact
     example: Measurement
+    kind: str
 
 
-def common_error(model: Model, cells: Iterable[tuple[str, str]]) -> CommonError | None:
-    """Return the error that most of some pairs have, or None if none has any."""
+#: What differs between errors with one cause: addresses with ports, endpoints and ranks, process ids, other numbers.
+_DETAILS = re.compile(r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{0,4}){2,7}|[\w.-]{1,64}:\d{1,5}\b|\d[\d.,]{0,40}(?:<\d{1,5}>)?")
+
+
+@functools.lru_cache(maxsize=65536)
+def kind_of_error(error: str) -> str:
+    """Return an error without its details, in which errors with one cause differ."""
+    return _DETAILS.sub("#", one_line(error, 200))
+
+
+def common_error(errors: Iterable[tuple[str, int]], example: Callable[[int], Measurement]) -> CommonError | None:
+    """Return the error that most of some measurements have, or None if none has any.
+
+    Args:
+        errors: Error and row of each measurement.
+        example: Returns the measurement of a row.
+    """
     counted: dict[str, int] = {}
-    examples: dict[str, Measurement] = {}
-    for pair in cells:
-        latest = model.latest(Layer.P2P, *pair) or model.latest(Layer.WORLD, *pair)
-        if latest is not None and latest.error:
-            text = one_line(latest.error, 200)
-            counted[text] = counted.get(text, 0) + 1
-            examples.setdefault(text, latest)
+    rows: dict[str, int] = {}
+    for error, row in errors:
+        kind = kind_of_error(error)
+        counted[kind] = counted.get(kind, 0) + 1
+        rows.setdefault(kind, row)
     if not counted:
         return None
-    text, most = max(counted.items(), key=lambda item: (item[1], item[0]))
+    kind, most = max(counted.items(), key=lambda item: (item[1], item[0]))
+    found = example(rows[kind])
+    text = one_line(found.error or "", 200)
     fact = ErrorFact(text, most, len(counted) - 1) if len(counted) > 1 else ErrorFact(text)
-    return CommonError(fact, examples[text])
+    return CommonError(fact, found, kind)

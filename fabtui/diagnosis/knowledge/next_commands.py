@@ -110,6 +110,20 @@ def within_commands(model: Model, *ends: Endpoint) -> list[str]:
     ]
 
 
+def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
+    """Return commands that inspect a GPU: its state, and what the kernel reports about it."""
+    if endpoint.kind != "gpu":
+        return []
+    links = (model.nodes[endpoint.node].probe_results.get("nvlink") or {}) if endpoint.node in model.nodes else {}
+    nvlink = [f"nvidia-smi nvlink -e -i {endpoint.index}"] if links.get("gpus") else []
+    commands = [
+        f"nvidia-smi -q -i {endpoint.index} -d ECC,PERFORMANCE,PAGE_RETIREMENT",
+        *nvlink,
+        "sudo dmesg | grep -i xid",
+    ]
+    return [on_node(endpoint.node, command, model) for command in commands]
+
+
 def node_commands(model: Model, node: str) -> list[str]:
     """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
     if not any(endpoint.kind == "gpu" for endpoint in model.endpoints_of(node)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.rdma_ports import PortProblem, port_problems
 from fabtui.model.facts.node_view import dicts
@@ -30,13 +30,14 @@ class _NvlinkRule(_LinkRule):
             for gpu in dicts((record.probe_results.get("nvlink") or {}).get("gpus")):
                 if facts := self._facts(gpu, dicts(gpu.get("links")), before):
                     index = one_line(str(gpu.get("index")), 8)
-                    yield self.finding(
+                    found = self.finding(
                         f"{record.name} GPU {index}",
                         nodes=(record.name,),
                         facts={"node": record.name, "gpu": index, **facts},
                         commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
                         weight=1,
                     )
+                    yield found.replace(blames=Subject(Kind.GPU, f"{record.name}:{index}"))
 
     def _facts(
         self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
@@ -95,8 +96,7 @@ class RdmaPort(_LinkRule):
     id = "FT103"
     name = "rdma-port"
     title = "Problem of an RDMA port"
-    message = "{node} RDMA port {port}"
-    evidence = ("{problem}",)
+    message = "{node} RDMA port {port}: {problem}"
     next_step = "Check `ibstat` and the error counters of the port; reseat or replace the cable."
 
     def check(self, model: Model) -> Iterator[Finding]:
@@ -113,6 +113,7 @@ class RdmaPort(_LinkRule):
                     facts={"node": record.name, "port": str(problem.port), "problem": problem.text},
                     commands=(command,),
                     weight=1,
+                    blames=Subject(Kind.NIC, f"{record.name} {problem.port.ca}"),
                 )
 
 
@@ -154,6 +155,7 @@ class RdmaPortInactive(_LinkRule):
                 },
                 commands=(on_node(record.name, f"ibstat {ca}", model),),
                 weight=1,
+                blames=Subject(Kind.NIC, f"{record.name} {ca}"),
             )
 
 

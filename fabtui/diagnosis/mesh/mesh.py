@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.finding import AddressPair, Finding, Rule
+from fabtui.diagnosis.finding import AddressPair, Finding, Rule, Subject
+from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.scopes import Kind, Scope, scopes
 from fabtui.model.layers import MESH, Layer
@@ -208,7 +209,33 @@ class Mesh:
             commands=(one_line(command, 300),) if command else (),
             measurements=fresh,
             weight=len(fresh),
+            blames=self._subject(scope),
         )
+
+    def _subject(self, scope: Scope) -> Subject | None:
+        """Return the component that a scope is; None if it is none."""
+        both = scope.direction == "both"
+        match scope.kind:
+            case Kind.NODE:
+                return Subject(Component.NODE, scope.nodes[0])
+            case Kind.ADDRESS:
+                ends = [end for end in self.model.endpoints_of(scope.nodes[0]) if end.address == scope.address]
+                nic = ends[0].nic if ends else None
+                nic = nic or self.model.addresses.seat(scope.nodes[0], scope.address).nic or scope.address
+                return Subject(Component.NIC, f"{scope.nodes[0]} {nic}")
+            case Kind.RAIL | Kind.SPLIT:
+                return Subject(Component.RAIL, str(scope.rails[0]))
+            case Kind.PAIR:
+                name = " - ".join(sorted(scope.nodes)) if both else " > ".join(scope.nodes)
+                return Subject(Component.NODE_PAIR, name)
+            case Kind.ACROSS:
+                if len(scope.rails) == 2:
+                    return Subject(Component.RAIL_PAIR, f"{scope.rails[0]} {'-' if both else '>'} {scope.rails[1]}")
+                return Subject(Component.CROSS_RAIL, "all rails" if len(scope.rails) != 1 else f"rail {scope.rails[0]}")
+            case Kind.EVERYTHING:
+                return Subject(Component.CROSS_NODE, "all nodes")
+            case _:
+                return None
 
     def describe(self, scope: Scope) -> ScopeFact:
         """Return a scope with the rails, interfaces and counts that its text needs."""

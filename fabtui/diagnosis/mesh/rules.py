@@ -229,7 +229,7 @@ class HighRoundTrip(_MeshRule):
             m = found.ping
             if m is None or m.value is None or m.verdict is not Verdict.OK:
                 continue
-            median = mesh.model.median(Layer.PING, mesh.model.class_of(m))
+            median = mesh.model.usual(m)
             # The fastest echo counts: a busy node delays single ones.
             least = (m.extra or {}).get("rtt_min")
             took = float(least) if isinstance(least, (int, float)) else m.value

@@ -5,22 +5,38 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.diagnosis.finding import Finding, Pair, Rule
-from fabtui.diagnosis.knowledge.error_catalogue import CommonError, common_error, meaning_of_measurement
-from fabtui.diagnosis.knowledge.next_commands import commands_of_meaning, pair_commands
+from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Route, Rule
+from fabtui.diagnosis.knowledge.error_catalogue import (
+    CommonError,
+    ErrorFact,
+    common_error,
+    kind_of_error,
+    meaning_of_measurement,
+)
+from fabtui.diagnosis.knowledge.next_commands import (
+    commands_of_meaning,
+    gpu_commands,
+    nic_commands,
+    node_commands,
+    pair_commands,
+)
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
-#: Minimum number of tests of an endpoint before it is blamed for all of them.
-FEWEST = 3
+if TYPE_CHECKING:
+    from fabtui.diagnosis.pairs.blame import Blame
+    from fabtui.diagnosis.pairs.tapers import Taper
+
+#: Minimum number of pairs that rails without a path to each other are blamed for.
+_FEWEST_BLOCKED = 4
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 _MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
@@ -63,11 +79,7 @@ class PairContext:
         self.tally = Survey(model).finish() if tally is None else tally
         #: Bad pairs that no finding explains.
         self.unexplained: dict[Pair, Verdict] = dict(self.tally.bad)
-        #: All bad pairs by endpoint.
-        self.bad_pairs_of: dict[str, list[Pair]] = defaultdict(list)
-        for pair in self.unexplained:
-            for end in pair:
-                self.bad_pairs_of[end].append(pair)
+        self._blames: list[Blame] | None = None
         self._port_notes = PortNotes(model)
 
     def explain(
@@ -110,7 +122,7 @@ class PairContext:
     def _example(self, cells: frozenset[Pair]) -> Measurement | None:
         if not any(self.tally.bad.get(pair) in DEAD for pair in itertools.islice(cells, 1)):
             return None
-        found = common_error(self.model, heapq.nsmallest(_MOST_INSPECTED, cells))
+        found = self.error(heapq.nsmallest(_MOST_INSPECTED, cells))
         return None if found is None else found.example
 
     def _known_ports(self, cells: frozenset[Pair]) -> tuple[str, ...]:
@@ -124,7 +136,8 @@ class PairContext:
 
     def _in_world(self, cells: frozenset[Pair]) -> dict[str, Any]:
         """Return how cells that are bad alone do in the world communicator."""
-        if any((latest := self.model.latest(Layer.P2P, *pair)) is not None and latest.made for pair in cells):
+        table, place = self.tally.table, self.tally.place
+        if table is not None and any(self.model.made_at(int(table.row[place[p]])) for p in cells if p in place):
             return {"made_by_lab": True}
         inside = [self.tally.inside[pair] for pair in cells if pair in self.tally.inside]
         passed = sum(verdict is Verdict.OK for verdict in inside)
@@ -134,8 +147,26 @@ class PairContext:
         return {"in_world": InWorldFact(passed, len(cells), gpus and passed == len(cells))}
 
     def error(self, cells: Iterable[Pair]) -> CommonError | None:
-        """Return the error that most cells have."""
-        return common_error(self.model, cells)
+        """Return the error that most bad pairs have; details such as addresses may differ."""
+        table = self.tally.table
+        assert table is not None
+        rows = (int(table.row[self.tally.place[pair]]) for pair in cells if pair in self.tally.place)
+        errors = ((error, row) for row in rows if (error := self.model.error_at(row)))
+        return common_error(errors, self.model.stored)
+
+    def error_kind(self, pair: Pair) -> str | None:
+        """Return the error of a bad pair without its details, or None."""
+        table, at = self.tally.table, self.tally.place.get(pair)
+        error = None if table is None or at is None else self.model.error_at(int(table.row[at]))
+        return kind_of_error(error) if error else None
+
+    def world_error(self, cells: Iterable[Pair]) -> ErrorFact | None:
+        """Return the error that most pairs have in the world communicator."""
+        inside = [
+            m for pair in itertools.islice(cells, _MOST_INSPECTED) if (m := self.model.latest(Layer.WORLD, *pair))
+        ]
+        found = common_error(((m.error, at) for at, m in enumerate(inside) if m.error), inside.__getitem__)
+        return None if found is None else found.fact
 
     def first_commands(self, cells: Iterable[Pair]) -> list[str]:
         """Return commands that inspect the first of some pairs."""
@@ -151,35 +182,176 @@ class PairContext:
         number = self.model.number(name)
         return None if number is None else self.model.endpoints[number]
 
-    def endpoints_by_blame(self) -> list[Endpoint]:
-        """Return all endpoints, the one with the most bad pairs first."""
-        return sorted(self.model.endpoints, key=lambda end: -len(self.bad_pairs_of.get(str(end), ())))
+    # -- components to blame ------------------------------------------------------------------------------------------
 
-    def dead_off_node(self, end: str) -> bool:
-        """Return True if an endpoint fails with all endpoints of other nodes."""
-        tested = self.tally.tested[end, True]
-        return tested >= FEWEST and self.tally.dead[end, True] == tested
+    def search(self) -> Iterator[None]:
+        """Find the components to blame, in small steps; rules that explain pairs otherwise have been checked before."""
+        if self._blames is not None:
+            return
+        from fabtui.diagnosis.pairs.blame import blamed
 
-    def slow_off_node(self, end: str) -> bool:
-        """Return True if an endpoint is slow with most endpoints of other nodes."""
-        return self.tally.slow[end, True] >= 0.75 * self.tally.tested[end, True]
+        table, places = self.tally.table, self.tally.places
+        self._blames = []
+        if table is not None and places is not None and self.unexplained:
+            settled = [self._code(pair) for pair in self.tally.bad if pair not in self.unexplained]
+            for found in blamed(table, places, self.model.endpoints, settled):
+                if found is not None:
+                    self._blames.append(found)
+                yield None
 
-    def off_node_cells(self, ends: Iterable[str]) -> set[Pair]:
-        """Return unexplained pairs of endpoints with other nodes."""
-        return {p for end in ends for p in self.bad_pairs_of[end] if p in self.unexplained and crosses_nodes(p)}
+    def blames(self) -> list[Blame]:
+        """Return the components that explain bad pairs, the one that explains most first."""
+        for _ in self.search():
+            pass
+        return self._blames or []
+
+    def _code(self, pair: Pair) -> int:
+        a, b = self.model.number(pair[0]), self.model.number(pair[1])
+        return ((a or 0) << 32) + (b or 0)
+
+    def pairs_of(self, blame: Blame) -> list[Pair]:
+        """Return the bad pairs that a component explains."""
+        table, ends = self.tally.table, self.model.endpoints
+        assert table is not None
+        return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in blame.bad]
+
+    def nodes_of_pair(self, blame: Blame) -> Pair:
+        """Return the two nodes of a component that is a pair of nodes, the source first."""
+        first, _, second = blame.subject.name.partition(" > " if blame.direction is Direction.SENDS else " - ")
+        return first, second
+
+    def explain_blame(
+        self, rule: Rule[PairContext], blame: Blame, facts: Mapping[str, Any], commands: Iterable[str]
+    ) -> Finding:
+        """Return the finding of a component that explains bad pairs."""
+        cells = self.pairs_of(blame)
+        nodes: tuple[str, ...] | None = None
+        kind, name = blame.subject
+        if kind in (Kind.NODE, Kind.HALVES):
+            nodes = (name,)
+        elif kind is Kind.GPU:
+            nodes = (node_of(name),)
+        elif kind is Kind.NIC:
+            nodes = (name.partition(" ")[0],)
+        found = self.explain(
+            rule,
+            name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
+            cells,
+            facts={**self._blame_facts(blame, cells), **facts},
+            error=self.error(cells) if blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR) else None,
+            commands=commands,
+            nodes=nodes,
+        )
+        return found.replace(
+            blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
+        )
+
+    def _blame_facts(self, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
+        """Return the facts of a component for the templates of rules."""
+        kind, name = blame.subject
+        one_way = None if blame.direction is Direction.BOTH else blame.direction
+        facts: dict[str, Any] = {"one_way": one_way or "", "bad_of_tested": (len(cells), blame.tested)}
+        if not blame.dead:
+            facts |= {"slowest": self.slowest(cells), "factor": blame.factor}
+        match kind:
+            case Kind.NODE | Kind.HALVES:
+                facts |= {"node": name, "endpoints": len(self.model.endpoints_of(name))}
+                facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
+            case Kind.GPU if blame.reach is Reach.INSIDE:
+                facts |= {"inside": name}
+            case Kind.GPU:
+                end = self.endpoint(name)
+                part = "the GPU" if end is not None and end.kind == "gpu" else "its process"
+                facts |= {"endpoint": name, "others": blame.others, "part": part}
+            case Kind.NIC:
+                sharing = self._ends_of_nic(name)
+                nic, ends = sharing[0].nic if sharing else None, ", ".join(map(str, sharing)) or name
+                facts |= {"sharing" if nic or not blame.dead else "no_nic": ends, "nic": nic}
+            case Kind.RAIL:
+                facts |= {"rail": name}
+            case Kind.LEAF:
+                facts |= {"leaf": name}
+            case Kind.RAIL_PAIR | Kind.NODE_PAIR | Kind.LEAF_CUT:
+                both = blame.direction is Direction.BOTH
+                first, _, second = name.partition(" - " if both else " > ")
+                names = {Kind.RAIL_PAIR: "rails", Kind.NODE_PAIR: "route"}
+                if kind is Kind.LEAF_CUT:
+                    facts |= {"leaf_a": first, "leaf_b": second}
+                else:
+                    facts |= {names[kind]: Route(first, second, both)}
+            case _:
+                facts |= {str(kind).replace("-", "_"): True}
+        return facts
+
+    def _ends_of_nic(self, name: str) -> list[Endpoint]:
+        node, _, nic = name.partition(" ")
+        return [end for end in self.model.endpoints_of(node) if nic == end.port_name]
+
+    def commands_for(self, blame: Blame) -> list[str]:
+        """Return commands that inspect a component."""
+        kind, name = blame.subject
+        cells = self.pairs_of(blame)
+        if kind is Kind.GPU and (end := self.endpoint(name)) is not None:
+            return gpu_commands(self.model, end)
+        if kind is Kind.NIC and (ends := self._ends_of_nic(name)):
+            return nic_commands(self.model, ends[0])
+        if kind is Kind.HALVES:
+            return node_commands(self.model, name)
+        return self.first_commands(cells) if blame.dead and cells else []
+
+    def rails_blocked(self) -> tuple[set[Pair], set[Pair]]:
+        """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints.
+
+        Empty if that holds for all nodes: then the fabric has no path between rails.
+        """
+        table, places = self.tally.table, self.tally.places
+        if table is None or places is None or not self.unexplained:
+            return set(), set()
+        from fabtui.diagnosis.pairs.blame import blocked_across
+
+        codes = blocked_across(table, places)
+        names = list(dict.fromkeys(end.node for end in self.model.endpoints))
+        nodes = {(names[a], names[b]) for a, b in codes}
+        kinds = self.tally.kinds
+        cells = {
+            pair
+            for pair, verdict in self.unexplained.items()
+            if verdict in DEAD and kinds[pair] is PairClass.CROSS_RAIL and (node_of(pair[0]), node_of(pair[1])) in nodes
+        }
+        return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), set())
+
+    def tapers(self) -> list[Taper]:
+        """Return groups of nodes between which pairs are evenly slower than within them."""
+        from fabtui.diagnosis.pairs.tapers import tapers
+
+        table, places = self.tally.table, self.tally.places
+        return [] if table is None or places is None else tapers(self.model)
+
+    def contended(self) -> tuple[int, int, list[Pair]]:
+        """Return how many slow pairs passed when they were tested alone, how many were, and those still slow."""
+        slow = [pair for pair, verdict in self.unexplained.items() if verdict is Verdict.SLOW]
+        return (*self.model.retested_slow(), slow)
+
+    def slow_inside(self, pair: Pair) -> bool:
+        """Return True if a pair is slow in the world communicator, rather than broken."""
+        inside = self.model.latest(Layer.WORLD, *pair)
+        return inside is not None and self.model.verdict(inside) is Verdict.SLOW
 
     def slowest(self, cells: Iterable[Pair]) -> SlowestFact | None:
-        """Return the pair with the lowest share of the median of its class."""
-        worst: tuple[float, SlowestFact] | None = None
-        for src, dst in cells:
-            latest = self.model.latest(Layer.P2P, src, dst) or self.model.latest(Layer.WORLD, src, dst)
-            if latest is None or latest.value is None:
-                continue
-            median = self.model.median(latest.layer, self.model.class_of(latest))
-            if median:
-                fact = SlowestFact(src, dst, latest.value, median, latest.unit)
-                worst = min(filter(None, (worst, (latest.value / median, fact))))
-        return None if worst is None else worst[1]
+        """Return the pair with the lowest share of what is usual in its class."""
+        table = self.tally.table
+        places = (
+            [(float(table.share[at]), at) for pair in cells if (at := self.tally.place.get(pair)) is not None]
+            if table
+            else []
+        )
+        known = [one for one in places if one[0] == one[0]]
+        if not known or table is None:
+            return None
+        at = min(known)[1]
+        m = self.model.stored(int(table.row[at]))
+        usual = self.model.usual(m)
+        return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
 
 
 def node_of(end: str) -> str:

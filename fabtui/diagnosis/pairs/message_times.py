@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Measurement
+from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 
-#: Minimum ratio of the 99th percentile to the median that is notable.
-NOTABLE = 3.0
 #: Minimum number of messages for a meaningful 99th percentile.
 FEWEST = 5
 
@@ -42,13 +40,9 @@ def spread(measurement: Measurement) -> Spread | None:
 
 
 def notable(model: Model) -> list[Spread]:
-    """Return passed measurements with a notable spread, the worst first."""
-    found = [one for one in _all(model) if one.ratio > NOTABLE and one.measurement.verdict is Verdict.OK]
+    """Return passed p2p measurements with a notable spread, the worst first."""
+    found = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
     return sorted(found, key=lambda one: -one.ratio)
-
-
-def _all(model: Model) -> list[Spread]:
-    return [one for m in model.measurements() if m.layer is Layer.P2P and (one := spread(m)) is not None]
 
 
 def _number(value: Any) -> float | None:

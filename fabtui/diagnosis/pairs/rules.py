@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from fabtui.diagnosis.finding import Finding, Pair, Route, Rule, Severity, register
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import (
-    nic_commands,
     node_commands,
     pair_commands,
     path_commands,
     within_commands,
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
-from fabtui.diagnosis.pairs.context import FEWEST, PairContext, crosses_nodes, node_of
-from fabtui.diagnosis.pairs.tally import DEAD, Tally, rail_of
+from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, node_of
+from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
@@ -27,14 +27,20 @@ from fabtui.model.measurement import Verdict
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
-#: Fewer dead pairs than this are reported one by one.
-_FEWEST_OF_SCOPE = 4
+if TYPE_CHECKING:
+    from fabtui.diagnosis.pairs.blame import Blame
+
 #: Maximum number of single pairs with the same error that are reported one by one.
 _MOST_SINGLE = 4
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
 #: Weight that puts a lost node before everything else.
 _FIRST = 1 << 30
+
+#: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
+_FEWEST_CONTENDED, _FEW = 8, 0.05
+#: Share of the retested pairs that pass alone if contention is the cause.
+_MOSTLY = 0.75
 
 _PairRule = Rule[PairContext]
 
@@ -70,75 +76,36 @@ class NodeLost(_PairRule):
 
 
 @register
-class AllPairsFail(_PairRule):
-    """Every tested pair fails, so no endpoint can be blamed."""
+class Contention(_PairRule):
+    """Pairs that are slow beside other traffic pass when they are tested alone: the fabric is short of bandwidth."""
 
-    id = "FT002"
-    name = "all-pairs-fail"
-    title = "All pairs fail"
-    message = "all {pairs} pairs fail: check what they have in common"
-    next_step = "Check the interface, library and environment that all ranks use."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        if not _all_dead(context.tally):
-            return
-        dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
-        if len(dead) >= _FEWEST_OF_SCOPE:
-            yield context.explain(self, "", dead, error=context.error(dead), commands=context.first_commands(dead))
-
-
-@register
-class NodeDead(_PairRule):
-    """All endpoints of a node fail with all others, including those on the node itself."""
-
-    id = "FT003"
-    name = "node-dead"
-    title = "All pairs of a node fail"
-    message = "all pairs of {node} fail, including those within the node"
-    next_step = "Check the GPUs, the driver and the processes of the node."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        if _all_dead(context.tally):
-            return
-        for node in _dead_nodes(context.tally):
-            dead = {pair for pair, verdict in context.unexplained.items() if verdict in DEAD}
-            cells = {pair for pair in dead if node in (node_of(pair[0]), node_of(pair[1]))}
-            if len(cells) >= _FEWEST_OF_SCOPE:
-                yield context.explain(
-                    self,
-                    node,
-                    cells,
-                    facts={"node": node},
-                    error=context.error(cells),
-                    commands=node_commands(context.model, node),
-                    nodes=(node,),
-                )
-
-
-@register
-class RailIsolated(_PairRule):
-    """All pairs across rails fail while pairs within rails work: the fabric has no path between rails."""
-
-    id = "FT010"
-    name = "rail-isolated"
-    title = "Rails have no path to each other"
-    message = "rail-isolated fabric"
+    id = "FT028"
+    name = "contention"
+    title = "Pairs are slow under load only"
+    severity = Severity.WARN
+    message = "contention: {slow} pairs are slow beside other traffic and pass alone"
     evidence = (
-        "all {across} pairs across rails fail, all {within} pairs within a rail pass",
-        "all {across_rails} pairs across rails fail; some pairs within rails pass",
+        "{passed} of {retested} slow pairs passed when they were tested again, alone",
+        "{inside} pairs pass alone and are slow in the world communicator, beside all others",
     )
-    next_step = "Add routes between rails, or keep NCCL within rails (PXN, NCCL_CROSS_NIC=0)."
+    next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        found = isolated_pairs(context)
-        facts = {"across": len(found), "within": sum(context.tally.of_class[kind] for kind in WITHIN_RAIL)}
-        if not found:
-            nodes, cells = _blocked_between_nodes(context)
-            if nodes != context.tally.across.keys():
-                return
-            found, facts = list(cells), {"across_rails": len(cells)}
-        if found:
-            yield context.explain(self, "", found, facts=facts, commands=context.first_commands(found))
+        passed, retested, cells = context.contended()
+        inside = [pair for pair in context.tally.only_inside if context.slow_inside(pair)]
+        many = len(inside) >= max(_FEWEST_CONTENDED, _FEW * len(context.tally.table or ()))
+        proven = retested >= _FEWEST_CONTENDED and passed >= _MOSTLY * retested
+        if max(passed, len(inside)) < 2:
+            return
+        facts = {"slow": max(passed + (len(cells) if proven else 0), len(inside)), "passed": passed or None}
+        facts |= {"retested": retested, "inside": len(inside) or None}
+        subject = Subject(Kind.CONTENTION, "fabric")
+        if proven or many:
+            explained = [*(cells if proven else []), *(inside if many else [])]
+            yield context.explain(self, "", explained, facts=facts).replace(blames=subject)
+        else:
+            # A few pairs may be slow once by chance.
+            yield self.finding("", severity=Severity.NOTE, facts=facts, blames=subject)
 
 
 @register
@@ -153,8 +120,8 @@ class RailsBlockedByNode(_PairRule):
     next_step = "Compare routes between rails of these nodes with those of the others."
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        nodes, cells = _blocked_between_nodes(context)
-        if cells and not isolated_pairs(context):
+        nodes, cells = context.rails_blocked()
+        if cells:
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]
             same = ends[0] == ends[1]
@@ -162,112 +129,177 @@ class RailsBlockedByNode(_PairRule):
             yield context.explain(self, "", cells, facts=facts, commands=context.first_commands(cells))
 
 
+class BlameRule(_PairRule):
+    """Base of the rules about components that explain bad pairs.
+
+    Attributes:
+        kinds: Kinds of components, with the pairs they explain.
+        dead: Whether the pairs fail; else they are slow.
+    """
+
+    kinds: ClassVar[frozenset[tuple[Kind, Reach]]]
+    dead: ClassVar[bool]
+
+    def check(self, context: PairContext) -> Iterator[Finding]:
+        for blame in context.blames():
+            if (
+                blame.dead is self.dead
+                and (blame.subject.kind, blame.reach) in self.kinds
+                and self._applies(context, blame)
+            ):
+                yield context.explain_blame(self, blame, self._facts(context, blame), self._commands(context, blame))
+
+    def _applies(self, context: PairContext, blame: Blame) -> bool:
+        return True
+
+    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
+        return {}
+
+    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+        return context.commands_for(blame)
+
+
 @register
-class RailsBlocked(_PairRule):
+class AllPairsFail(BlameRule):
+    """Every tested pair fails, so no endpoint can be blamed."""
+
+    id = "FT002"
+    name = "all-pairs-fail"
+    title = "All pairs fail"
+    message = "all {pairs} pairs fail: check what they have in common"
+    next_step = "Check the interface, library and environment that all ranks use."
+    kinds = frozenset({(Kind.FABRIC, Reach.ALL)})
+    dead = True
+
+
+@register
+class NodeDead(BlameRule):
+    """All endpoints of a node fail with all others, including those on the node itself."""
+
+    id = "FT003"
+    name = "node-dead"
+    title = "All pairs of a node fail"
+    message = "all pairs of {node} fail{one_way:one_way}, including those within the node"
+    next_step = "Check the GPUs, the driver and the processes of the node."
+    kinds = frozenset({(Kind.NODE, Reach.ALL)})
+    dead = True
+
+    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+        return node_commands(context.model, blame.subject.name)
+
+
+@register
+class NodeInsideFails(BlameRule):
+    """All pairs within a node fail, while its endpoints work with other nodes."""
+
+    id = "FT004"
+    name = "node-inside-fails"
+    title = "All pairs within a node fail"
+    message = "all pairs within {node} fail; with other nodes they pass"
+    next_step = "Check P2P access, NVLinks and shared memory on the node."
+    kinds = frozenset({(Kind.NODE, Reach.INSIDE)})
+    dead = True
+
+
+@register
+class CrossNodeFails(BlameRule):
+    """No pair of different nodes works, while the pairs within nodes do: what all nodes have in common is at fault."""
+
+    id = "FT005"
+    name = "cross-node-fails"
+    title = "No pair of different nodes works"
+    message = "all {pairs} pairs of different nodes fail; pairs within a node pass"
+    next_step = "Check the network that all nodes use: interface, GID, firewall, NCCL_IB_HCA, NCCL_SOCKET_IFNAME."
+    kinds = frozenset({(Kind.CROSS_NODE, Reach.ALL)})
+    dead = True
+
+
+@register
+class HalvesFail(BlameRule):
+    """The GPUs of the two halves of a node do not reach each other."""
+
+    id = "FT006"
+    name = "halves-fail"
+    title = "Halves of a node do not reach each other"
+    message = "the two halves of {node} do not reach each other; within a half all pairs pass"
+    next_step = "Check P2P access between NUMA nodes or PCIe switches (ACS, IOMMU)."
+    kinds = frozenset({(Kind.HALVES, Reach.INSIDE)})
+    dead = True
+
+
+@register
+class RailIsolated(BlameRule):
+    """All pairs across rails fail while pairs within rails work: the fabric has no path between rails."""
+
+    id = "FT010"
+    name = "rail-isolated"
+    title = "Rails have no path to each other"
+    message = "rail-isolated fabric"
+    evidence = (
+        "all {across} pairs across rails fail, all {within} pairs within a rail pass",
+        "{across_rails} of {tested} pairs across rails fail; most pairs within rails pass",
+    )
+    next_step = "Add routes between rails, or keep NCCL within rails (PXN, NCCL_CROSS_NIC=0)."
+    kinds = frozenset({(Kind.CROSS_RAIL, Reach.ALL)})
+    dead = True
+
+    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
+        within = sum(context.tally.of_class[kind] for kind in WITHIN_RAIL)
+        broken = any(
+            kind in WITHIN_RAIL and context.tally.bad[pair] in DEAD for pair, kind in context.tally.kinds.items()
+        )
+        if broken or len(blame.bad) < context.tally.of_class[PairClass.CROSS_RAIL]:
+            return {"across_rails": len(blame.bad), "tested": blame.tested}
+        return {"across": len(blame.bad), "within": within}
+
+
+@register
+class RailsBlocked(BlameRule):
     """All pairs between two rails fail on every node, while their endpoints work within the rails."""
 
     id = "FT012"
     name = "rails-blocked"
     title = "No traffic between two rails"
     message = "no traffic {rails:rails}"
-    evidence = ("on all nodes; within their rails, all these endpoints reach others",)
+    evidence = ("on all nodes; within their rails, these endpoints reach others",)
     next_step = "Check the route between the two rails on the switches."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        if isolated_pairs(context):
-            return
-        tally = context.tally
-        by_rails: dict[tuple[int, int], set[Pair]] = defaultdict(set)
-        for pair in _dead_across(context):
-            by_rails[rail_of(context.model, pair[0]), rail_of(context.model, pair[1])].add(pair)
-        whole = {
-            rails
-            for rails, pairs in by_rails.items()
-            if len(pairs) >= _FEWEST_OF_SCOPE
-            and tally.lanes[rails][0] == tally.lanes[rails][1]
-            and all(end in tally.alive for pair in pairs for end in pair)
-        }
-        for rails in sorted(whole):
-            both = rails[::-1] in whole
-            if both and rails > rails[::-1]:
-                continue
-            cells = by_rails[rails] | (by_rails[rails[::-1]] if both else set())
-            facts = {"rails": Route(*rails, both)}
-            yield context.explain(self, "", cells, facts=facts, commands=context.first_commands(cells))
+    kinds = frozenset({(Kind.RAIL_PAIR, Reach.ALL)})
+    dead = True
 
 
 @register
-class NodeUnreachable(_PairRule):
+class NodeUnreachable(BlameRule):
     """All endpoints of a node fail with all other nodes, while the node works within itself."""
 
     id = "FT013"
     name = "node-unreachable"
     title = "Node reaches no other node"
-    message = "{node} reaches no other node"
+    message = "{node} reaches no other node{one_way:one_way}"
     next_step = "Check the network interfaces, routes and firewall of the node."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        for record in list(context.model.nodes.values()):
-            ends = [str(e) for e in context.model.endpoints_of(record.name) if context.tally.tested[str(e), True]]
-            if len(ends) < 2 or len(context.model.nodes) < 3 or not all(map(context.dead_off_node, ends)):
-                continue
-            if cells := context.off_node_cells(ends):
-                yield context.explain(
-                    self,
-                    record.name,
-                    cells,
-                    facts={"node": record.name},
-                    error=context.error(cells),
-                    commands=context.first_commands(cells),
-                    nodes=(record.name,),
-                )
+    kinds = frozenset({(Kind.NODE, Reach.OFF_NODE)})
+    dead = True
 
 
 @register
-class EndpointFails(_PairRule):
-    """An endpoint fails with all others, or with all endpoints of other nodes."""
+class EndpointFails(BlameRule):
+    """An endpoint fails with all others, with its own node, or with all endpoints of other nodes."""
 
     id = "FT014"
     name = "endpoint-fails"
     title = "Endpoint fails with all others, or with all other nodes"
     message = (
-        "{endpoint}[ fails with all {others} others: check {part}]"
-        "[{off_node:flag} reaches no other node: check its NIC][ {nic}]"
+        "[{endpoint} fails with all {others} others{one_way:one_way}: check {part}]"
+        "[{sharing} reaches no other node{one_way:one_way}: check its NIC {nic}]"
+        "[{no_nic} reaches no other node{one_way:one_way}: check its NIC]"
+        "[{inside} fails within its node, not with other nodes: check its NVLinks or PCIe]"
     )
     next_step = "Check the GPU and its process; if it works within its node, check its NIC."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        for endpoint in context.endpoints_by_blame():
-            name = str(endpoint)
-            cells = {pair for pair in context.bad_pairs_of.get(name, ()) if context.unexplained.get(pair) in DEAD}
-            if len(cells) < FEWEST:
-                continue
-            dead, tested = context.tally.dead, context.tally.tested
-            everywhere = dead[name, False] + dead[name, True] == tested[name, False] + tested[name, True]
-            if everywhere and tested[name, False]:
-                others = len({end for pair in context.bad_pairs_of[name] for end in pair}) - 1
-                part = "the GPU" if endpoint.kind == "gpu" else "its process"
-                facts = {"endpoint": name, "others": others, "part": part}
-                commands = within_commands(context.model, endpoint)[1:]
-            elif context.dead_off_node(name) and any(map(crosses_nodes, cells)):
-                cells = {pair for pair in cells if crosses_nodes(pair)}
-                facts = {"endpoint": name, "off_node": True, "nic": endpoint.nic}
-                commands = nic_commands(context.model, endpoint)
-            else:
-                continue
-            yield context.explain(
-                self,
-                name,
-                cells,
-                facts=facts,
-                error=context.error(cells),
-                commands=commands,
-                nodes=(endpoint.node,),
-            )
+    kinds = frozenset({(Kind.GPU, Reach.ALL), (Kind.GPU, Reach.INSIDE), (Kind.NIC, Reach.OFF_NODE)})
+    dead = True
 
 
 @register
-class NodePairBlocked(_PairRule):
+class NodePairBlocked(BlameRule):
     """All pairs between two nodes fail, in one direction or both."""
 
     id = "FT015"
@@ -279,28 +311,152 @@ class NodePairBlocked(_PairRule):
         "{lost_pings} of {pings} address pairs answer no ping",
     )
     next_step = "Check route and firewall between the two nodes."
+    kinds = frozenset({(Kind.NODE_PAIR, Reach.ALL)})
+    dead = True
+
+    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
+        return _pings(context, context.nodes_of_pair(blame))
+
+
+@register
+class RailFails(BlameRule):
+    """Everything that a rail carries fails, on all nodes: its switch, or what all nodes have set for it."""
+
+    id = "FT018"
+    name = "rail-fails"
+    title = "Rail fails on all nodes"
+    message = "rail {rail} fails on all nodes"
+    next_step = "Check the leaf switch of the rail, and its subnet or partition."
+    kinds = frozenset({(Kind.RAIL, Reach.OFF_NODE), (Kind.RAIL, Reach.INSIDE)})
+    dead = True
+
+
+@register
+class LeafBlocked(BlameRule):
+    """Nothing passes between two leaf switches, or from one to all others; within a leaf all is well."""
+
+    id = "FT019"
+    name = "leaf-blocked"
+    title = "No traffic between leaf switches"
+    message = (
+        "no traffic between [{leaf} and the other leaf switches][{leaf_a} and {leaf_b}]; within each group pairs pass"
+    )
+    next_step = "Check the uplinks of the leaf switch, and the spine switches."
+    kinds = frozenset({(Kind.LEAF, Reach.OFF_NODE), (Kind.LEAF_CUT, Reach.ALL)})
+    dead = True
+
+
+@register
+class NodeSlow(BlameRule):
+    """All endpoints of a node are slow with other nodes, or with each other: suspect what they have in common."""
+
+    id = "FT020"
+    name = "node-slow"
+    title = "Node is slow with other nodes, or within itself"
+    message = (
+        "{node} is slow[{off_node:flag} with other nodes, on all its {endpoints} endpoints]"
+        "[{inside:flag} within itself, on all its {endpoints} endpoints]{one_way:one_way}"
+    )
+    next_step = "Compare PCIe topology, GPUDirect and IOMMU settings with another node."
+    kinds = frozenset({(Kind.NODE, reach) for reach in Reach})
+    dead = False
+
+    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+        return node_commands(context.model, blame.subject.name)
+
+
+@register
+class EndpointSlow(BlameRule):
+    """An endpoint is slow with all others, with other nodes, or within its own node."""
+
+    id = "FT021"
+    name = "endpoint-slow"
+    title = "Endpoint is slow"
+    message = (
+        "[{endpoint} is slow with all {others} others{one_way:one_way}: check {part}]"
+        "[{sharing} is slow with other nodes{one_way:one_way}: check its NIC and PCIe link]"
+        "[{inside} is slow within its node: check its NVLinks]"
+    )
+    next_step = "Check the link width and speed of its NIC and PCIe slot, its clocks, or its NVLinks."
+    kinds = EndpointFails.kinds
+    dead = False
+
+
+@register
+class RailSlow(BlameRule):
+    """Everything that a rail carries is slow, on all nodes: its switch, or what all nodes have set for it."""
+
+    id = "FT024"
+    name = "rail-slow"
+    title = "Rail is slow on all nodes"
+    message = "rail {rail} is slow on all nodes"
+    next_step = "Check the leaf switch of the rail: congestion, port errors, flow control."
+    kinds = RailFails.kinds
+    dead = False
+
+
+@register
+class PathSlow(BlameRule):
+    """The path between two nodes, two rails, leaf switches, or all nodes is slow, while the ends are not."""
+
+    id = "FT025"
+    name = "path-slow"
+    title = "Path is slow between two nodes, rails or leaf switches"
+    message = (
+        "[slow {route}][slow {rails:rails}][slow between {leaf} and the other leaf switches]"
+        "[slow between {leaf_a} and {leaf_b}][{cross_rail:flag}slow between rails, not within rails]"
+        "[{cross_node:flag}all pairs of different nodes are slow][{fabric:flag}all pairs are slow]"
+    )
+    next_step = "Check links, congestion and errors of the switches between the two ends."
+    kinds = frozenset(
+        {
+            (Kind.NODE_PAIR, Reach.ALL),
+            (Kind.RAIL_PAIR, Reach.ALL),
+            (Kind.LEAF, Reach.OFF_NODE),
+            (Kind.LEAF_CUT, Reach.ALL),
+            (Kind.CROSS_RAIL, Reach.ALL),
+            (Kind.CROSS_NODE, Reach.ALL),
+            (Kind.FABRIC, Reach.ALL),
+        }
+    )
+    dead = False
+
+
+@register
+class HalvesSlow(BlameRule):
+    """Pairs between the two halves of a node are slow, as on no other node of its kind."""
+
+    id = "FT026"
+    name = "halves-slow"
+    title = "Halves of a node are slow with each other"
+    message = "the two halves of {node} are slow with each other; within a half pairs are as fast as usual"
+    next_step = "Compare PCIe topology, P2P access and NUMA settings with another node."
+    kinds = HalvesFail.kinds
+    dead = False
+
+
+@register
+class LeafTaper(_PairRule):
+    """Pairs between two groups of nodes are evenly slower than within them: leaf switches with too few uplinks.
+
+    A degraded link between the leaf switches looks the same; only its state or an earlier session tells them apart.
+    """
+
+    id = "FT027"
+    name = "leaf-taper"
+    title = "Pairs between groups of nodes are evenly slower"
+    severity = Severity.NOTE
+    message = "pairs between {leaf_a} and {leaf_b} reach {share:percent} of the value within these groups"
+    evidence = (
+        "evenly so for all pairs: oversubscribed uplinks by design, or a degraded link between leaf switches",
+        "--probes ibfabric shows the links of the switches; --baseline compares with an earlier session",
+    )
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        by_nodes: dict[Pair, set[Pair]] = defaultdict(set)
-        for pair, verdict in context.unexplained.items():
-            if verdict in DEAD and crosses_nodes(pair):
-                by_nodes[node_of(pair[0]), node_of(pair[1])].add(pair)
-        between = context.tally.between
-        whole = {n for n, cells in by_nodes.items() if len(cells) > 1 and between[n][0] == between[n][1]}
-        for nodes in sorted(whole):
-            both = nodes[::-1] in whole
-            if both and nodes > nodes[::-1]:
-                continue
-            cells = by_nodes[nodes] | (by_nodes[nodes[::-1]] if both else set())
-            yield context.explain(
-                self,
-                "",
-                cells,
-                facts={"route": Route(*nodes, both), **_pings(context, nodes)},
-                error=context.error(cells),
-                commands=context.first_commands(cells),
-                nodes=nodes,
-            )
+        for taper in context.tapers():
+            facts = {"leaf_a": taper.groups[0], "leaf_b": taper.groups[1], "share": taper.share}
+            subject = Subject(Kind.LEAF_CUT, " - ".join(taper.groups))
+            yield self.finding("", facts=facts, blames=subject)
 
 
 @register
@@ -320,8 +476,7 @@ class PairsSameError(_PairRule):
         by_error: dict[str | None, set[Pair]] = defaultdict(set)
         for pair, verdict in context.unexplained.items():
             if verdict in DEAD:
-                found = context.error([pair])
-                by_error[None if found is None else found.fact.text].add(pair)
+                by_error[context.error_kind(pair)].add(pair)
         for cells in by_error.values():
             if len({frozenset(pair) for pair in cells}) > _MOST_SINGLE:
                 yield context.explain(
@@ -344,56 +499,6 @@ class PairFails(_PairRule):
         for ends in sorted(map(sorted, dead)):
             pairs = [p for p in _both_directions(ends) if context.unexplained.get(p) in DEAD]
             yield _single(self, context, pairs)
-
-
-@register
-class NodeSlow(_PairRule):
-    """All endpoints of a node are slow with other nodes: suspect what their NICs have in common."""
-
-    id = "FT020"
-    name = "node-slow"
-    title = "Node is slow with other nodes"
-    message = "{node} is slow with other nodes, on all its {endpoints} endpoints"
-    evidence = ("slow with every other node: check what differs on this one",)
-    next_step = "Compare PCIe topology, GPUDirect and IOMMU settings with another node."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        for record in context.model.nodes.values():
-            mine = [str(end) for end in context.model.endpoints_of(record.name)]
-            ends = [end for end in mine if context.tally.tested[end, True] >= FEWEST]
-            if len(ends) < 2 or len(context.model.nodes) < 3 or not all(map(context.slow_off_node, ends)):
-                continue
-            if cells := context.off_node_cells(ends):
-                facts = {"node": record.name, "endpoints": len(ends), "slowest": context.slowest(cells)}
-                commands = node_commands(context.model, record.name)
-                yield context.explain(self, record.name, cells, facts=facts, commands=commands, nodes=(record.name,))
-
-
-@register
-class EndpointSlow(_PairRule):
-    """An endpoint is slow with most endpoints of other nodes, or of its own node."""
-
-    id = "FT021"
-    name = "endpoint-slow"
-    title = "Endpoint is slow with other nodes, or within its node"
-    message = (
-        "{endpoint} is slow[{off_node:flag} with other nodes: check its NIC and PCIe link]"
-        "[{on_node:flag} within its node: check its NVLinks]"
-    )
-    next_step = "Check the link width and speed of its NIC and PCIe slot, or its NVLinks."
-
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        for endpoint in context.endpoints_by_blame():
-            name = str(endpoint)
-            for off in (True, False):
-                tested = context.tally.tested[name, off]
-                mine = [p for p in context.bad_pairs_of.get(name, ()) if p in context.unexplained]
-                cells = {pair for pair in mine if crosses_nodes(pair) == off}
-                if tested >= FEWEST and len(cells) >= max(FEWEST, 0.75 * tested):
-                    facts = {"endpoint": name, "off_node": off, "on_node": not off, "slowest": context.slowest(cells)}
-                    inspect = nic_commands if off else within_commands
-                    commands = inspect(context.model, endpoint)[0 if off else 1 :]
-                    yield context.explain(self, name, cells, facts=facts, commands=commands, nodes=(endpoint.node,))
 
 
 @register
@@ -440,8 +545,10 @@ class OnlyInWorld(_PairRule):
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        if cells := context.tally.only_inside:
-            yield self.finding("", cells=cells, facts={"pairs": len(cells)})
+        if cells := [pair for pair in context.tally.only_inside if not context.slow_inside(pair)]:
+            subject = Subject(Kind.WORLD, "world communicator")
+            error = context.world_error(cells)
+            yield self.finding("", cells=cells, facts={"pairs": len(cells), "error": error}, blames=subject)
 
 
 @register
@@ -469,7 +576,8 @@ class PairFlaps(_PairRule):
             return
         for (layer, src, dst), changes in found:
             facts = {"pair": Route(src, dst, False), "layer": str(layer), "changes": changes}
-            yield self.finding(f"{src} > {dst}", cells=((src, dst),), facts=facts)
+            subject = Subject(Kind.PAIR, f"{src} > {dst}")
+            yield self.finding(f"{src} > {dst}", cells=((src, dst),), facts=facts, blames=subject)
 
 
 @register
@@ -514,48 +622,6 @@ class NotTested(_PairRule):
             yield self.finding("", cells=cells, facts={"pairs": len(cells), "reason": why})
 
 
-def isolated_pairs(context: PairContext) -> list[Pair]:
-    """Return all pairs across rails, if all of them fail and all is well within rails; else nothing."""
-    tally = context.tally
-    dead = [p for p, kind in tally.kinds.items() if kind is PairClass.CROSS_RAIL and tally.bad[p] in DEAD]
-    within = sum(tally.of_class[kind] for kind in WITHIN_RAIL)
-    if not dead or not within or len(dead) != tally.of_class[PairClass.CROSS_RAIL]:
-        return []
-    broken = any(kind in WITHIN_RAIL and tally.bad[pair] in DEAD for pair, kind in tally.kinds.items())
-    # If an endpoint is dead within its rail as well, the endpoint is at fault, not the path between rails.
-    return [] if broken or any(end not in tally.alive for pair in dead for end in pair) else dead
-
-
-def _all_dead(tally: Tally) -> bool:
-    return tally.of_class.total() == sum(verdict in DEAD for verdict in tally.bad.values())
-
-
-def _dead_nodes(tally: Tally) -> list[str]:
-    """Return nodes of several endpoints, each of which fails with all others on its node and on other nodes."""
-    ends: dict[str, list[str]] = {}
-    for end in dict.fromkeys(end for end, _ in tally.tested):
-        ends.setdefault(node_of(end), []).append(end)
-
-    def dead(end: str) -> bool:
-        return all(0 < tally.tested[end, off] == tally.dead[end, off] for off in (False, True))
-
-    return [node for node, mine in ends.items() if len(mine) > 1 and all(map(dead, mine))]
-
-
-def _dead_across(context: PairContext) -> set[Pair]:
-    """Return unexplained pairs across rails that fail."""
-    kinds = context.tally.kinds
-    return {p for p, v in context.unexplained.items() if v in DEAD and kinds.get(p) is PairClass.CROSS_RAIL}
-
-
-def _blocked_between_nodes(context: PairContext) -> tuple[set[Pair], set[Pair]]:
-    """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints."""
-    tally = context.tally
-    whole = {nodes for nodes, (tested, lost) in tally.across.items() if 1 < tested == lost and nodes in tally.joined}
-    cells = {pair for pair in _dead_across(context) if (node_of(pair[0]), node_of(pair[1])) in whole}
-    return (whole, cells) if len(cells) >= _FEWEST_OF_SCOPE else (set(), set())
-
-
 def _pings(context: PairContext, nodes: Pair) -> dict[str, object]:
     rows = context.model.by_address(Layer.PING, *nodes)
     lost = sum(row.verdict is not Verdict.OK for row in rows)
@@ -580,8 +646,10 @@ def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Finding
         "pair": Route(*first, len(pairs) == 2),
         "verdict": str(verdict),
         # A single pair is in the title already.
-        "share" if len(pairs) == 1 else "slowest": context.slowest(pairs) if slow else None,
+        "of_usual" if len(pairs) == 1 else "slowest": context.slowest(pairs) if slow else None,
         **context.retest(pairs),
     }
     error = None if slow else context.error(pairs)
-    return context.explain(rule, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands)
+    found = context.explain(rule, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands)
+    name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
+    return found.replace(blames=Subject(Kind.PAIR, name))

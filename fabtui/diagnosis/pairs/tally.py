@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from fabtui.diagnosis.pairs.message_times import NOTABLE, Spread, spread
-from fabtui.model.endpoints import WITHIN_RAIL, PairClass
+from fabtui.diagnosis.pairs.message_times import Spread, notable
+from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.session_model import Model
+
+if TYPE_CHECKING:
+    from fabtui.model.pair_table import PairTable, Places
 
 Pair = tuple[str, str]
 
 DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
-#: Number of pairs per check of the time budget.
-_CHUNK = 64
-#: Maximum number of pairs with a notable spread that are kept.
-_MOST_SPREADS = 64
+#: Number of bad pairs per step.
+_CHUNK = 256
+_KINDS = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
 @dataclass
@@ -26,43 +30,28 @@ class Tally:
     """Verdicts of all ordered pairs of endpoints at one time.
 
     Attributes:
-        bad: Pairs that are bad in p2p, or in world where p2p was not tested.
+        table: Results in p2p, or in world where p2p was not tested; None without any.
+        places: Places of the endpoints of the table.
+        bad: Verdict of each bad pair of the table.
         kinds: Class of each bad pair.
-        inside: Verdict in world of each bad pair that was tested there.
+        inside: Verdict in world of each pair that is bad in p2p and was tested there.
         only_inside: Pairs that pass in p2p and are bad in world.
-        tested: Number of ordered pairs tested, by ``(endpoint, off its node)``.
-        dead: Number of those that failed or timed out.
-        slow: Number of those that are slow.
         of_class: Number of tested pairs by class.
         spreads: Passed pairs with a notable spread of message times.
-        alive: Endpoints that pass within their rail, with another node.
         between: ``[tested, dead]`` by ordered pair of nodes.
-        across: The same for pairs across rails.
-        lanes: The same by ordered pair of different rails.
-        joined: Ordered pairs of nodes between which a pair within a rail passes.
+        place: Place of each bad pair in the table.
     """
 
+    table: PairTable | None = None
+    places: Places | None = None
     bad: dict[Pair, Verdict] = field(default_factory=dict)
     kinds: dict[Pair, PairClass] = field(default_factory=dict)
     inside: dict[Pair, Verdict] = field(default_factory=dict)
     only_inside: list[Pair] = field(default_factory=list)
-    tested: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    dead: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    slow: Counter[tuple[str, bool]] = field(default_factory=Counter)
     of_class: Counter[PairClass] = field(default_factory=Counter)
     spreads: list[Spread] = field(default_factory=list)
-    alive: set[str] = field(default_factory=set)
     between: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    across: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    lanes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    joined: set[tuple[str, str]] = field(default_factory=set)
-
-
-def rail_of(model: Model, name: str) -> int:
-    """Return the rail of an endpoint, or its index on the node if the rail is unknown."""
-    number = model.number(name)
-    endpoint = None if number is None else model.endpoints[number]
-    return -1 if endpoint is None else endpoint.index if endpoint.rail is None else endpoint.rail
+    place: dict[Pair, int] = field(default_factory=dict)
 
 
 class Survey:
@@ -79,8 +68,7 @@ class Survey:
         #: Number of complete tallies so far.
         self.version = 0
         self._of = -1
-        self._next: Tally | None = None
-        self._at = self._end = 0
+        self._steps: Iterator[Tally | None] | None = None
         self._began = -1
 
     @property
@@ -90,21 +78,19 @@ class Survey:
 
     def step(self, budget: float) -> bool:
         """Continue for about ``budget`` seconds; return True if a tally was completed."""
-        if self._next is None:
+        if self._steps is None:
             if self.current:
                 return False
-            self._began = self._model.version
-            self._next, self._at, self._end = Tally(), 0, len(self._model.tested)
+            self._began, self._steps = self._model.version, _gathered(self._model)
         end = time.perf_counter() + budget
-        while self._at < self._end:
-            for _, src, dst in self._model.tested[self._at : min(self._at + _CHUNK, self._end)]:
-                self._take(self._next, (src, dst))
-            self._at += _CHUNK
+        for found in self._steps:
+            if found is not None:
+                self.tally, self._steps, self._of = found, None, self._began
+                self.version += 1
+                return True
             if time.perf_counter() > end:
-                return False
-        self.tally, self._next, self._of = self._next, None, self._began
-        self.version += 1
-        return True
+                break
+        return False
 
     def finish(self) -> Tally:
         """Gather everything without a time limit, and return it."""
@@ -112,40 +98,60 @@ class Survey:
             self.step(1.0)
         return self.tally
 
-    def _take(self, tally: Tally, pair: Pair) -> None:
-        model = self._model
-        alone, inside = model.latest(Layer.P2P, *pair), model.latest(Layer.WORLD, *pair)
-        shown = alone or inside
-        if shown is None:
-            return
-        verdict = model.verdict(shown)
-        world = None if inside is None else model.verdict(inside)
-        kind = model.class_between(*pair)
-        off = kind is not PairClass.SAME_NODE
-        tally.of_class[kind] += 1
-        nodes = (pair[0].rpartition(":")[0], pair[1].rpartition(":")[0])
-        counted = [tally.between.setdefault(nodes, [0, 0])]
-        if kind is PairClass.CROSS_RAIL:
-            rails = rail_of(model, pair[0]), rail_of(model, pair[1])
-            counted += [tally.across.setdefault(nodes, [0, 0]), tally.lanes.setdefault(rails, [0, 0])]
-        for counts in counted:
-            counts[0] += 1
-            counts[1] += verdict in DEAD
-        for end in pair:
-            tally.tested[end, off] += 1
-            tally.dead[end, off] += verdict in DEAD
-            tally.slow[end, off] += verdict is Verdict.SLOW
-        if verdict.bad:
-            tally.bad[pair] = verdict
-            tally.kinds[pair] = kind
-            if world is not None and alone is not None:
-                tally.inside[pair] = world
-        elif world is not None and world.bad:
+
+def _gathered(model: Model) -> Iterator[Tally | None]:
+    """Yield None after each small step, and the tally at the end."""
+    import numpy as np
+
+    from fabtui.model.pair_table import DEAD as DEAD_CODES
+    from fabtui.model.pair_table import joined
+
+    tables: list[PairTable] = []
+    for layer in (Layer.P2P, Layer.WORLD):
+        for step in model.pair_tables(layer):
+            if step is not None:
+                tables.append(step)
+            yield None
+    alone, world = tables
+    table = joined(alone, world)
+    yield None
+    tally = Tally(table, model.places(), spreads=notable(model))
+    names = [str(end) for end in model.endpoints]
+    for code, count in zip(*np.unique(table.kind, return_counts=True), strict=True):
+        tally.of_class[_KINDS[int(code)]] = int(count)
+    nodes = list(dict.fromkeys(end.node for end in model.endpoints))
+    if len(table) and tally.places is not None:
+        between = tally.places.node[table.source] * len(nodes) + tally.places.node[table.target]
+        tested = np.bincount(between, minlength=len(nodes) ** 2)
+        dead = np.bincount(between[np.isin(table.verdict, DEAD_CODES)], minlength=len(nodes) ** 2)
+        for at in np.flatnonzero(tested).tolist():
+            tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
+    yield None
+    bad_codes = [code for code, verdict in enumerate(SEVERITY) if verdict.bad]
+    for number, at in enumerate(np.flatnonzero(np.isin(table.verdict, bad_codes)).tolist()):
+        pair = names[table.source[at]], names[table.target[at]]
+        tally.place[pair] = at
+        tally.bad[pair], tally.kinds[pair] = SEVERITY[table.verdict[at]], _KINDS[table.kind[at]]
+        if number % _CHUNK == 0:
+            yield None
+    for number, at in enumerate(_in_both(alone, world)):
+        pair = names[world.source[at]], names[world.target[at]]
+        verdict = SEVERITY[world.verdict[at]]
+        if pair in tally.bad:
+            tally.inside[pair] = verdict
+        elif verdict.bad:
             tally.only_inside.append(pair)
-        if kind in WITHIN_RAIL and verdict in (Verdict.OK, Verdict.SLOW):
-            tally.alive.update(pair)
-            tally.joined.add(nodes)
-        if verdict is Verdict.OK and alone is not None and len(tally.spreads) < _MOST_SPREADS:
-            found = spread(alone)
-            if found is not None and found.ratio > NOTABLE:
-                tally.spreads.append(found)
+        if number % _CHUNK == 0:
+            yield None
+    yield tally
+
+
+def _in_both(alone: PairTable, world: PairTable) -> list[int]:
+    """Return the places in world of pairs that are bad in one of the layers and tested in both."""
+    import numpy as np
+
+    if not len(world) or not len(alone):
+        return []
+    bad_codes = [code for code, verdict in enumerate(SEVERITY) if verdict.bad]
+    bad = np.isin(world.code, alone.code[np.isin(alone.verdict, bad_codes)]) | np.isin(world.verdict, bad_codes)
+    return [int(at) for at in np.flatnonzero(bad & np.isin(world.code, alone.code))]

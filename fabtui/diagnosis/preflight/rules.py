@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
@@ -314,6 +314,7 @@ class _Judgement(NamedTuple):
     node: str
     subject: str
     text: str
+    devices: str
 
 
 @register
@@ -335,9 +336,11 @@ class ProbeJudgement(NodeRule):
                 # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
                 severity = Severity.NOTE if one["verdict"] == "inconclusive" else severity_of(one["verdict"])
                 key = one["probe"], topic, severity, _NUMBERS.sub("#", one["text"])
-                groups.setdefault(key, {})[_Judgement(node.name, one["subject"], one["text"])] = None
+                groups.setdefault(key, {})[_Judgement(node.name, one["subject"], one["text"], one["devices"])] = None
+        buses = {(end.node, end.bus): str(end) for end in context.model.endpoints if end.bus}
         for (probe, topic, severity, _), group in groups.items():
-            yield self._finding(severity, topic, probe, list(group))
+            found = self._finding(severity, topic, probe, list(group))
+            yield found.replace(about=tuple(subject for one in group for subject in _devices(one, buses)))
 
     def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[_Judgement]) -> Finding:
         names = list(dict.fromkeys(one.node for one in group))
@@ -356,6 +359,18 @@ class ProbeJudgement(NodeRule):
         }
         following = [command.replace("{node}", fold(names[:1]))] if command else []
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
+
+
+def _devices(one: _Judgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
+    """Return the GPUs and NICs that a judgement is about; the node if it names none."""
+    found = []
+    for device in one.devices.split():
+        kind, _, name = device.partition(":")
+        if end := buses.get((one.node, name)) if kind == "bus" else f"{one.node}:{name}":
+            found.append(Subject(Kind.GPU, end))
+    if port := _PORT.fullmatch(one.subject):
+        found.append(Subject(Kind.NIC, f"{one.node} {port[1]}"))
+    return found or [Subject(Kind.NODE, one.node)]
 
 
 @register
@@ -447,7 +462,7 @@ def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
         for at, other in enumerate(found):
             if not isinstance(other.rule, ProbeJudgement) or one.facts.get("tie"):
                 continue
-            same = other.subject == one.subject or other.subject in judges.get(one.subject, ())
+            same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
             if same and set(one.nodes) <= set(other.nodes):
                 # A note about a node alone may be more serious where the others differ.
                 worse = min(one.severity, other.severity, key=lambda severity: severity.rank)

@@ -102,3 +102,16 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     guids = guids_of(record)
     found = {own.get(port) or walked.get(guids.get(port, "")) for port in ports_of(endpoint, record)}
     return leaf if len(found) == 1 and isinstance(leaf := next(iter(found)), str) else None
+
+
+def data_rate(inventory: Mapping[str, Any] | None) -> float:
+    """Return the rate (Gb/s) of the fastest data port of a node; 0 if unknown."""
+    found = inventory or {}
+    rates = [port.get("rate") for port in dicts(found.get("ib"))]
+    if not rates:
+        names = {entry.get("nic") for entry in dicts(found.get("data_addresses"))}
+        speeds = [nic.get("speed_mbps") for nic in dicts(found.get("nics")) if nic.get("name") in names]
+        rates = [speed / 1000 for speed in speeds if isinstance(speed, (int, float))]
+    return max(
+        (float(rate) for rate in rates if isinstance(rate, (int, float)) and not isinstance(rate, bool)), default=0.0
+    )

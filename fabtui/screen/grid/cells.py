@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.model.endpoints import PairClass, pair_class
+from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import (
@@ -115,7 +115,6 @@ class EndpointCells(CellSource):
         #: Cells, by positions, that changed a moment ago.
         self.highlighted: set[tuple[int, int]] = set()
         self._axis_key = self._key()
-        self._medians: dict[PairClass, float | None] = {}
         self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
         self._unit_version = -1
@@ -146,7 +145,6 @@ class EndpointCells(CellSource):
     def take_medians(self) -> None:
         """Judge cells by the current medians from now on."""
         self._drawn_with = self._measures()
-        self._medians = dict(zip(PairClass, self._drawn_with, strict=False))
 
     def _measures(self) -> list[float | None]:
         """Return the median of each class, then the slow limit of each."""
@@ -203,7 +201,7 @@ class EndpointCells(CellSource):
         if cell.measurement is None or cell.value is None:
             slot = slot_of(cell.verdict, None)
         else:
-            share = ratio(self.layer, cell.value, self._medians.get(self.class_of(cell, src, dst)))
+            share = ratio(self.layer, cell.value, self.model.usual(cell.measurement))
             slot = slot_of(cell.verdict, share)
         if self.model.flapping and slot in _FINE and self.flaps(src, dst):
             slot = Slot.FLAPPING
@@ -224,13 +222,6 @@ class EndpointCells(CellSource):
         names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
         layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
         return any((layer, *names) in self.model.flapping for layer in layers)
-
-    def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
-        """Return the class whose median a cell is compared with."""
-        if self.layer.spec.per is not Per.ENDPOINT_PAIR and cell.measurement is not None:
-            return self.model.class_of(cell.measurement)
-        endpoints = self.model.endpoints
-        return pair_class(endpoints[src], endpoints[dst])
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and message size of the values of the layer; the unit is "" while there are none."""

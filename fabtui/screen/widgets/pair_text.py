@@ -73,7 +73,7 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
     """Return one layer of a pair: verdict unless ok, value, share of the class median."""
     if measurement is None:
         return [(f"{layer:<8}", MUTED), ("-", MUTED)]
-    share = share_text(model, measurement, model.class_of(measurement)) if measurement.value is not None else ""
+    share = share_text(model, measurement) if measurement.value is not None else ""
     notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
     result = _result(model, measurement, glyphs, "bold")
     return [(f"{layer:<8}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
@@ -192,7 +192,7 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     if measurement.value is not None:
         parts += [
             (value_text(measurement), "bold"),
-            (f"  {CLASS_WORDS[kind]} {share_text(model, measurement, kind)}", MUTED),
+            (f"  {CLASS_WORDS[kind]} {share_text(model, measurement)}", MUTED),
         ]
     for text, style in ((failure_text(measurement), "$error"), (one_line(measurement.transport or "", 60), MUTED)):
         if text:
@@ -224,9 +224,8 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     parts = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
         parts.append(value_text(measurement))
-        kind = model.class_of(measurement)
-        share = share_text(model, measurement, kind)
-        parts += [f"({share}, class {kind})"] if share else []
+        share = share_text(model, measurement)
+        parts += [f"({share}, class {model.class_of(measurement)})"] if share else []
     if measurement.bytes:
         parts.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):

@@ -24,7 +24,7 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
         return " ", MUTED
     share = None
     if cell.value is not None:
-        share = ratio(layer, cell.value, model.median(layer, model.class_of(cell.measurement)))
+        share = ratio(layer, cell.value, model.usual(cell.measurement))
     slot = slot_of(cell.verdict, share)
     return glyphs.of_slot[slot], verdict_style(cell.verdict)
 
@@ -54,7 +54,7 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
         if one.value is None:
             parts.append((glyphs.of_slot[slot_of(verdict, None)], style))
             continue
-        share = ratio(one.layer, one.value, model.median(one.layer, model.class_of(one)))
+        share = ratio(one.layer, one.value, model.usual(one))
         height = 1.0 if share is None else min(1.0, max(0.0, share))
         parts.append((blocks[round(height * (len(blocks) - 1))], style))
     return merged(parts)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fabtui import __version__
+from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
 from fabtui.lab.spec import LabSpec, PairFault, parse_faults
 from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, Paused, PhaseStart, SessionEnd, SessionStart
-from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session import user_probes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -327,11 +328,16 @@ class TestRunner:
         await self._slow_again(swept, alone)
 
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
-        """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them."""
+        """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them.
+
+        Of very many a sample shows whether they are slow by themselves, or beside other traffic only.
+        """
         while True:
             slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
-            if not slow or len(slow) > MAX_SUSPECTS:
+            if not slow or (alone and len(slow) > MAX_SUSPECTS):
                 return
+            if len(slow) > MAX_SUSPECTS:
+                slow = random.Random(len(slow)).sample(slow, MAX_SUSPECTS)
             self._pump.log("info", f"slow pairs are tested again, alone: {len(slow)}")
             alone.update(slow)
             await self.pairs_alone(slow)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from fabtui_node.registry import Judgement
 
 
-def judgement(subject: str, verdict: str, text: str) -> Judgement:
-    """Return a judgement; the verdicts are those of `ProbeSpec.judge`."""
-    return {"subject": subject, "verdict": verdict, "text": text}
+def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()) -> Judgement:
+    """Return a judgement; the verdicts are those of `ProbeSpec.judge`.
+
+    Args:
+        subject: What it is about, in one word, or an RDMA port (``mlx5_0/1``).
+        verdict: Its severity.
+        text: The problem.
+        devices: GPUs it is about: ``gpu:3`` by index, ``bus:0000:18:00.0`` by PCI address.
+    """
+    found: Judgement = {"subject": subject, "verdict": verdict, "text": text}
+    if devices:
+        found["devices"] = list(devices)
+    return found
 
 
 def part(value: Any, name: str) -> Dict[str, Any]:

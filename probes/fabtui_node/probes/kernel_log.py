@@ -153,7 +153,8 @@ def _judged(entry: Dict[str, Any]) -> Optional[Judgement]:
     if age is not None:
         words.append("last %s ago" % _long(age))
     subject = _SUBJECTS.get(str(entry.get("kind")), "kernel")
-    return judgement(subject, found, ": ".join([name, "; ".join(words)] if words else [name]))
+    devices = ["bus:%s" % entry["bus"]] if isinstance(entry.get("bus"), str) else []
+    return judgement(subject, found, ": ".join([name, "; ".join(words)] if words else [name]), devices)
 
 
 def verdict(entry: Dict[str, Any]) -> Optional[str]:

@@ -369,7 +369,7 @@ def test_findings_are_in_the_json_and_in_the_summary() -> None:
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s))
     model = net.model()
     (found,) = as_json(model)["mesh"]
-    assert (found["rule"], found["text"], found["nodes"]) == ("FT201", "n3 rail 2 (eth2 10.3.0.4) is cut off", ["n3"])
+    assert (found["id"], found["title"], found["nodes"]) == ("FT201", "n3 rail 2 (eth2 10.3.0.4) is cut off", ["n3"])
     assert found["measurements"] == 3 * 56, "ping, udp and tcp"
     text = summary(model, plain=True)
     assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut off\n" in text

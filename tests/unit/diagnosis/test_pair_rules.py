@@ -193,8 +193,9 @@ def test_flapping_reasons_and_links_are_reported() -> None:
     found = {title(one): one for one in findings(model)}
     assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
     assert evidence(found["2 pairs not tested"]) == (why,)
-    assert evidence(found["a GPU 3: 1 of 2 NVLinks not active"]) == ("link 1",)
-    assert evidence(found["a GPU 3: NVLink errors"]) == ("crc +3 since the start",)
+    links_of_gpu = found["a GPU 3: 1 of 2 NVLinks not active"]
+    assert evidence(links_of_gpu) == ("a GPU 3: NVLink errors", "link 1"), "facts about one GPU are one finding"
+    assert evidence(links_of_gpu.facts["known"][0]) == ("crc +3 since the start",)
     assert found["a mlx5_0 port 1 is not active"].severity == "bad"
     assert not any("mlx5_9" in title for title in found), "no endpoint is beside it"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis import session
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
-from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.preflight.rules import NodeContext, Preflight, latest_preflight, preflight
-from fabtui.diagnosis.session import PreflightSummary, findings
+from fabtui.diagnosis.session import findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, PreflightChanges, changes_since, earlier_of, fact_table
@@ -60,10 +60,6 @@ def judged(nodes: list[ProbedNode]) -> list[Finding]:
     return of_rules("FT301", nodes)
 
 
-def preflight_summary(model: Model) -> list[Finding]:
-    return list(PreflightSummary().check(PairContext(model)))
-
-
 def found_on(*nodes: ProbedNode, lab: str | None = None) -> Preflight:
     return preflight(model_of(*nodes, lab=lab))
 
@@ -82,7 +78,7 @@ def test_memlock_over_ssh_is_found_once_by_its_probe_and_by_its_neighbours() -> 
     nodes[2] = node("n062", host=memlock("n062", 65536))
     found = found_on(*nodes)
     (finding,) = found.findings
-    assert (finding.severity, finding.subject, finding.nodes) == ("bad", "memlock", ("n062",))
+    assert (finding.severity, finding.topic, finding.nodes) == ("bad", "memlock", ("n062",))
     assert title(finding) == "memlock is 64 KiB in an SSH session: RDMA cannot register memory"
     assert "memlock: 64 KiB, not unlimited as on 3 others" in evidence(finding)[0]
     assert finding.next == ("ssh n062 ulimit -l",)
@@ -134,14 +130,14 @@ def test_a_clock_that_is_off() -> None:
 def test_clashes_of_identity(other: dict[str, Any], subject: str, verdict: str) -> None:
     nodes = [node("n060"), node("n061", host=host("n061", identity=other))]
     (finding,) = clashes(nodes)
-    assert (finding.subject, finding.severity, finding.nodes) == (subject, verdict, ("n060", "n061"))
+    assert (finding.topic, finding.severity, finding.nodes) == (subject, verdict, ("n060", "n061"))
 
 
 def test_one_address_on_two_machines() -> None:
     data = [{"address": "10.0.0.1", "nic": "eth0"}, {"address": "10.0.1.1", "nic": "eth1"}]
     nodes = [node(name, inventory(host=name, data_addresses=data)) for name in ("a", "b")]
     (finding,) = clashes(nodes)
-    assert (finding.subject, finding.severity, evidence(finding)) == ("address", "bad", ("10.0.0.1", "10.0.1.1"))
+    assert (finding.topic, finding.severity, evidence(finding)) == ("address", "bad", ("10.0.0.1", "10.0.1.1"))
 
 
 def test_one_guid_or_host_id_on_two_machines() -> None:
@@ -149,7 +145,7 @@ def test_one_guid_or_host_id_on_two_machines() -> None:
         "cas": [{"ca": "mlx5_0", "node_guid": "0xa088c20300e312f2"}, {"ca": "x", "node_guid": "0x0"}]
     }
     nodes = [node(name, inventory(host=name, env={"NCCL_HOSTID": "x"}), ibstat=guids) for name in ("a", "b")]
-    assert [(one.subject, evidence(one)) for one in clashes(nodes)] == [
+    assert [(one.topic, evidence(one)) for one in clashes(nodes)] == [
         ("guid", ("0xa088c20300e312f2",)),
         ("hostid", ("x",)),
     ]
@@ -158,7 +154,7 @@ def test_one_guid_or_host_id_on_two_machines() -> None:
 def test_the_nodes_of_a_lab_are_one_machine_by_intent() -> None:
     identity = {"identity": {"hostname": "here", "boot_id": "b", "machine_id": "m"}}
     nodes = [node(f"n{i}", host=host("n", **identity)) for i in range(2)]
-    assert [one.subject for one in found_on(*nodes).findings] == ["machine"]
+    assert [one.topic for one in found_on(*nodes).findings] == ["machine"]
     assert found_on(*nodes, lab="2x4").findings == []
 
 
@@ -175,7 +171,7 @@ def test_what_could_not_be_inspected_is_listed_apart() -> None:
 def test_a_judge_that_fails_is_reported_and_the_others_go_on() -> None:
     rubbish = {"devices": {"gpus": 8, "rdma": 8}, "limits": 7, "acs": {"state": "on", "on": 3}}
     nodes = [node("a", firewall={"input": "drop"}, host=rubbish)]
-    subjects = {one.subject: one for one in judged(nodes)}
+    subjects = {one.topic: one for one in judged(nodes)}
     assert {"acs", "firewall"} <= set(subjects)
     assert all(isinstance(one, Finding) for one in subjects.values())
 
@@ -382,15 +378,18 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
 # -- among the causes of a session ------------------------------------------------------------------------------------
 
 
-def test_what_counts_is_one_line_among_the_causes() -> None:
+def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = four()
-    assert preflight_summary(model_of(*nodes)) == []
+    assert findings(model_of(*nodes)) == []
     nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
     model = model_of(*nodes)
-    (cause,) = [one for one in findings(model) if title(one).startswith("preflight")]
-    assert (cause.severity, title(cause)) == ("bad", "preflight: 1 bad finding, 1 warning")
+    found = findings(model)
+    assert [(one.rule.id, one.severity) for one in found] == [("FT301", "bad"), ("FT302", "warn")]
+    assert found[0].next[0] == "ssh n062 ulimit -l"
+    monkeypatch.setattr(session, "_MOST_LISTED", 1)
+    (cause,) = findings(model)
+    assert title(cause) == "preflight: 1 bad finding, 1 warning"
     assert evidence(cause)[0].startswith("n062: memlock is 64 KiB")
-    assert cause.next[0] == "ssh n062 ulimit -l"
 
 
 def test_it_is_computed_again_only_when_more_was_found() -> None:

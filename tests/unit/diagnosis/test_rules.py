@@ -82,7 +82,7 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     OddLuck.check = lambda self, context: iter([two])  # type: ignore[method-assign]
     assert "findings: 1\n  1 only 4 endpoints (2 pairs)\n" in summary(model, plain=True)
     (written,) = as_json(model)["findings"]
-    assert (written["rule"], written["name"], written["severity"]) == ("FT913", "odd-luck", "warn")
+    assert (written["id"], written["rule"], written["severity"]) == ("FT913", "odd-luck", "warn")
     assert written["facts"] == {"endpoints": 4, "first": "a:0"}
     assert rules[-1].description == "Thirteen endpoints or fewer take part."
     assert "Thirteen endpoints or fewer take part." in reference_page("rules")
@@ -106,8 +106,8 @@ def test_a_rule_about_nodes_is_in_the_preflight_and_in_the_session() -> None:
     found = session.preflight(model)
     text = preflight_text(model, found, None, "", 80, everything=False, ascii_only=True, color=False)
     assert "x a  nodes a, b" in text
-    assert [one["rule"] for one in as_json(model)["preflight"]] == ["FT914"]
-    assert [title(one) for one in session.findings(model)] == ["preflight: 1 bad finding"]
+    assert [one["id"] for one in as_json(model)["preflight"]] == ["FT914"]
+    assert [title(one) for one in session.findings(model)] == ["nodes a, b"]
 
 
 def test_text_from_nodes_is_no_template() -> None:

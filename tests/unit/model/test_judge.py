@@ -16,9 +16,36 @@ def _of(values: list[float]) -> ClassValues:
     return found
 
 
-@given(st.lists(st.floats(0.001, 1e6), min_size=1))
-def test_the_median(values: list[float]) -> None:
+@given(st.lists(st.floats(90.0, 110.0), min_size=1))
+def test_the_reference_of_one_cluster_is_its_median(values: list[float]) -> None:
     assert _of(values).median == pytest.approx(median(values))
+
+
+@pytest.mark.parametrize("slow", [2, 6, 12, 24])
+def test_the_reference_of_two_clusters_is_the_better_one(slow: int) -> None:
+    """One slow node of four or fewer makes most pairs slow; the median hid it."""
+    values = _of([45.0 + 0.1 * n for n in range(6)] + [22.0 + 0.1 * n for n in range(slow)])
+    assert values.median == pytest.approx(45.25)
+    assert values.is_slow(24.4, 0.7)
+    assert not values.is_slow(45.0, 0.7)
+
+
+def test_a_single_high_value_is_no_reference() -> None:
+    values = _of([10.0, 10.1, 9.9, 10.0, 10.2, 30.0])
+    assert values.median == 10.0
+    assert not values.is_slow(9.9, 0.7)
+
+
+def test_a_worse_cluster_is_slow_however_near_it_is() -> None:
+    values = _of([45.0 + 0.1 * n for n in range(9)] + [34.0 + 0.1 * n for n in range(9)])
+    assert values.is_slow(34.8, 0.7)
+
+
+def test_where_less_is_better_the_lower_cluster_is_the_reference() -> None:
+    values = ClassValues([1.0, 1.1, 1.05, 3.0, 3.1, 3.2], less_is_better=True)
+    assert values.median == 1.05
+    assert values.is_slow(3.0, 0.7)
+    assert not values.is_slow(1.1, 0.7)
 
 
 def test_a_tight_class_is_judged_by_the_share_of_its_median() -> None:

@@ -268,7 +268,7 @@ async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
     assert all("\x1b" not in line and "\n" not in line for line in reported)
     found = preflight(model)
     assert found.missing == []
-    assert {one.subject: one.severity for one in found.findings if one.subject in ("dies", "raises", "good")} == {
+    assert {one.topic: one.severity for one in found.findings if one.topic in ("dies", "raises", "good")} == {
         "dies": "note",
         "raises": "note",
     }

@@ -7,10 +7,11 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
-from fabtui.diagnosis.pairs.message_times import NOTABLE, spread
+from fabtui.diagnosis.pairs.message_times import spread
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import MESH, Layer, measured_key_layers
 from fabtui.model.measurement import Measurement
+from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, bytes_text
 from fabtui.presentation.wording import MUTED, Part, failure_text, share_text, time_text, value_text, verdict_part
@@ -168,7 +169,7 @@ def _times(measurement: Measurement) -> list[tuple[str, str]]:
     rows = []
     found = spread(measurement)
     if found is not None:
-        note = ": some take much longer" if found.ratio > NOTABLE else ""
+        note = ": some take much longer" if found.ratio > STALL else ""
         median, p99 = (f"{us:.0f}" if us >= 1000 else f"{us:.4g}" for us in (found.median * 1e6, found.p99 * 1e6))
         rows.append(("times", f"median {median} us, p99 {p99} us{note}"))
     both = (measurement.extra or {}).get("both_ways")
@@ -186,7 +187,7 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     line.append((f"{word:<10}", style))
     if measurement.value is not None:
         line.append((f"{value_text(measurement):<9}", "bold"))
-        if share := share_text(model, measurement, model.class_of(measurement)):
+        if share := share_text(model, measurement):
             line.append((f" {share}", MUTED))
     loss = (measurement.extra or {}).get("loss")
     if isinstance(loss, (int, float)) and loss:

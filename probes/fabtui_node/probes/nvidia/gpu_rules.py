@@ -44,7 +44,9 @@ class Judgements:
     def all(self) -> List[Judgement]:
         """Return all judgements."""
         return [
-            judgement(subject, verdict, "%s: %s" % (which(indexes), text))
+            judgement(
+                subject, verdict, "%s: %s" % (which(indexes), text), ["gpu:%s" % i for i in indexes if i is not None]
+            )
             for (subject, verdict, text), indexes in self._found.items()
         ]
 

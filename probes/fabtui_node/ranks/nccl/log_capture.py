@@ -51,13 +51,16 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
 
     Without ``blocking``, communicators are always non-blocking, which deadlines need, and contexts are small.
 
-    NCCL prints to ``fd``. A user's ``NCCL_DEBUG`` that is too low to print transports is raised.
+    NCCL prints to ``fd`` with the levels that show transports and reasons, whatever the node's environment says: with
+    an inherited ``NCCL_DEBUG_FILE``, all that would be known of an error is its name.
     """
     environ = os.environ
-    if environ.get("NCCL_DEBUG", "").upper() in ("", "NONE", "VERSION", "WARN"):
+    if environ.get("NCCL_DEBUG", "").upper() != "TRACE":
         environ["NCCL_DEBUG"] = "INFO"
-    environ.setdefault("NCCL_DEBUG_SUBSYS", SUBSYSTEMS)
-    environ.setdefault("NCCL_DEBUG_FILE", "/proc/self/fd/%d" % fd)
+    wanted = environ.get("NCCL_DEBUG_SUBSYS", "")
+    more = wanted.upper() not in ("", SUBSYSTEMS) and not wanted.startswith("^")
+    environ["NCCL_DEBUG_SUBSYS"] = "%s,%s" % (SUBSYSTEMS, wanted) if more else SUBSYSTEMS
+    environ["NCCL_DEBUG_FILE"] = "/proc/self/fd/%d" % fd
     if not blocking:
         environ["NCCL_COMM_BLOCKING"] = "0"
         # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has

@@ -1,0 +1,130 @@
+"""One list of findings: consequences are folded under their cause, and facts under what they explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
+from fabtui.model.session_model import Model
+
+#: Share of the cells of the smaller of two findings from which both are about the same.
+_SAME = 0.7
+_MOST_COMMANDS = 5
+#: Rules whose findings say why pairs fail, rather than that they do: they give the title.
+_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206"})
+
+
+def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Return findings about results with what explains them, and the facts that explain none of them.
+
+    Args:
+        model: The session model.
+        results: Findings about pairs and addresses, the components to blame first.
+        facts: Findings about ports, links and the state of nodes.
+    """
+    found: list[Finding] = []
+    for one in results:
+        at = _of_same_cells(found, one)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = _folded(found[at], one)
+    left: list[Finding] = []
+    for fact in facts:
+        at = next((at for at, one in enumerate(found) if _explains(model, fact, one)), None)
+        if at is None:
+            at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
+            if at is None:
+                left.append(fact)
+            else:
+                left[at] = _with_fact(left[at], fact)
+        else:
+            found[at] = _with_fact(found[at], fact)
+    return found, left
+
+
+def _same_device(fact: Finding, one: Finding) -> bool:
+    """Return True if two facts are about the same GPU or NIC alone: several probes report one problem."""
+    about = set(fact.about or (fact.subject,))
+    return about == set(one.about or (one.subject,)) and all(part.kind in (Kind.GPU, Kind.NIC) for part in about)
+
+
+def _of_same_cells(found: Sequence[Finding], one: Finding) -> int | None:
+    """Return the place of the finding that explains the same cells, or None."""
+    best: tuple[float, int] | None = None
+    if one.rule.id == "FT206" and one.facts.get("protocols") == "UDP":
+        # What blocks datagrams alone does not block a job.
+        return None
+    for at, other in enumerate(found):
+        both = len(other.cells & one.cells)
+        least = min(len(other.cells), len(one.cells))
+        if least and both >= _SAME * least and Severity.NOTE not in (one.severity, other.severity):
+            share = both / max(len(other.cells), len(one.cells))
+            best = max(best or (share, at), (share, at))
+    return None if best is None else best[1]
+
+
+def _folded(cause: Finding, consequence: Finding) -> Finding:
+    """Return two findings about the same cells as one."""
+    if consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
+        blamed = consequence if len(consequence.cells) > 1.5 * len(cause.cells) else cause
+        merged = consequence.replace(
+            blames=blamed.subject, tested=blamed.tested, confidence=blamed.confidence, rivals=blamed.rivals
+        )
+        cause, consequence = merged, cause
+    related = (*cause.facts.get("related", ()), consequence)
+    return cause.replace(
+        cells=cause.cells | consequence.cells,
+        measurements=cause.measurements | consequence.measurements,
+        severity=min(cause.severity, consequence.severity, key=lambda one: one.rank),
+        facts={**cause.facts, "related": related},
+        next=tuple(dict.fromkeys((*cause.next, *consequence.next)))[:_MOST_COMMANDS],
+        weight=max(cause.weight, consequence.weight),
+    )
+
+
+def _with_fact(one: Finding, fact: Finding) -> Finding:
+    """Return a finding with a fact about what it blames; a fact about a rival decides between the two."""
+    about = set(fact.about or (fact.subject,))
+    subject, rivals, confidence = one.subject, one.rivals, one.confidence
+    if subject not in about and (named := next((rival for rival in rivals if rival in about), None)) is not None:
+        rivals = (subject, *(rival for rival in rivals if rival != named))
+        subject, confidence = named, None
+    facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
+    commands = tuple(dict.fromkeys((*fact.next, *one.next)))[:_MOST_COMMANDS]
+    return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)
+
+
+def _explains(model: Model, fact: Finding, one: Finding) -> bool:
+    """Return True if a fact is about the component that a finding blames, or about a rival of it."""
+    if not one.cells or one.severity is Severity.NOTE:
+        return False
+    suspects = {one.subject, *one.rivals}
+    return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
+
+
+def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:
+    """Return True if a component is one of some suspects, or a part of one, or next to one."""
+    near = {subject, *_next_to(model, subject)}
+    node = _node_of(subject)
+    return any(one in near or (one.kind in (Kind.NODE, Kind.HALVES) and one.name == node) for one in suspects)
+
+
+def _next_to(model: Model, subject: Subject) -> list[Subject]:
+    """Return the GPUs that send over a NIC, or the NIC of a GPU."""
+    if subject.kind is Kind.GPU:
+        number = model.number(subject.name)
+        end = None if number is None else model.endpoints[number]
+        return [Subject(Kind.NIC, f"{end.node} {end.port_name}")] if end is not None else []
+    if subject.kind is Kind.NIC:
+        node, _, nic = subject.name.partition(" ")
+        return [Subject(Kind.GPU, str(end)) for end in model.endpoints_of(node) if end.port_name == nic]
+    return []
+
+
+def _node_of(subject: Subject) -> str | None:
+    if subject.kind is Kind.NODE:
+        return subject.name
+    if subject.kind is Kind.GPU:
+        return subject.name.rpartition(":")[0]
+    return subject.name.partition(" ")[0] if subject.kind is Kind.NIC else None

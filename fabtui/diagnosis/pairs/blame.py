@@ -1,0 +1,391 @@
+"""Components to blame for bad pairs: the fewest and likeliest ones that explain them.
+
+Every component (a GPU, its NIC, a node, a rail, a leaf switch, a pair of nodes, ...) predicts which pairs are bad if it
+is at fault. The description of all results is shortest (minimum description length, Rissanen 1978) where few components
+predict them well. The search is greedy: the component that saves most bits comes first; what it explains counts no more.
+
+Dead pairs and slow ones are handled alike. A dead pair that a component predicts saves bits, one that works costs bits.
+For slow pairs, the logarithm of each value over what is usual in its class is compared with its noise: under the
+hypothesis that everything the component carries is slower by a factor, and under the hypothesis that it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fabtui.diagnosis.finding import Direction, Kind, Reach, Subject
+from fabtui.model import pair_table
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.pair_table import PairTable, Places
+from fabtui.nodeset import fold
+
+if TYPE_CHECKING:
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: Most bits that one pair can say for or against a component: single results may be wrong.
+_MOST_BITS = 8.0
+#: Factors by which a component may slow its pairs down.
+_FACTORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.08)
+#: Smallest standard deviation (of logarithms) that results are credited with.
+_LEAST_SPREAD = 0.04
+#: Bits that a component has to save before it is blamed.
+_LEAST_BITS = 3.0
+#: Share of its pairs that have to be bad, and that have to speak for it: noise may lift a slow pair above the limit.
+_LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
+#: A component whose saving is within so many bits of the best one's is a rival.
+_RIVAL_BITS = 5.0
+_MOST_BLAMES, _MOST_RIVALS = 16, 4
+#: Bits that one direction costs more than both.
+_DIRECTION_BITS = 1.5
+
+
+class Blame(NamedTuple):
+    """A component that explains bad pairs.
+
+    Attributes:
+        subject: The component.
+        reach: Which of its pairs it explains.
+        direction: Their direction.
+        dead: Whether they fail; else they are slow.
+        factor: Value of the slow pairs over what is usual; None if dead.
+        tested: Number of its tested pairs.
+        others: Number of endpoints at the other ends of these pairs.
+        bad: Places in the table of those that are bad.
+        confidence: Probability among the components that explain the same, from 0 to 1.
+        rivals: Other components that explain the results about as well, the likeliest first.
+    """
+
+    subject: Subject
+    reach: Reach
+    direction: Direction
+    dead: bool
+    factor: float | None
+    tested: int
+    others: int
+    bad: tuple[int, ...]
+    confidence: float
+    rivals: tuple[Subject, ...]
+
+
+class _Score(NamedTuple):
+    """Bits that a component saves: place of its family, number in it, and the factor it slows down by."""
+
+    saving: float
+    at: int
+    number: int
+    factor: float | None
+
+
+@dataclass(slots=True)
+class _Family:
+    """Components of one kind: the number of the component of each pair, by one or both of its ends; ``size`` is none."""
+
+    kind: Kind
+    reach: Reach
+    direction: Direction
+    bits: float
+    keys: tuple[Ints, ...]
+    name: Callable[[int], str]
+    size: int
+    exist: int = 0
+
+    def members(self, number: int) -> Flags:
+        """Return True for each pair of a component."""
+        found: Flags = self.keys[0] == number
+        for key in self.keys[1:]:
+            found = found | (key == number)
+        return found
+
+    def total(self, weights: Floats) -> Floats:
+        """Return the sum of the weights of its pairs for each component."""
+        found: Floats = np.zeros(self.size + 1)
+        for key in self.keys:
+            found += np.bincount(key, weights=weights, minlength=self.size + 1)
+        return found[:-1]
+
+    def count(self, where: Flags) -> Ints:
+        """Return how many of some pairs each component has."""
+        found: Ints = np.zeros(self.size + 1, dtype=np.int64)
+        for key in self.keys:
+            found += np.bincount(key[where], minlength=self.size + 1)
+        return found[:-1]
+
+
+def _constant(name: str, number: int) -> str:
+    return name
+
+
+def blamed(
+    table: PairTable, places: Places, endpoints: Sequence[Endpoint], settled: Sequence[int] = ()
+) -> Iterator[Blame | None]:
+    """Yield None after each small step, and the components to blame, the one that explains most first.
+
+    Args:
+        table: Results of all pairs.
+        places: Places of the endpoints.
+        endpoints: The endpoints, by number.
+        settled: Codes of bad pairs that are explained otherwise.
+    """
+    search = _Search(table, places, endpoints)
+    if settled:
+        search.forget(np.isin(table.code, np.array(settled)))
+    yield from search.run()
+
+
+def blocked_across(table: PairTable, places: Places) -> list[tuple[int, int]]:
+    """Return ordered pairs of nodes between which all pairs across rails fail and one within a rail works.
+
+    Empty if that holds for all pairs of nodes that have any.
+    """
+    dead, across = np.isin(table.verdict, pair_table.DEAD), table.kind == 3
+    size = int(places.node.max(initial=-1)) + 1
+    code = places.node[table.source] * size + places.node[table.target]
+
+    def count(where: Flags) -> Ints:
+        found: Ints = np.bincount(code[where], minlength=size * size)
+        return found
+
+    tested, lost = count(across), count(across & dead)
+    works = count((table.kind > 0) & ~across & ~dead)
+    whole = (tested > 1) & (tested == lost) & (works > 0)
+    if not whole.any() or (whole == (tested > 0)).all():
+        return []
+    return [(at // size, at % size) for at in np.flatnonzero(whole).tolist()]
+
+
+class _Search:
+    def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
+        self.table, self.places, self.ends = table, places, endpoints
+        self.nodes = list(dict.fromkeys(end.node for end in endpoints))
+        self.dead: Flags = np.isin(table.verdict, pair_table.DEAD)
+        self.slow: Flags = table.verdict == pair_table.SLOW
+        #: Slow pairs that no component explains yet; the value of one may show two components.
+        self.open: Flags = self.slow | self.dead
+        self.alive: Flags = self.slow | (table.verdict == pair_table.OK)
+        #: Logarithm of the value over what is usual and over what blamed components explain.
+        self.share: Floats = np.where(np.isnan(table.share), 0.0, table.share)
+        self.known: Flags = self.alive & ~np.isnan(table.share)
+        self.spread: Floats = np.maximum(np.where(np.isnan(table.spread), 1.0, table.spread), _LEAST_SPREAD)
+        self.families = [self._indexed(family) for family in self._families()]
+
+    def _indexed(self, family: _Family) -> _Family:
+        """Return a family whose keys count what belongs to no component last, and that knows how many of it exist."""
+        family.keys = tuple(np.where(key < 0, family.size, key) for key in family.keys if (key >= 0).any())
+        family.exist = max(1, int(np.count_nonzero(family.count(self.alive | self.dead)))) if family.keys else 0
+        return family
+
+    # -- components ---------------------------------------------------------------------------------------------------
+
+    def _families(self) -> Iterator[_Family]:
+        table, places = self.table, self.places
+        source, target = table.source, table.target
+        off, inside = table.kind > 0, table.kind == 0
+        across = table.kind == 3
+        everywhere = np.ones(len(table), dtype=bool)
+
+        def both(
+            kind: Kind, reach: Reach, bits: float, of: Ints, where: Flags, name: Callable[[int], str]
+        ) -> Iterator[_Family]:
+            size = int(of.max(initial=-1)) + 1
+            first, second = np.where(where, of[source], -1), np.where(where, of[target], -1)
+            twice = (np.where(second == first, -1, second),)
+            yield _Family(kind, reach, Direction.BOTH, bits, (first, *twice), name, size)
+            if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
+                yield _Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
+                yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
+
+        def two(
+            kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
+        ) -> Iterator[_Family]:
+            size = int(of.max(initial=-1)) + 1
+            a, b = of[source], of[target]
+            low, high = np.minimum(a, b), np.maximum(a, b)
+            where = where & (a >= 0) & (b >= 0) & (a != b)
+            pair, ordered = np.where(where, low * size + high, -1), np.where(where, a * size + b, -1)
+            names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
+            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
+            yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
+
+        nics, nic_names = self._nics()
+        yield from both(Kind.GPU, Reach.ALL, 2.0, np.arange(len(self.ends)), everywhere, lambda n: str(self.ends[n]))
+        yield from both(Kind.GPU, Reach.INSIDE, 2.5, np.arange(len(self.ends)), inside, lambda n: str(self.ends[n]))
+        yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, off, lambda n: nic_names[n])
+        yield from both(Kind.NODE, Reach.OFF_NODE, 2.0, places.node, off, lambda n: self.nodes[n])
+        yield from both(Kind.NODE, Reach.ALL, 2.5, places.node, everywhere, lambda n: self.nodes[n])
+        yield from both(Kind.NODE, Reach.INSIDE, 3.0, places.node, inside, lambda n: self.nodes[n])
+        yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, off, str)
+        yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, off & ~across, str)
+        # With two of a kind, a pair of them is all there is.
+        if len(np.unique(places.rail)) > 2:
+            yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
+        bits = 3.0 if len(self.nodes) > 2 else 1.5
+        yield from two(
+            Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
+        )
+        leaves, leaf_names = self._leaves()
+        if len(leaf_names) > 2:
+            yield from both(Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, lambda n: leaf_names[n])
+        if len(leaf_names) > 1:
+            yield from two(
+                Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf_names[a]} {sign} {leaf_names[b]}"
+            )
+        whole = [(Kind.CROSS_RAIL, across, "all rails", 1.5), (Kind.FABRIC, everywhere, "all pairs", 1.0)]
+        if len(self.nodes) > 2:
+            whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
+        for kind, where, name, bits in whole:
+            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), partial(_constant, name), 1)
+        half = np.array([end.index for end in self.ends]) * 2 >= self._count_of_node()
+        apart = inside & (half[source] != half[target])
+        names = (lambda n: self.nodes[n],)
+        yield _Family(
+            Kind.HALVES,
+            Reach.INSIDE,
+            Direction.BOTH,
+            3.0,
+            (np.where(apart, places.node[source], -1),),
+            names[0],
+            len(self.nodes),
+        )
+
+    def _count_of_node(self) -> Ints:
+        counts = np.bincount(self.places.node, minlength=len(self.nodes))
+        found: Ints = counts[self.places.node]
+        return found
+
+    def _nics(self) -> tuple[Ints, list[str]]:
+        """Return the NIC of each endpoint by number, and the names of all NICs."""
+        numbers: dict[tuple[str, str], int] = {}
+        found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
+        return np.array(found, dtype=np.int64), [f"{node} {nic}" for node, nic in numbers]
+
+    def _leaves(self) -> tuple[Ints, list[str]]:
+        """Return the leaf switch of each endpoint, and their names.
+
+        Where they are unknown, groups of nodes that do not reach each other stand for them.
+        """
+        leaf = self.places.leaf
+        if leaf.max(initial=-1) < 1:
+            leaf = self._groups()
+        names = []
+        for number in range(int(leaf.max(initial=-1)) + 1):
+            names.append(
+                fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaf == number).tolist())))
+            )
+        return leaf, names
+
+    def _groups(self) -> Ints:
+        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works."""
+        size = len(self.nodes)
+        off = self.alive & (self.table.kind > 0)
+        group = np.arange(size)
+        code = np.unique(self.places.node[self.table.source[off]] * size + self.places.node[self.table.target[off]])
+        for one in code.tolist():
+            a, b = group[one // size], group[one % size]
+            if a != b:
+                group[group == b] = a
+        found = np.unique(group, return_inverse=True)[1]
+        sizes = np.bincount(found)
+        return found[self.places.node] if len(sizes) == 2 and sizes.min() > 1 else np.full(len(self.ends), -1)
+
+    def forget(self, settled: Flags) -> None:
+        """Take pairs out of the search."""
+        self.dead, self.slow, self.alive = self.dead & ~settled, self.slow & ~settled, self.alive & ~settled
+        self.known, self.open = self.known & ~settled, self.open & ~settled
+
+    # -- search -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[Blame | None]:
+        """Yield the components to blame, and None in between."""
+        for _ in range(_MOST_BLAMES):
+            if not (self.dead.any() or self.slow.any()):
+                return
+            scored: list[_Score] = []
+            weights: dict[float | None, Floats] = {}
+            for at, family in enumerate(self.families):
+                for bad, tested, factors in (
+                    (self.dead, self.dead | self.alive, (None,)),
+                    (self.slow, self.known, _FACTORS),
+                ):
+                    usable, counts = self._usable(family, bad, tested)
+                    for factor in factors if len(usable) else ():
+                        if factor not in weights:
+                            weights[factor] = self._bits(factor)
+                        savings = family.total(weights[factor])
+                        agree = family.count(weights[factor] > 0)
+                        cost = family.bits + math.log2(family.exist)
+                        most = [n for n in usable if agree[n] >= _LEAST_SHARE * counts[n]]
+                        scored += [_Score(float(savings[n]) - cost, at, n, factor) for n in most]
+                        yield None
+            best = max(scored, default=None, key=lambda one: one.saving)
+            if best is None or best.saving < _LEAST_BITS:
+                return
+            yield self._blame(best, scored)
+
+    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> tuple[list[int], Ints]:
+        """Return the components of a family of which some pairs are bad, and the number of tested pairs of all."""
+        counts = family.count(bad) if family.keys and bad.any() else np.zeros(0, dtype=np.int64)
+        if counts.max(initial=0) < 2:
+            return [], counts
+        # What is only a pair of endpoints is reported as a pair.
+        all_of_it = family.count(tested)
+        found = np.flatnonzero((counts >= 2) & (all_of_it > 2) & (counts >= _LEAST_BAD * all_of_it))
+        return found.tolist(), all_of_it
+
+    def _bits(self, factor: float | None) -> Floats:
+        """Return how many bits each pair says for a component that slows down by a factor; None: that is dead."""
+        if factor is None:
+            return np.where(self.dead, _MOST_BITS, np.where(self.alive, -_MOST_BITS, 0.0))
+        shift = math.log(factor)
+        bits = (2 * self.share * shift - shift * shift) / (2 * self.spread**2) / math.log(2)
+        return np.where(self.known, np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0)
+
+    def _blame(self, best: _Score, scored: list[_Score]) -> Blame:
+        saving, at, number, factor = best
+        family = self.families[at]
+        mine = family.members(number)
+        bad = mine & (self.dead if factor is None else self.slow)
+        subject = Subject(family.kind, family.name(number))
+        rivals: dict[Subject, float] = {}
+        for other_saving, other, other_number, other_factor in scored:
+            rival = Subject(self.families[other].kind, self.families[other].name(other_number))
+            close = saving - other_saving <= _RIVAL_BITS and (other_factor is None) == (factor is None)
+            if rival != subject and close and rivals.get(rival, -math.inf) < other_saving:
+                theirs = self.families[other].members(other_number) & (self.dead if factor is None else self.slow)
+                if np.count_nonzero(theirs & bad) >= 0.8 * np.count_nonzero(theirs | bad):
+                    rivals[rival] = other_saving
+        ranked = sorted(rivals, key=lambda one: -rivals[one])[:_MOST_RIVALS]
+        confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))
+        measured = mine & self.known
+        middle = float(np.median(self.share[measured])) if factor is not None and measured.any() else None
+        tested = int(np.count_nonzero(mine & (self.alive | self.dead)))
+        self._explain(mine, bad, middle)
+        bad &= self.open
+        self.open = self.open & ~bad
+        return Blame(
+            subject,
+            family.reach,
+            family.direction,
+            factor is None,
+            None if middle is None else math.exp(middle),
+            tested,
+            len(np.union1d(self.table.source[mine], self.table.target[mine])) - 1,
+            tuple(np.flatnonzero(bad).tolist()),
+            confidence,
+            tuple(ranked),
+        )
+
+    def _explain(self, mine: Flags, bad: Flags, middle: float | None) -> None:
+        """Take away what a component explains, so that the next one is found by the rest."""
+        if middle is None:
+            self.dead = self.dead & ~bad
+            return
+        self.share = np.where(mine, self.share - middle, self.share)
+        self.slow = np.where(mine, self.known & (self.share < self.table.limit), self.slow)

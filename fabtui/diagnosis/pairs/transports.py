@@ -1,0 +1,206 @@
+"""Rules about transports: pairs that take a slower path than their hardware allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Rule, Severity, Subject, register
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.pairs.context import PairContext, node_of
+from fabtui.model.facts.node_view import dicts
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+
+if TYPE_CHECKING:
+    from fabtui.model.pair_table import PairTable
+
+#: Environment variables that keep NCCL from a faster transport.
+_VARIABLES = {
+    "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
+    "IB": ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"),
+    "P2P": ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_CUMEM_ENABLE", "NCCL_SHM_DISABLE"),
+}
+#: Share of the pairs of a node from which the node as a whole is named.
+_MOSTLY = 0.9
+
+
+class _TransportRule(Rule[PairContext]):
+    """Base of the rules about transports.
+
+    Attributes:
+        variables: Key of the environment variables that cause it.
+    """
+
+    domain = Domain.PAIRS
+    severity = Severity.BAD
+    variables: ClassVar[str]
+
+    def check(self, context: PairContext) -> Iterator[Finding]:
+        table = context.tally.table
+        if table is None or not len(table):
+            return
+        odd, tested = self._odd(context, table)
+        if not odd:
+            return
+        nodes = list(context.model.nodes)
+        whole = [node for node in nodes if _share(node, odd, tested) >= _MOSTLY]
+        if len(odd) >= _MOSTLY * len(tested):
+            yield self._finding(context, Subject(Kind.FABRIC, "all nodes"), odd, nodes)
+            return
+        left = set(odd)
+        # A pair of two nodes counts for both: the one whose pairs all take the slower path explains those of the other.
+        for node in whole:
+            mine = {pair for pair in left if node in (node_of(pair[0]), node_of(pair[1]))}
+            if mine:
+                left -= mine
+                yield self._finding(context, Subject(Kind.NODE, node), sorted(mine), [node])
+        if left:
+            named = sorted({node_of(end) for pair in left for end in pair}, key=nodes.index)
+            yield self._finding(context, Subject(Kind.NODES, fold(named)), sorted(left), named)
+
+    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
+        """Return the pairs that take the slower path, and all that could take the faster one."""
+        raise NotImplementedError
+
+    def _finding(self, context: PairContext, subject: Subject, cells: Sequence[Pair], nodes: Sequence[str]) -> Finding:
+        variables = _set_variables(context, nodes, self.variables)
+        where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
+        facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
+        facts |= {"slowest": context.slowest(cells)}
+        command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
+        return self.finding(
+            subject.name if subject.kind is Kind.NODE else "",
+            nodes=nodes,
+            cells=cells,
+            facts=facts,
+            commands=(command, *self._commands(context, nodes[0])),
+            blames=subject,
+        )
+
+    def _commands(self, context: PairContext, node: str) -> list[str]:
+        return []
+
+
+def _share(node: str, odd: Sequence[Pair], tested: Sequence[Pair]) -> float:
+    def mine(pairs: Sequence[Pair]) -> int:
+        return sum(node in (node_of(src), node_of(dst)) for src, dst in pairs)
+
+    return mine(odd) / (mine(tested) or 1)
+
+
+def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
+    """Return the environment variables of nodes, and those given for the session, that force the slower path."""
+    found: dict[str, None] = {}
+    given = context.model.options.get("env")
+    for entry in given if isinstance(given, (list, tuple)) else []:
+        name = str(entry).partition("=")[0]
+        if name in _VARIABLES[key]:
+            found[one_line(f"{entry} (--env)", 120)] = None
+    for node in nodes:
+        record = context.model.nodes.get(node)
+        known = (record.inventory or {}).get("env") if record is not None else None
+        for name in _VARIABLES[key]:
+            if isinstance(known, dict) and name in known:
+                found[one_line(f"{name}={known[name]} on {node}", 120)] = None
+    return ", ".join(list(found)[:3])
+
+
+def _pairs_where(context: PairContext, table: PairTable, where: Any) -> list[Pair]:
+    import numpy as np
+
+    names = [str(end) for end in context.model.endpoints]
+    return [(names[table.source[at]], names[table.target[at]]) for at in np.flatnonzero(where).tolist()]
+
+
+def _has_rdma(context: PairContext, node: str) -> bool:
+    record = context.model.nodes.get(node)
+    ports = dicts((record.inventory or {}).get("ib")) if record is not None else []
+    return any(port.get("state") == "Active" for port in ports)
+
+
+@register
+class SocketFallback(_TransportRule):
+    """Pairs between nodes with active RDMA ports use TCP sockets."""
+
+    id = "FT040"
+    name = "socket-fallback"
+    title = "TCP sockets in place of RDMA"
+    message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
+    evidence = ("set: {variables}",)
+    next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
+    variables = "Socket"
+
+    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
+        able = {node for node in context.model.nodes if _has_rdma(context, node)}
+        if not able:
+            return [], []
+        tested = _pairs_where(context, table, (table.kind > 0) & (table.path > 2))
+        tested = [pair for pair in tested if node_of(pair[0]) in able and node_of(pair[1]) in able]
+        socket = set(_pairs_where(context, table, (table.kind > 0) & (table.path == 3)))
+        return [pair for pair in tested if pair in socket], tested
+
+    def _commands(self, context: PairContext, node: str) -> list[str]:
+        return [on_node(node, "ibv_devinfo", context.model), on_node(node, "ls /dev/infiniband", context.model)]
+
+
+@register
+class NoGpuDirect(_TransportRule):
+    """Pairs move data over RDMA through host memory, while others of the fabric use GPUDirect RDMA."""
+
+    id = "FT041"
+    name = "no-gpudirect"
+    title = "RDMA without GPUDirect on some nodes"
+    message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
+    evidence = ("set: {variables}",)
+    next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
+    variables = "IB"
+
+    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
+        odd: list[Pair] = []
+        tested: list[Pair] = []
+        for kind in (1, 2, 3):
+            # Across rails a NIC may be too far from the GPU; where no pair of a relation has it, the fabric is set up so.
+            mine = table.kind == kind
+            if (table.path[mine] == 5).any():
+                tested += _pairs_where(context, table, mine & (table.path >= 4))
+                odd += _pairs_where(context, table, mine & (table.path == 4))
+        return odd, tested
+
+    def _commands(self, context: PairContext, node: str) -> list[str]:
+        return [on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", context.model)]
+
+
+@register
+class NoPeerToPeer(_TransportRule):
+    """GPUs of a node that NVLink or P2P connects exchange data through host memory or a network."""
+
+    id = "FT042"
+    name = "no-peer-to-peer"
+    title = "No P2P between GPUs that NVLink or P2P connects"
+    message = (
+        "{where}: {pairs} pairs within a node use host memory or a network, though NVLink or P2P connects the GPUs"
+    )
+    evidence = ("set: {variables}",)
+    next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
+    variables = "P2P"
+
+    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
+        inside = (table.kind == 0) & (table.path > 0)
+        tested = [pair for pair in _pairs_where(context, table, inside) if self._connected(context, pair)]
+        odd = set(_pairs_where(context, table, inside & (table.path > 1)))
+        return [pair for pair in tested if pair in odd], tested
+
+    @staticmethod
+    def _connected(context: PairContext, pair: Pair) -> bool:
+        record = context.model.nodes.get(node_of(pair[0]))
+        gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
+        active = {
+            str(gpu.get("index"))
+            for gpu in gpus
+            if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
+        }
+        return all(end.rpartition(":")[2] in active for end in pair)
+
+    def _commands(self, context: PairContext, node: str) -> list[str]:
+        return [on_node(node, "nvidia-smi topo -p2p n", context.model)]

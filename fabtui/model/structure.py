@@ -1,0 +1,120 @@
+"""Structure of a fabric, inferred from results: halves of nodes and groups of nodes that are slower by design.
+
+A class of pairs that holds two kinds of paths has two clusters of values. Where the slower cluster has the same pattern
+on all nodes, or splits the nodes into two groups, it is a property of the machines: such pairs are compared among
+themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabtui.model.endpoints import EndpointTable
+from fabtui.model.pair_table import PairTable
+
+if TYPE_CHECKING:
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+#: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
+_LEAST, _DEVIATIONS = 0.1, 2.0
+#: Minimum share of the nodes that must show a pattern.
+_MOST_NODES = 0.7
+_FEWEST_OF_GROUP = 2
+#: Maximum share of node pairs that may differ from a pattern by chance.
+_CHANCE = 0.05
+
+
+def halves(results: PairTable, table: EndpointTable) -> dict[int, int]:
+    """Return the NUMA half of each endpoint on nodes of a hardware kind whose halves are slower between each other."""
+    found: dict[int, int] = {}
+    kinds: dict[tuple[str, int], list[str]] = {}
+    for node in dict.fromkeys(end.node for end in table.endpoints):
+        mine = table.of_node(node)
+        kinds.setdefault((mine[0].name, len(mine)), []).append(node)
+    within = results.kind == 0
+    source, target, share = results.source[within], results.target[within], results.share[within]
+    for (_, count), nodes in kinds.items():
+        if count < 4 or count % 2:
+            continue
+        votes = 0
+        for node in nodes:
+            numbers = [end.number for end in table.of_node(node)]
+            first = numbers[0]
+            mine = (source >= first) & (source <= numbers[-1])
+            half = (source[mine] - first >= count // 2) != (target[mine] - first >= count // 2)
+            votes += _are_apart(share[mine][half], share[mine][~half])
+        if votes >= _MOST_NODES * len(nodes):
+            found.update((end.number, int(at >= count // 2)) for n in nodes for at, end in enumerate(table.of_node(n)))
+    return found
+
+
+def _are_apart(across: Floats, inside: Floats) -> bool:
+    """Return True if values across are clearly and evenly lower than those inside."""
+    across, inside = across[~np.isnan(across)], inside[~np.isnan(inside)]
+    if len(across) < 4 or len(inside) < 2:
+        return False
+    low, high = float(np.median(across)), float(np.median(inside))
+    noise = float(np.median(np.abs(np.concatenate((across - low, inside - high))))) / 0.6745
+    even = np.abs(across - low) <= max(4.5 * noise, 0.1)
+    return high - low > max(_LEAST, _DEVIATIONS * noise) and bool(even.mean() > 0.9)
+
+
+def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
+    """Return a group for each endpoint where the nodes fall into groups between which all pairs are slower."""
+    names = list(dict.fromkeys(end.node for end in table.endpoints))
+    if len(names) < 2 * _FEWEST_OF_GROUP:
+        return {}
+    place = {name: at for at, name in enumerate(names)}
+    of = np.array([place[end.node] for end in table.endpoints])
+    known = (results.kind > 0) & ~np.isnan(results.share)
+    a, b, share = of[results.source[known]], of[results.target[known]], results.share[known]
+    middle = _medians_between(a, b, share, len(names))
+    middle = np.fmin(middle, middle.T)
+    noise = float(np.median(results.spread[known])) if known.any() else 0.0
+    limit = -max(_LEAST, _DEVIATIONS * noise)
+    # Single pairs may be near the others by chance: two nodes are of one group if they agree about most others.
+    near = np.where(np.isnan(middle), False, middle > limit)
+    np.fill_diagonal(near, val=True)
+    near = (near @ near.T.astype(int)) + (~near @ (~near).T.astype(int)) > 0.8 * len(near)
+    groups = _components(near)
+    if len(groups) != 2 or min(map(len, groups)) < _FEWEST_OF_GROUP:
+        return {}
+    one, other = groups
+    between = middle[np.ix_(one, other)]
+    inside = [middle[np.ix_(group, group)][~np.eye(len(group), dtype=bool)] for group in groups]
+    # Within the groups, all is usual; between them, all is evenly slower.
+    if np.isnan(between).any() or any(np.mean(values <= limit) > _CHANCE for values in inside):
+        return {}
+    if np.mean(np.abs(between - np.median(between)) > max(0.12, 3.5 * noise)) > _CHANCE:
+        return {}
+    group_of = {at: f"group of {names[group[0]]}" for group in groups for at in group}
+    return {end.number: group_of[place[end.node]] for end in table.endpoints}
+
+
+def _medians_between(a: Any, b: Any, share: Floats, count: int) -> Floats:
+    """Return the median share of each ordered pair of nodes; NaN without values."""
+    found = np.full((count, count), np.nan)
+    order = np.lexsort((share, a * count + b))
+    code, values = (a * count + b)[order], share[order]
+    cuts = np.flatnonzero(np.diff(code)) + 1
+    starts, ends = np.concatenate(([0], cuts)), np.concatenate((cuts, [len(code)]))
+    if len(code):
+        found.flat[code[starts]] = values[(starts + ends - 1) // 2]
+    return found
+
+
+def _components(near: Any) -> list[list[int]]:
+    """Return the connected groups of a symmetric relation."""
+    left, groups = set(range(len(near))), []
+    while left:
+        group, todo = [], [left.pop()]
+        while todo:
+            one = todo.pop()
+            group.append(one)
+            more = [other for other in np.flatnonzero(near[one]).tolist() if other in left]
+            left.difference_update(more)
+            todo += more
+        groups.append(sorted(group))
+    return sorted(groups)
