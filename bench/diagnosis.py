@@ -3,7 +3,7 @@
     python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--cpu]
 
 Fabrics of 2 to 32 nodes with noise (``bench/planted.py``) go through the model as events of a session. A finding is
-right if its subject is the planted one, or one of its rivals is where the data cannot tell them apart. A fault found by
+right if its subject is the planted one, or one of its rivals is where the data cannot separate them. A fault found by
 facts of a node may name the fact in its title or evidence.
 """
 
@@ -43,7 +43,7 @@ class Truth(NamedTuple):
         text: What was planted.
         subjects: Kinds and names of subjects that are right.
         words: Pattern that the title or the evidence has to match, or "".
-        separable: Whether the data can tell it from its rivals.
+        separable: Whether the data can separate it from its rivals.
     """
 
     text: str
@@ -53,11 +53,11 @@ class Truth(NamedTuple):
 
     def named_by(self, finding: Found, *, rivals: bool) -> bool:
         """Return True if a finding names this fault."""
-        said = [(finding["subject"]["kind"], finding["subject"]["name"])]
+        named = [(finding["subject"]["kind"], finding["subject"]["name"])]
         if rivals:
-            said += [(one["kind"], one["name"]) for one in finding["rivals"]]
+            named += [(one["kind"], one["name"]) for one in finding["rivals"]]
         text = "\n".join([finding["title"], *finding["evidence"]])
-        right = any(subject in self.subjects for subject in said)
+        right = any(subject in self.subjects for subject in named)
         return right and (not self.words or re.search(self.words, text, re.IGNORECASE) is not None)
 
 
@@ -152,11 +152,11 @@ def _mesh_dead(fabric: Fabric, true: Callable[[Endpoint, Endpoint], bool]) -> No
 
 
 def _look(fabric: Fabric, node: str, change: Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]) -> None:
-    def apply(name: str, inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def apply(name: str, inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         if name == node:
-            change(inventory, looks)
+            change(inventory, probed)
 
-    fabric.plan.looks.append(apply)
+    fabric.plan.probed.append(apply)
 
 
 # -- endpoints --------------------------------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ def throttled(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), _factor(fabric, chance)
     _slow(fabric, lambda a, b: end in (a, b), factor)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
-        looks["gpuload"]["gpus"][end.index]["reasons"] = ["hw_slowdown", "hw_thermal_slowdown"]
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        probed["gpuload"]["gpus"][end.index]["reasons"] = ["hw_slowdown", "hw_thermal_slowdown"]
 
     _look(fabric, end.node, change)
     return Truth(f"{end} throttled", _as_endpoint(fabric, end), "slowdown|too hot|throttl")
@@ -202,11 +202,11 @@ def xid(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     _dead(fabric, lambda a, b: end in (a, b))
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         text = "GPU has fallen off the bus."
         entry = {"kind": "xid", "code": 79, "bus": end.bus, "text": text, "count": 1, "last": 89000.0, "age": 1000.0}
-        looks["kernel"]["counts"] = [entry | {"verdict": "bad"}]
-        looks["kernel"]["xids"] = {"79": 1}
+        probed["kernel"]["counts"] = [entry | {"verdict": "bad"}]
+        probed["kernel"]["xids"] = {"79": 1}
 
     _look(fabric, end.node, change)
     return Truth(f"{end} Xid 79", _as_endpoint(fabric, end), "Xid 79")
@@ -218,8 +218,8 @@ def pcie_width(fabric: Fabric, chance: random.Random) -> Truth:
     pcie = fabric.shape.pcie
     _slow(fabric, lambda a, b: end in (a, b) and (_off(a, b) or pcie), 0.3)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
-        looks["gpuload"]["gpus"][end.index]["pcie"]["width"] = 4
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        probed["gpuload"]["gpus"][end.index]["pcie"]["width"] = 4
 
     _look(fabric, end.node, change)
     return Truth(f"{end} at x4", (*_as_endpoint(fabric, end), *_as_nic(fabric, end)), "x4 of x16")
@@ -230,8 +230,8 @@ def nvlink(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     _slow(fabric, lambda a, b: end in (a, b) and not _off(a, b), 0.5)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
-        for link in looks["nvlink"]["gpus"][end.index]["links"][:9]:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        for link in probed["nvlink"]["gpus"][end.index]["links"][:9]:
             link["state"] = "inactive"
 
     _look(fabric, end.node, change)
@@ -278,11 +278,11 @@ def port_down(fabric: Fabric, chance: random.Random) -> Truth:
     _dead(fabric, _own_nic(end))
     _mesh_dead(fabric, _own_nic(end))
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         for port in inventory["ib"]:
             if port["ca"] == end.nic:
                 port["state"] = "Down"
-        for ca in looks["ibstat"]["cas"]:
+        for ca in probed["ibstat"]["cas"]:
             if ca["ca"] == end.nic:
                 ca["ports"][0] |= {"state": "Down", "physical_state": "Disabled"}
         inventory["nics"][int(str(end.nic).rpartition("_")[2])]["state"] = "down"
@@ -296,11 +296,11 @@ def width(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     _slow(fabric, _own_nic(end), 0.5)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         for port in inventory["ib"]:
             if port["ca"] == end.nic:
                 port["rate"] /= 2
-        for ca in looks["ibstat"]["cas"]:
+        for ca in probed["ibstat"]["cas"]:
             if ca["ca"] == end.nic:
                 ca["ports"][0]["rate"] /= 2
 
@@ -313,10 +313,10 @@ def symbols(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor = _end(fabric, chance), chance.uniform(0.72, 0.95)
     _slow(fabric, _own_nic(end), factor)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         counters = {"symbol_error": 65535, "link_error_recovery": 20, "port_rcv_errors": 4000}
         port = {"ca": end.nic, "port": 1, "state": "Active", "errors": counters}
-        looks["rdma"] = {"ports": [port], "nics": []}
+        probed["rdma"] = {"ports": [port], "nics": []}
 
     _look(fabric, end.node, change)
     return Truth(f"{_nic_name(end)} symbol errors", _as_nic(fabric, end), "symbol|error")
@@ -389,8 +389,8 @@ def gdr_off(fabric: Fabric, chance: random.Random) -> Truth:
     _slow(fabric, true, factor)
     fabric.plan.transports.append(lambda a, b: "NET/IB/0" if true(a, b) else None)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
-        looks["host"]["gpudirect"] |= {"peermem": None, "dma_buf": False}
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
+        probed["host"]["gpudirect"] |= {"peermem": None, "dma_buf": False}
 
     _look(fabric, node, change)
     return Truth(f"{node} without GPUDirect", (("node", node),), "GPUDirect")
@@ -409,10 +409,10 @@ def memlock(fabric: Fabric, chance: random.Random) -> Truth:
     text = "NCCL: Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
     fabric.plan.errors.append(lambda a, b, layer: text if _off(a, b) and node in (a.node, b.node) else None)
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         limit = {"soft": 8 << 20, "hard": 8 << 20}
         inventory["limits"]["memlock"] = limit
-        looks["host"]["limits"]["memlock"] = limit
+        probed["host"]["limits"]["memlock"] = limit
 
     _look(fabric, node, change)
     return Truth(f"memlock on {node}", (("node", node),), "memlock")
@@ -421,7 +421,7 @@ def memlock(fabric: Fabric, chance: random.Random) -> Truth:
 @planted("driver differs on a node", least_nodes=3)
 def driver(fabric: Fabric, chance: random.Random) -> Truth:
     node = _end(fabric, chance).node
-    _look(fabric, node, lambda inventory, looks: inventory.update(driver="535.54.03"))
+    _look(fabric, node, lambda inventory, probed: inventory.update(driver="535.54.03"))
     return Truth(f"driver on {node}", (("node", node),), "driver")
 
 
@@ -543,7 +543,7 @@ def _cut_names(fabric: Fabric) -> list[str]:
 def leaf_slow(fabric: Fabric, chance: random.Random) -> Truth:
     factor = _factor(fabric, chance)
     _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node), factor)
-    # A designed taper looks the same: the finding names the cut and says so.
+    # A designed taper has the same results: the finding names the cut and both causes.
     return Truth("inter-leaf slow", tuple(("leaf-cut", name) for name in _cut_names(fabric)), separable=False)
 
 
@@ -577,7 +577,7 @@ def busy(fabric: Fabric, chance: random.Random) -> Truth:
     end = _end(fabric, chance)
     _slow(fabric, lambda a, b: end in (a, b), _factor(fabric, chance))
 
-    def change(inventory: dict[str, Any], looks: dict[str, dict[str, Any]]) -> None:
+    def change(inventory: dict[str, Any], probed: dict[str, dict[str, Any]]) -> None:
         process = {"pid": 4711, "name": "python", "user": "eve", "memory": 40 << 30}
         inventory["gpus"][end.index]["processes"] = [process]
         inventory["gpus"][end.index]["memory_used"] = 40 << 30
@@ -622,13 +622,10 @@ def _shaped(kind: Kind, chance: random.Random) -> Shape:
 
 def _print(found: Iterable[Found]) -> None:
     for at, one in enumerate(found, 1):
-        rivals = ", ".join(f"{r['kind']} {r['name']}" for r in one["rivals"])
-        print(
-            f"      {at} [{one['severity']}] {one['rule']} {one['subject']['kind']} {one['subject']['name']}: {one['title']}"
-        )
-        print(
-            f"          {one['pairs'] if isinstance(one['pairs'], int) else len(one['pairs'])} pairs; rivals: {rivals or '-'}"
-        )
+        rivals = ", ".join(f"{r['kind']} {r['name']}" for r in one["rivals"]) or "-"
+        subject = f"{one['subject']['kind']} {one['subject']['name']}"
+        print(f"      {at} [{one['severity']}] {one['id']} {subject}: {one['title']}")
+        print(f"          {len(one['pairs'])} pairs; rivals: {rivals}")
         for line in one["evidence"][:4]:
             print(f"          {line}")
 

@@ -100,7 +100,7 @@ def shape(chance: random.Random, least_nodes: int = 2, **fixed: Any) -> Shape:
 
 @dataclass
 class Plan:
-    """What is planted into a fabric: the functions that faults set."""
+    """Faults of a fabric, as functions."""
 
     #: Factor of the value of a pair; ``loaded`` is False when it is tested alone.
     factors: list[Callable[[Endpoint, Endpoint, bool], float]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Plan:
     #: Transport of a pair, or None for the usual one.
     transports: list[Callable[[Endpoint, Endpoint], str | None]] = field(default_factory=list)
     #: Changes of the inventory and the probe results of a node.
-    looks: list[Callable[[str, dict[str, Any], dict[str, dict[str, Any]]], None]] = field(default_factory=list)
+    probed: list[Callable[[str, dict[str, Any], dict[str, dict[str, Any]]], None]] = field(default_factory=list)
     #: Verdict and loss (percent) of a path between two addresses in a layer of the mesh, or None.
     mesh: list[Callable[[Layer, Endpoint, Endpoint], tuple[Verdict, float] | None]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -222,12 +222,12 @@ class Fabric:
         results: list[Event] = []
         for node in self.names:
             yield NodeUpdate(node=node, state=NodeState.CONNECTED, backend="asyncssh", time=self._time)
-            inventory, looks = self.looks(node)
-            for change in self.plan.looks:
-                change(node, inventory, looks)
+            inventory, probed = self.probed(node)
+            for change in self.plan.probed:
+                change(node, inventory, probed)
             yield InventoryUpdate(node=node, value=inventory, time=self._time)
             results += [
-                ProbeResult(node=node, probe=probe, value=value, time=self._time) for probe, value in looks.items()
+                ProbeResult(node=node, probe=probe, value=value, time=self._time) for probe, value in probed.items()
             ]
             yield NodeUpdate(node=node, state=NodeState.READY, backend="asyncssh", time=self._time)
         yield EndpointsAdded(endpoints=self.ends, time=self._time)
@@ -315,7 +315,7 @@ class Fabric:
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
-    def looks(self, node: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    def probed(self, node: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Return the inventory and the probe results of a healthy node."""
         mine = [end for end in self.ends if end.node == node]
         return self._inventory(node, mine), self._probes(node, mine)
@@ -379,7 +379,7 @@ class Fabric:
         shape = self.shape
         clocks = {"sm": 1980, "sm_max": 1980}
         gpus = [{"index": end.index, "name": end.name, "busy": True, "reasons": [], "clocks": clocks} for end in mine]
-        looks: dict[str, dict[str, Any]] = {
+        probed: dict[str, dict[str, Any]] = {
             "host": {
                 "identity": {"hostname": node, "boot_id": f"b-{node}", "machine_id": f"m-{node}", "container": None},
                 "limits": {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 1 << 20, "hard": 1 << 20}},
@@ -392,7 +392,7 @@ class Fabric:
         }
         if not shape.pcie:
             links = [{"link": n, "state": "active", "speed": 26.5625, "counters": {}, "other": {}} for n in range(18)]
-            looks["nvlink"] = {
+            probed["nvlink"] = {
                 "source": "nvml",
                 "gpus": [
                     {"index": e.index, "name": e.name, "uuid": e.uuid, "links": [dict(x) for x in links]} for e in mine
@@ -402,13 +402,13 @@ class Fabric:
             rate = 200.0 if shape.pcie else 400.0
             layer = "InfiniBand" if shape.net == "ib" else "Ethernet"
             port = {"port": 1, "state": "Active", "physical_state": "LinkUp", "rate": rate, "link_layer": layer}
-            looks["ibstat"] = {
+            probed["ibstat"] = {
                 "source": "ibstat",
                 "cas": [{"ca": f"mlx5_{nic}", "type": "MT4129", "ports": [dict(port)]} for nic in range(self.nics())],
             }
         if shape.net == "ib" and shape.leaves_known:
             leaf = self.leaf(node)
-            looks["ibfabric"] = {
+            probed["ibfabric"] = {
                 "ports": [
                     {
                         "ca": f"mlx5_{nic}",
@@ -419,7 +419,7 @@ class Fabric:
                     for nic in range(self.nics())
                 ]
             }
-        return looks
+        return probed
 
 
 def _pcie(generation: int, width: int) -> dict[str, int]:

@@ -82,7 +82,7 @@ class Direction(StrEnum):
 
 
 class Subject(NamedTuple):
-    """What a finding is about: the kind of component, and its name."""
+    """Subject of a finding: the kind of component, and its name."""
 
     kind: Kind
     name: str
@@ -154,7 +154,7 @@ class Finding:
 
     @property
     def subject(self) -> Subject:
-        """What the finding is about."""
+        """Subject of the finding: the component to blame, else its nodes."""
         if self.blames is not None:
             return self.blames
         if len(self.nodes) == 1:

@@ -10,7 +10,7 @@ from fabtui.model.session_model import Model
 #: Share of the cells of the smaller of two findings from which both are about the same.
 _SAME = 0.7
 _MOST_COMMANDS = 5
-#: Rules whose findings say why pairs fail, rather than that they do: they give the title.
+#: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
 _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206"})
 
 

@@ -10,12 +10,12 @@ from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from fabtui.model.measurement import Verdict
 
 if TYPE_CHECKING:
-    import numpy as np
+    from fabtui.model.reference import Reference
 
 #: Minimum number of values in a class before one can be called slow.
 FEWEST = 3
@@ -23,20 +23,8 @@ FEWEST = 3
 DEVIATIONS = 4.5
 #: A value below this share of the reference is slow however widely its class spreads.
 SURELY_SLOW = 0.2
-#: Minimum distance of two clusters, in logarithms (a fifth), and in standard deviations within them.
-CLUSTER_GAP, CLUSTER_DEVIATIONS = 0.22, 4.0
-#: Minimum share of the values of a class in the cluster that is its reference.
-LEAST_CLUSTER = 0.05
-#: Standard deviation that is assumed at least: measurements of equal paths differ by this much.
-LEAST_SPREAD = 0.02
-#: Standard deviation that is expected of a class, and how many values that is worth.
-USUAL_SPREAD, _WORTH = 0.06, 3
-#: Values within this distance (of logarithms) of the reference belong to the noise of its cluster.
-_NEAR = 0.5
-#: The reference is found again when this share (one in so many) of the values has changed.
+#: The reference is found again when one of this number of values has changed.
 _STALE = 64
-#: Half of a normal distribution lies within this many standard deviations of its median.
-_QUARTILE = 0.6745
 #: Maximum number of values that are inserted one by one; more are sorted in, which takes longer for a few.
 _MOST_INSERTED = 64
 #: Number of latest attempts considered for flapping.
@@ -98,20 +86,6 @@ class SortedFloats:
         return True
 
 
-class Reference(NamedTuple):
-    """What is usual among the values of a class.
-
-    Attributes:
-        value: Median of the best cluster of values.
-        spread: Robust standard deviation of the logarithm of its values.
-        gap: Value between this cluster and the next worse one; None if there is one cluster only.
-    """
-
-    value: float
-    spread: float
-    gap: float | None
-
-
 class ClassValues:
     """Good values of one class of one layer.
 
@@ -162,9 +136,11 @@ class ClassValues:
 
     @property
     def reference(self) -> Reference | None:
-        """What is usual in this class, or None when there is no value."""
+        """Reference of this class, or None when there is no value."""
         if self._reference is None and len(self._sorted):
-            self._reference = _reference(self._sorted, self._less_is_better)
+            from fabtui.model.reference import reference_of
+
+            self._reference = reference_of(self._sorted.buffer(), self._less_is_better)
         return self._reference
 
     @property
@@ -202,53 +178,6 @@ class ClassValues:
         """Return True if a value is slow among the values of its class; see `limit`."""
         limit = self.limit(slow_below)
         return limit is not None and (value > limit if self._less_is_better else value < limit)
-
-
-def _reference(values: SortedFloats, less_is_better: bool) -> Reference:
-    """Return the reference of a class: its values are split into two clusters as long as these lie far apart.
-
-    The split is the one with the largest variance between both parts (Otsu 1979) of the logarithms.
-    """
-    import numpy as np
-
-    known = np.frombuffer(values.buffer(), dtype=float)
-    if known[0] <= 0:
-        return Reference(float(np.median(known)), 0.0, None)
-    # From the worst to the best; of these, the places from `first` to `last` are the cluster.
-    known = known[::-1] if less_is_better else known
-    logs = -np.log(known) if less_is_better else np.log(known)
-    least = max(2, math.ceil(LEAST_CLUSTER * len(logs)))
-    first, last, gap = 0, len(logs), None
-    while last - first > FEWEST and (split := _split(logs[first:last])):
-        if last - first - split < least:
-            # A few values far above all others are no reference.
-            last = first + split
-        else:
-            first += split
-            gap = math.sqrt(known[first - 1] * known[first]) if first >= FEWEST else None
-    best = logs[first:last]
-    away = np.abs(best - np.median(best))
-    # Half of a few values may lie close together by chance.
-    wide = np.std(best[away < _NEAR]) if len(best) > 1 else 0.0
-    spread = max(LEAST_SPREAD, float(np.median(away)) / _QUARTILE, float(wide))
-    # Of a few values the deviation is not known well: what links usually have counts as much as some more values.
-    count = len(best)
-    spread = math.sqrt((count * spread**2 + _WORTH * USUAL_SPREAD**2) / (count + _WORTH)) if count > 1 else USUAL_SPREAD
-    return Reference(float(np.median(known[first:last])), spread, gap)
-
-
-def _split(logs: np.ndarray[Any, np.dtype[np.float64]]) -> int:
-    """Return the place at which ascending logarithms fall into two clusters, or 0 if they are one."""
-    import numpy as np
-
-    sums, squares = np.cumsum(logs), np.cumsum(logs * logs)
-    low_count = np.arange(1, len(logs))
-    high_count = len(logs) - low_count
-    low, high = sums[:-1] / low_count, (sums[-1] - sums[:-1]) / high_count
-    at = int(np.argmax(low_count * high_count * (high - low) ** 2))
-    variance = (squares[-1] - low_count[at] * low[at] ** 2 - high_count[at] * high[at] ** 2) / len(logs)
-    apart = float(high[at] - low[at])
-    return at + 1 if apart >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * math.sqrt(max(variance, 0.0))) else 0
 
 
 def turns(verdicts: Iterable[Verdict]) -> int:

@@ -207,15 +207,14 @@ class Model:
 
     def _find_structure(self) -> None:
         """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
-        from fabtui.model import structure
-        from fabtui.model.pair_table import pair_table
+        from fabtui.model import pair_table, structure
 
         self._results.settle()
         table = self._table
         layer = Layer.P2P if self._results.has(Layer.P2P) else Layer.WORLD
         if not self._results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
-        found = pair_table(self._results, table, layer)
+        found = pair_table.pair_table(self._results, table, layer)
         if halves := structure.halves(found, table) if not table.halves else {}:
             table.halves = halves
         groups = structure.node_groups(found, table) if not table.leaves else {}
@@ -401,7 +400,7 @@ class Model:
         return self.class_between(measurement.src, measurement.dst)
 
     def key_of(self, measurement: Measurement) -> ClassKey:
-        """Return the class whose values a measurement is judged by; it tells hardware apart, unlike `class_of`."""
+        """Return the class whose values a measurement is judged by; it separates hardware, unlike `class_of`."""
         if measurement.layer.spec.by_address:
             return ClassKey(self.addresses.kind(measurement))
         return self._table.key_between(measurement.src, measurement.dst)

@@ -1,8 +1,8 @@
 """Components to blame for bad pairs: the fewest and likeliest ones that explain them.
 
-Every component (a GPU, its NIC, a node, a rail, a leaf switch, a pair of nodes, ...) predicts which pairs are bad if it
-is at fault. The description of all results is shortest (minimum description length, Rissanen 1978) where few components
-predict them well. The search is greedy: the component that saves most bits comes first; what it explains counts no more.
+A component at fault predicts which pairs are bad: a GPU, its NIC, a node, a rail, a leaf switch, a pair of nodes.
+The description of all results is shortest (minimum description length, Rissanen 1978) where few components predict them
+well. The search is greedy: the component that saves most bits comes first; what it explains counts no more.
 
 Dead pairs and slow ones are handled alike. A dead pair that a component predicts saves bits, one that works costs bits.
 For slow pairs, the logarithm of each value over what is usual in its class is compared with its noise: under the
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Floats = np.ndarray[Any, np.dtype[np.float64]]
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Most bits that one pair can say for or against a component: single results may be wrong.
+#: Maximum number of bits for or against a component by one pair: single results may be wrong.
 _MOST_BITS = 8.0
 #: Factors by which a component may slow its pairs down.
 _FACTORS = (0.8, 0.65, 0.5, 0.35, 0.2, 0.08)
@@ -40,7 +40,7 @@ _LEAST_SPREAD = 0.04
 _LEAST_BITS = 3.0
 #: Share of its pairs that have to be bad, and that have to speak for it: noise may lift a slow pair above the limit.
 _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
-#: A component whose saving is within so many bits of the best one's is a rival.
+#: Maximum difference of the savings of a rival and of the best component (bits).
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
 #: Bits that one direction costs more than both.
@@ -86,7 +86,7 @@ class _Score(NamedTuple):
 
 @dataclass(slots=True)
 class _Family:
-    """Components of one kind: the number of the component of each pair, by one or both of its ends; ``size`` is none."""
+    """Components of one kind: the number of the component of each pair, by one end or both; ``size`` is none."""
 
     kind: Kind
     reach: Reach
@@ -340,7 +340,7 @@ class _Search:
         return found.tolist(), all_of_it
 
     def _bits(self, factor: float | None) -> Floats:
-        """Return how many bits each pair says for a component that slows down by a factor; None: that is dead."""
+        """Return the bits of each pair for a component that slows down by a factor; None: that is dead."""
         if factor is None:
             return np.where(self.dead, _MOST_BITS, np.where(self.alive, -_MOST_BITS, 0.0))
         shift = math.log(factor)

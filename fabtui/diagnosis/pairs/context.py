@@ -6,7 +6,7 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Route, Rule
 from fabtui.diagnosis.knowledge.error_catalogue import (
@@ -24,16 +24,14 @@ from fabtui.diagnosis.knowledge.next_commands import (
     pair_commands,
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
+from fabtui.diagnosis.pairs.tapers import Taper, tapers
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.pairs.blame import Blame
-    from fabtui.diagnosis.pairs.tapers import Taper
 
 #: Minimum number of pairs that rails without a path to each other are blamed for.
 _FEWEST_BLOCKED = 4
@@ -188,8 +186,6 @@ class PairContext:
         """Find the components to blame, in small steps; rules that explain pairs otherwise have been checked before."""
         if self._blames is not None:
             return
-        from fabtui.diagnosis.pairs.blame import blamed
-
         table, places = self.tally.table, self.tally.places
         self._blames = []
         if table is not None and places is not None and self.unexplained:
@@ -307,8 +303,6 @@ class PairContext:
         table, places = self.tally.table, self.tally.places
         if table is None or places is None or not self.unexplained:
             return set(), set()
-        from fabtui.diagnosis.pairs.blame import blocked_across
-
         codes = blocked_across(table, places)
         names = list(dict.fromkeys(end.node for end in self.model.endpoints))
         nodes = {(names[a], names[b]) for a, b in codes}
@@ -322,8 +316,6 @@ class PairContext:
 
     def tapers(self) -> list[Taper]:
         """Return groups of nodes between which pairs are evenly slower than within them."""
-        from fabtui.diagnosis.pairs.tapers import tapers
-
         table, places = self.tally.table, self.tally.places
         return [] if table is None or places is None else tapers(self.model)
 

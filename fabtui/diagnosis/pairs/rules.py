@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import (
@@ -18,6 +18,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     within_commands,
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
+from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, node_of
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
@@ -26,9 +27,6 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    from fabtui.diagnosis.pairs.blame import Blame
 
 #: Maximum number of single pairs with the same error that are reported one by one.
 _MOST_SINGLE = 4
@@ -439,7 +437,7 @@ class HalvesSlow(BlameRule):
 class LeafTaper(_PairRule):
     """Pairs between two groups of nodes are evenly slower than within them: leaf switches with too few uplinks.
 
-    A degraded link between the leaf switches looks the same; only its state or an earlier session tells them apart.
+    A degraded link between the leaf switches has the same effect; only its state or an earlier session separates them.
     """
 
     id = "FT027"

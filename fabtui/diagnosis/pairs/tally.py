@@ -6,16 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
+from fabtui.model.pair_table import DEAD as DEAD_CODES
+from fabtui.model.pair_table import PairTable, Places, joined
 from fabtui.model.session_model import Model
-
-if TYPE_CHECKING:
-    from fabtui.model.pair_table import PairTable, Places
 
 Pair = tuple[str, str]
 
@@ -101,11 +101,6 @@ class Survey:
 
 def _gathered(model: Model) -> Iterator[Tally | None]:
     """Yield None after each small step, and the tally at the end."""
-    import numpy as np
-
-    from fabtui.model.pair_table import DEAD as DEAD_CODES
-    from fabtui.model.pair_table import joined
-
     tables: list[PairTable] = []
     for layer in (Layer.P2P, Layer.WORLD):
         for step in model.pair_tables(layer):
@@ -148,8 +143,6 @@ def _gathered(model: Model) -> Iterator[Tally | None]:
 
 def _in_both(alone: PairTable, world: PairTable) -> list[int]:
     """Return the places in world of pairs that are bad in one of the layers and tested in both."""
-    import numpy as np
-
     if not len(world) or not len(alone):
         return []
     bad_codes = [code for code, verdict in enumerate(SEVERITY) if verdict.bad]

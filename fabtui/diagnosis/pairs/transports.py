@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.context import PairContext, node_of
 from fabtui.model.facts.node_view import dicts
+from fabtui.model.pair_table import PairTable
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-
-if TYPE_CHECKING:
-    from fabtui.model.pair_table import PairTable
 
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
@@ -107,8 +107,6 @@ def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
 
 
 def _pairs_where(context: PairContext, table: PairTable, where: Any) -> list[Pair]:
-    import numpy as np
-
     names = [str(end) for end in context.model.endpoints]
     return [(names[table.source[at]], names[table.target[at]]) for at in np.flatnonzero(where).tolist()]
 
@@ -160,7 +158,7 @@ class NoGpuDirect(_TransportRule):
         odd: list[Pair] = []
         tested: list[Pair] = []
         for kind in (1, 2, 3):
-            # Across rails a NIC may be too far from the GPU; where no pair of a relation has it, the fabric is set up so.
+            # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
             mine = table.kind == kind
             if (table.path[mine] == 5).any():
                 tested += _pairs_where(context, table, mine & (table.path >= 4))

@@ -51,8 +51,8 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
 
     Without ``blocking``, communicators are always non-blocking, which deadlines need, and contexts are small.
 
-    NCCL prints to ``fd`` with the levels that show transports and reasons, whatever the node's environment says: with
-    an inherited ``NCCL_DEBUG_FILE``, all that would be known of an error is its name.
+    NCCL prints to ``fd`` with the levels that show transports and reasons. Inherited settings are overridden: with an
+    inherited ``NCCL_DEBUG_FILE``, all that would be known of an error is its name.
     """
     environ = os.environ
     if environ.get("NCCL_DEBUG", "").upper() != "TRACE":
