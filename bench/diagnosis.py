@@ -630,6 +630,26 @@ def _print(found: Iterable[Found]) -> None:
             print(f"          {line}")
 
 
+def planted_fabric(kind: Kind, seed: int) -> tuple[Fabric, Truth]:
+    """Return a fabric with a fault of a kind, and what was planted."""
+    chance = _seeded(kind.name, seed)
+    fabric = Fabric(_shaped(kind, chance), seed)
+    return fabric, kind.make(fabric, chance)
+
+
+def healthy_fabric(name: str, seed: int) -> Fabric:
+    """Return a fabric without a fault."""
+    chance, fixed = _seeded(name, seed), dict(HEALTHY[name])
+    if isinstance(halves := fixed.get("halves"), tuple):
+        fixed["halves"] = chance.uniform(*halves)
+    return Fabric(shape(chance, **fixed), seed)
+
+
+def serious(found: list[Found]) -> list[Found]:
+    """Return the findings without notes; the notes if there is nothing else."""
+    return [one for one in found if one["severity"] != "note"] or found
+
+
 def single(seeds: int, only: str, show: bool) -> tuple[int, int, int, int]:
     """Plant each kind alone; return runs, first, first of the separable, and silent ones."""
     totals = [0, 0, 0, 0]
@@ -637,17 +657,15 @@ def single(seeds: int, only: str, show: bool) -> tuple[int, int, int, int]:
     for kind in (one for one in KINDS if only in one.name):
         first = third = tie = silent = shown = 0
         for seed in range(seeds):
-            chance = _seeded(kind.name, seed)
-            fabric = Fabric(_shaped(kind, chance), seed)
-            truth = kind.make(fabric, chance)
+            fabric, truth = planted_fabric(kind, seed)
             model, found = run(fabric)
-            serious = [one for one in found if one["severity"] != "note"] or found
-            hit = bool(serious) and truth.named_by(serious[0], rivals=False)
-            tied = bool(serious) and not hit and truth.named_by(serious[0], rivals=True)
+            listed = serious(found)
+            hit = bool(listed) and truth.named_by(listed[0], rivals=False)
+            tied = bool(listed) and not hit and truth.named_by(listed[0], rivals=True)
             first, tie = first + hit, tie + tied
-            third += any(truth.named_by(one, rivals=True) for one in serious[:3])
+            third += any(truth.named_by(one, rivals=True) for one in listed[:3])
             quiet = not found and exit_code(model) == 0
-            silent, shown = silent + quiet, shown + len(serious)
+            silent, shown = silent + quiet, shown + len(listed)
             if show and not hit:
                 print(f"   seed {seed}: {truth.text} {fabric.shape}")
                 _print(found[:4])
@@ -660,19 +678,15 @@ def single(seeds: int, only: str, show: bool) -> tuple[int, int, int, int]:
 
 def healthy(seeds: int, show: bool) -> None:
     """Count alarms on fabrics without a fault."""
-    for name, fixed in HEALTHY.items():
+    for name in HEALTHY:
         alarms = lines = 0
         for seed in range(seeds):
-            chance = _seeded(name, seed)
-            more = dict(fixed)
-            if isinstance(halves := more.get("halves"), tuple):
-                more["halves"] = chance.uniform(*halves)
-            fabric = Fabric(shape(chance, **more), seed)
+            fabric = healthy_fabric(name, seed)
             model, found = run(fabric)
-            serious = [one for one in found if one["severity"] != "note"]
-            alarms += bool(serious) or exit_code(model) == 1
-            lines += len(serious)
-            if show and (serious or exit_code(model) == 1):
+            listed = [one for one in found if one["severity"] != "note"]
+            alarms += bool(listed) or exit_code(model) == 1
+            lines += len(listed)
+            if show and (listed or exit_code(model) == 1):
                 print(f"   seed {seed}: exit {exit_code(model)} {model.counts()} {fabric.shape}")
                 _print(found[:3])
         print(f"healthy: {name:36} {alarms} of {seeds} with an alarm, {lines} lines")
@@ -719,13 +733,13 @@ def several(seeds: int, show: bool) -> None:
             fabric = Fabric(shape(chance, 6, net=chance.choice(("ib", "roce")), **fixed), seed)
             truths = _apart(fabric, kinds, chance, many)
             _, found = run(fabric)
-            serious = [one for one in found if one["severity"] != "note"]
-            lines += len(serious)
-            missed = [t for t in truths if not any(t.named_by(one, rivals=True) for one in serious[: many + 1])]
+            listed = [one for one in found if one["severity"] != "note"]
+            lines += len(listed)
+            missed = [t for t in truths if not any(t.named_by(one, rivals=True) for one in listed[: many + 1])]
             whole += not missed
             if show and missed:
                 print(f"   seed {seed}: {[t.text for t in truths]}, missed {[t.text for t in missed]}")
-                _print(serious[: many + 2])
+                _print(listed[: many + 2])
         print(f"{many} faults: all within the first {many + 1}: {whole} of {seeds}; {lines / seeds:.1f} findings shown")
 
 
