@@ -81,7 +81,7 @@ class GpuInUse(Rule[Model]):
 
 
 def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
-    """Return the exit code of a session: that of its results, or 1 if a finding about pairs is bad.
+    """Return the exit code of a session: that of its results, or 1 if pairs use a slower transport than they could.
 
     A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster.
 
@@ -92,8 +92,9 @@ def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
     code = exit_codes.exit_code(model)
     if code == exit_codes.BAD or not model.endpoints:
         return code
-    pairs = (one for one in (findings(model) if found is None else found) if one.rule.domain is Domain.PAIRS)
-    return exit_codes.BAD if any(one.severity is Severity.BAD for one in pairs) else code
+    known = findings(model) if found is None else found
+    slower = (one for one in known if isinstance(one.rule, transport_rules.TransportRule))
+    return exit_codes.BAD if any(one.severity is Severity.BAD for one in slower) else code
 
 
 def findings(model: Model, tally: Tally | None = None, *, settled: bool = False) -> list[Finding]:

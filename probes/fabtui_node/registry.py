@@ -22,12 +22,16 @@ Emit = Callable[[Value], None]
 Run = Callable[[Value, Emit, float], Any]
 
 
-class Judgement(TypedDict):
-    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``."""
-
+class _Judged(TypedDict):
     subject: str
     verdict: str
     text: str
+
+
+class Judgement(_Judged, total=False):
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices`` are the GPUs meant."""
+
+    devices: List[str]
 
 
 Judge = Callable[[Value], List[Judgement]]

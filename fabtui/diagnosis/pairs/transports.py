@@ -25,7 +25,7 @@ _VARIABLES = {
 _MOSTLY = 0.9
 
 
-class _TransportRule(Rule[PairContext]):
+class TransportRule(Rule[PairContext]):
     """Base of the rules about transports.
 
     Attributes:
@@ -118,7 +118,7 @@ def _has_rdma(context: PairContext, node: str) -> bool:
 
 
 @register
-class SocketFallback(_TransportRule):
+class SocketFallback(TransportRule):
     """Pairs between nodes with active RDMA ports use TCP sockets."""
 
     id = "FT040"
@@ -143,7 +143,7 @@ class SocketFallback(_TransportRule):
 
 
 @register
-class NoGpuDirect(_TransportRule):
+class NoGpuDirect(TransportRule):
     """Pairs move data over RDMA through host memory, while others of the fabric use GPUDirect RDMA."""
 
     id = "FT041"
@@ -170,7 +170,7 @@ class NoGpuDirect(_TransportRule):
 
 
 @register
-class NoPeerToPeer(_TransportRule):
+class NoPeerToPeer(TransportRule):
     """GPUs of a node that NVLink or P2P connects exchange data through host memory or a network."""
 
     id = "FT042"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fabtui import __version__
-from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
 from fabtui.lab.spec import LabSpec, PairFault, parse_faults
 from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, Paused, PhaseStart, SessionEnd, SessionStart
@@ -383,6 +382,8 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
+        from fabtui.diagnosis.session import exit_code
+
         code = exit_code(self.model)
         if self._options.preflight_only:
             from fabtui.diagnosis.preflight.rules import preflight
