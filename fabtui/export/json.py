@@ -21,8 +21,8 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import clean
 
-#: 2: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands. 3: findings have ``id``,
-#: ``subject`` (kind and name), ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and ``rivals``.
+#: 2: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands. 3: findings have
+#: ``id``, ``subject``, ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and ``rivals``.
 FORMAT = 3
 
 

@@ -175,7 +175,8 @@ class EndpointTable:
         """Return the class that values of a pair are compared within."""
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is None or b is None:
-            return ClassKey(self.class_between(src, dst))
+            # The group of a rail crosses nodes, unlike that of a node.
+            return ClassKey(self.class_between(src, dst), src == dst != "all" and src not in self._by_node)
         kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
         apart = self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
         one, other = self.hardware[a], self.hardware[b]
