@@ -39,10 +39,10 @@ def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     assert full[0] == "1 n002 failed" + " " * 32
     assert "  transfer: the packets were dropped" in full
     assert all(len(line) <= 45 for line in full)
-    short = [plain(line) for line in finding_lines(found, FAILED, 45, 8, GLYPHS)]
-    assert [line[0] for line in short] == list("12345678"), "no evidence, but every title"
+    short = [plain(line) for line in finding_lines(found, FAILED, 45, 6, GLYPHS)]
+    assert [line[0] for line in short] == list("123456"), "no evidence, but every title"
     least = [plain(line) for line in finding_lines(found, FAILED, 45, 4, GLYPHS)]
-    assert least[-1].strip() == "and 5 more: F shows all"
+    assert least[-1].strip() == "and 3 more: F shows all"
     assert len(least) == 4
     assert finding_lines(found, None, 45, 0, GLYPHS) == []
 

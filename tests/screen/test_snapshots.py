@@ -83,7 +83,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("plus",), "2 nodes", ("escape",)),
     (("v",), "n000:3 > n001:2    timeout", ("v",)),
     (("t",), "gone for", ("escape",)),
-    (("F",), "findings   8", ("escape",)),
+    (("F",), "findings   6", ("escape",)),
     (("f",), "words that all match", ("escape",)),
     (("slash",), "n060:3>n061:5", ("escape",)),
     (("s",), "worst first", ("s",)),
