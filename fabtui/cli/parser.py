@@ -105,6 +105,21 @@ exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not r
 """,
     ),
     CommandSpec(
+        "healthy",
+        "the nodes and GPUs of a session that work together",
+        "Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others.",
+        """\
+examples:
+  fabtui healthy session.jsonl.gz              node list, rank order, commands to drain the others
+  fabtui healthy pairs.csv --hostfile hosts    also write a host file for mpirun --hostfile
+  fabtui healthy session.json --json           one JSON object
+
+Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui read recognises.
+
+exit codes: 0 all nodes are healthy; 1 some are left out; 2 bad usage or input, or no pair was tested
+""",
+    ),
+    CommandSpec(
         "serve",
         "the app in a browser, through ssh -L",
         "Serve the app to a browser on this machine, or through ssh -L to a browser elsewhere.",

@@ -225,6 +225,11 @@ _READ = (
     OptionSpec("csv", "write the measurements as CSV", "output", ("read",), metavar="FILE"),
     OptionSpec("open", "show the measurements in the app", "output", ("read",), "switch"),
 )
+_HEALTHY = (
+    OptionSpec("file", "recording, CSV or JSON of a session", "", ("healthy",), metavar="FILE", positional="1"),
+    OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("healthy",), metavar="FILE"),
+    OptionSpec("json", "print one JSON object", "output", ("healthy",), "switch"),
+)
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
@@ -240,7 +245,7 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD, *_DISPLAY),
-    *(*_RUN, *_PREFLIGHT, *_OTHER),
+    *(*_HEALTHY, *_RUN, *_PREFLIGHT, *_OTHER),
 ]
 #: The tables of the settings file; keys are bindings, checked by the screen.
 TABLES = ("screen", "session", "recording", "keys")

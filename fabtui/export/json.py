@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.finding import Domain
+from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
+from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
@@ -19,6 +21,7 @@ from fabtui.model.exit_codes import not_tested
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
+from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.sanitize import clean
 
 #: 2: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands. 3: findings have
@@ -29,7 +32,8 @@ FORMAT = 3
 def as_json(model: Model) -> dict[str, Any]:
     """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
     notes = PortNotes(model)
-    found = findings(model)
+    tally = Survey(model).finish()
+    found = findings(model, tally)
     value = {
         "format": FORMAT,
         "software": f"fabtui {model.software}",
@@ -50,6 +54,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "not_tested": not_tested(model),
         "findings": [finding_json(one) for one in found],
         "mesh": [finding_json(one) for one in found if one.rule.domain is Domain.MESH],
+        "healthy": healthy_json(healthy_set(model, tally, found)),
         "preflight": [finding_json(one) for one in preflight(model).findings],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }

@@ -36,6 +36,9 @@ from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 
 if TYPE_CHECKING:
+    from array import array
+
+    from fabtui.model.measurement_store import Shape
     from fabtui.model.pair_table import PairTable, Places
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
@@ -365,6 +368,10 @@ class Model:
     def stored(self, row: int) -> Measurement:
         """Return the measurement of a row of a `PairTable`."""
         return self._results.store.get(row)
+
+    def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
+        """Return the shapes, the shape number and the value of the rows of a `PairTable`; to be read only."""
+        return self._results.store.columns()
 
     @property
     def tested(self) -> PairList:

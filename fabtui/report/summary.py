@@ -14,6 +14,7 @@ from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.diagnosis.pairs.message_times import notable
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
+from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PairClass
@@ -25,6 +26,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, pairs_text, title
 from fabtui.presentation.numbers import share_text, size_text, value_text
 from fabtui.report.grid import Shown, grid, grids
+from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
 from fabtui.report.tables import MOST_LINES, aligned, capped
 from fabtui.sanitize import one_line
@@ -285,8 +287,10 @@ def _arm_text(row: Compared, arm: Arm) -> str:
 
 
 def problems(model: Model, signs: Signs) -> list[list[str]]:
-    """Return the parts of a summary about problems: findings, RDMA ports, pairs that are not ok, slow messages."""
-    found = findings(model)
+    """Return the parts of a summary about problems: findings, ports, pairs that are not ok, and what to do now."""
+    tally = Survey(model).finish()
+    found = findings(model, tally)
+    advice = what_to_do(model, tally, found)
     # The mesh comes first: it explains pairs of endpoints.
     found.sort(key=lambda one: one.rule.domain is not Domain.MESH)
     headline = [f"{title(one)}: {'; '.join(evidence(one))}" for one in found if one.rule.name == "rail-isolated"]
@@ -296,7 +300,7 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     many = {pair for one in listed if one.rule.domain is Domain.PAIRS for pair in one.cells}
     explained = frozenset(measurement for one in found for measurement in one.measurements)
     bad = _bad(model, signs, explained, following, many)
-    return [headline, _numbered(listed), _ports(model), bad, _notable(model, signs)]
+    return [headline, _numbered(listed), _ports(model), bad, _notable(model, signs), advice]
 
 
 def _single(finding: Finding) -> bool:

@@ -45,6 +45,8 @@ class Draft:
         self.probes: dict[str, None] = {}
         #: What is known of a node besides, by its name; the model finds rails in it.
         self.inventories: dict[str, dict[str, Any]] = {}
+        #: State and reason of nodes that the session lost or did not reach.
+        self.gone: dict[str, tuple[NodeState, str]] = {}
         self._taken: dict[str, None] = {}
         self._seated: set[str] = set()
 
@@ -108,7 +110,11 @@ class Draft:
                 faults=[],
                 options={"probes": list(self.probes) or ["read"]},
             ),
-            *(NodeUpdate(node=name, state=NodeState.READY, text="read from a file") for name in self.nodes),
+            *(
+                NodeUpdate(node=name, state=state, text=text)
+                for name in self.nodes
+                for state, text in [self.gone.get(name, (NodeState.READY, "read from a file"))]
+            ),
             *(InventoryUpdate(node=name, value=value) for name, value in self.inventories.items()),
             EndpointsAdded(endpoints=endpoints, notes={}),
             PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),

@@ -15,7 +15,7 @@ from fabtui.importers.formats import fabtui_files
 from fabtui.importers.result import Result
 from fabtui.importers.to_model import benchmarks
 from fabtui.importers.to_model.builder import Draft
-from fabtui.model.events import APPLY_ERRORS, Event
+from fabtui.model.events import APPLY_ERRORS, Event, NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -95,6 +95,8 @@ def _add_recording(draft: Draft, text: str) -> None:
     found = fabtui_files.replayed(text, Notes())
     for name, record in found.nodes.items():
         draft.node(name)
+        if record.state.gone:
+            draft.gone[name] = record.state, record.text
         if record.inventory:
             draft.inventories.setdefault(name, record.inventory)
     for end in found.endpoints:
@@ -111,6 +113,8 @@ def _add_snapshot(draft: Draft, values: Values, name: str) -> None:
     for value in values.get("nodes") or []:
         if isinstance(value, dict) and isinstance(value.get("name"), str):
             draft.node(value["name"])
+            if value.get("state") in (NodeState.FAILED, NodeState.LOST):
+                draft.gone[value["name"]] = NodeState(value["state"]), str(value.get("text") or value["state"])
             if isinstance(value.get("inventory"), dict):
                 draft.inventories.setdefault(value["name"], value["inventory"])
     for value in values.get("endpoints") or []:

@@ -1,0 +1,90 @@
+"""``fabtui healthy``: the largest set of nodes and GPUs of a session that are healthy together."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fabtui.cli.commands.replay import check_recording
+from fabtui.cli.options_from_args import output_path
+from fabtui.cli.write_outputs import write_each, write_first
+from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
+from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.diagnosis.session import findings
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_atomically
+from fabtui.importers.result import read
+from fabtui.importers.sources import sources
+from fabtui.importers.to_model.dispatch import convertible
+from fabtui.importers.to_model.dispatch import model as model_of
+from fabtui.model.exit_codes import ALL_OK, BAD
+from fabtui.model.recording import apply_recorded, read_events
+from fabtui.model.session_model import Model
+from fabtui.nodeset import check_name
+from fabtui.presentation.healthy_text import as_json, host_lines
+from fabtui.report.healthy import healthy_text
+from fabtui.report.tables import takes_unicode
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the healthy set of a session; return the exit code.
+
+    Raises:
+        InputError: The file cannot be used, or the host file cannot be written.
+    """
+    # Checked before anything is read.
+    hostfile = output_path(vars(args), "hostfile")
+    model = read_session(args.file)
+    tally = Survey(model).finish()
+    found = healthy_set(model, tally, findings(model, tally))
+    if found is None:
+        raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
+
+    def report(lines: list[str]) -> None:
+        unicode = takes_unicode(sys.stdout)
+        if "json" in args:
+            print(json.dumps(as_json(found), ensure_ascii=not unicode, allow_nan=False))
+            return
+        text = healthy_text(model, found) + "".join(f"\n{line}\n" for line in lines)
+        sys.stdout.write(text if unicode else text.encode("ascii", "replace").decode("ascii"))
+
+    write_first(_write(found, hostfile) if hostfile is not None else [], report)
+    return BAD if found.left_out else ALL_OK
+
+
+def read_session(name: str) -> Model:
+    """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs.
+
+    Raises:
+        InputError: The file cannot be read, is damaged, or holds no pairs.
+    """
+    path = Path(name).expanduser()
+    try:
+        check_recording(path)
+    except InputError:
+        results = [read(source) for source in sources([name])]
+        if not any(convertible(result.kind) for result in results):
+            known = "expected a recording, CSV or JSON of fabtui, or output with pairs (fabtui read --list)"
+            raise InputError(f"{name}: {known}") from None
+        return model_of(results)
+    model = Model()
+    for event in read_events(path):
+        apply_recorded(model, event, path)
+    return model
+
+
+def _write(found: HealthySet, path: Path) -> Iterator[str]:
+    if not found.nodes:
+        raise InputError(f"--hostfile: no node is healthy with all its GPUs; {path} was not written")
+    for node in found.nodes:
+        check_name(node, "--hostfile")
+    joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(found.joining)]
+    text = "\n".join((*host_lines(found.endpoints), *joining)) + "\n"
+
+    def put(path: Path) -> None:
+        write_atomically(path, lambda file: file.write(text.encode()))
+
+    yield from write_each([(path, put)])

@@ -1,0 +1,358 @@
+"""Nodes and endpoints that are healthy together, and an order of the nodes that keeps slow links out of their ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fabtui.diagnosis.finding import Finding, Kind, Severity
+from fabtui.diagnosis.pairs.context import crosses_nodes
+from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
+from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+
+if TYPE_CHECKING:
+    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: Maximum number of items with bad pairs for which the search is exact, and its maximum number of steps (0.3 s).
+_MOST_EXACT, _MOST_STEPS = 64, 3000
+#: Maximum number of items with bad pairs; those with most bad pairs are left out (memory: its square in bytes).
+_MOST_ITEMS = 4096
+#: Rings of fewer nodes are all the same.
+_FEWEST_OF_RING = 4
+#: Minimum factor that a different order of the nodes has to gain.
+_LEAST_GAIN = 1.02
+
+
+class Hop(NamedTuple):
+    """Two neighbours of a ring, and the value of their best pair in the slower direction (GB/s)."""
+
+    source: str
+    destination: str
+    value: float
+
+
+class Ring(NamedTuple):
+    """The slowest hops of a ring over the nodes, in their given order and in the order found."""
+
+    before: Hop
+    after: Hop
+
+
+@dataclass(frozen=True, slots=True)
+class HealthySet:
+    """Nodes and endpoints no pair of which is bad.
+
+    Attributes:
+        nodes: The largest set of nodes with all their endpoints, in rank order.
+        endpoints: Their endpoints, in rank order.
+        joining: Endpoints of other nodes that are healthy with all of these and with each other.
+        most: The largest set of endpoints, if it is larger than both together; else empty.
+        left_out: The other nodes, each with the finding or the reason for it.
+        drain: Those of them that a finding blames alone.
+        total: Number of endpoints of the session.
+        exact: Whether there is no larger set of nodes; else none was found.
+        relayed: Number of bad pairs across rails that count as healthy, because NCCL relays for them.
+        untested: Number of ordered pairs of these nodes between which nothing was tested.
+        ring: The slowest hops of a ring over the nodes; None if unknown, or for fewer than four nodes.
+    """
+
+    nodes: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...]
+    joining: tuple[Endpoint, ...]
+    most: tuple[Endpoint, ...]
+    left_out: dict[str, Finding | str] = field(default_factory=dict)
+    drain: tuple[str, ...] = ()
+    total: int = 0
+    exact: bool = True
+    relayed: int = 0
+    untested: int = 0
+    ring: Ring | None = None
+
+
+def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> HealthySet | None:
+    """Return what is healthy together, or None if no pair of endpoints was tested."""
+    table, places, ends = tally.table, tally.places, model.endpoints
+    if table is None or places is None or not len(table):
+        return None
+    names, node = list(dict.fromkeys(end.node for end in ends)), places.node
+    relayed = _relayed(tally, findings)
+    ok, bad = table.verdict == OK, np.isin(table.verdict, (SLOW, *DEAD))
+    ok[relayed], bad[relayed] = True, False
+    fit = np.zeros(len(ends), dtype=bool)
+    for column in (table.source, table.target):
+        fit[column[ok]] = True
+    fit &= ~np.array([model.gone(name) is not None for name in names])[node]
+    a, b = table.source[bad], table.target[bad]
+    blamed = {one.nodes[0] for one in findings if _blames_one_node(one)}
+    later = np.array([name in blamed for name in names])
+    whole = np.ones(len(names), dtype=bool)
+    whole[node[~fit]] = False
+    whole[node[a[node[a] == node[b]]]] = False
+    chosen, exact = independent(whole, node[a], node[b], later)
+    kept = chosen[node]
+    beside = fit & ~kept
+    # Those that are bad with a node of the set cannot join it.
+    beside[b[kept[a]]] = False
+    beside[a[kept[b]]] = False
+    joining, _ = independent(beside, a, b, later[node])
+    most, _ = independent(fit, a, b, later[node])
+    if most.sum() <= kept.sum() + joining.sum():
+        most[:] = False
+    order, ring = _ordered(names, np.flatnonzero(chosen), _hops(model, table, ok, node, chosen))
+    ranks = tuple(end for name in order for end in model.endpoints_of(name))
+    hit = {names[number] for number in np.unique(node[np.concatenate((a, b))]).tolist()}
+    reasons, chosen_names = _reasons(model), frozenset(order)
+    left_out = {
+        name: _cause(model, name, findings) if name in hit or model.gone(name) else _reason(model, name, fit, reasons)
+        for name in dict.fromkeys((*model.nodes, *names))
+        if name not in chosen_names
+    }
+    tested = sum(1 for one, other in tally.between if one != other and {one, other} <= chosen_names)
+    return HealthySet(
+        tuple(order),
+        ranks,
+        _of(ends, joining),
+        _of(ends, most),
+        left_out,
+        tuple(name for name, cause in left_out.items() if isinstance(cause, Finding) and _blames_one_node(cause)),
+        len(ends),
+        exact,
+        len(relayed),
+        len(order) * (len(order) - 1) - tested,
+        ring,
+    )
+
+
+def _blames_one_node(finding: Finding) -> bool:
+    """Return True if a finding is about one node alone; a single pair with a different node is no proof of that."""
+    pairs = {frozenset(pair) for pair in finding.cells}
+    proven = len(pairs) != 1 or not any(map(crosses_nodes, finding.cells))
+    return finding.severity is Severity.BAD and len(finding.nodes) == 1 and proven
+
+
+def _of(ends: Sequence[Endpoint], where: Flags) -> tuple[Endpoint, ...]:
+    return tuple(ends[number] for number in np.flatnonzero(where).tolist())
+
+
+def _relayed(tally: Tally, findings: Sequence[Finding]) -> list[int]:
+    """Return the places of bad pairs of a rail-isolated fabric that pass in world: jobs run in spite of them."""
+    return [
+        tally.place[pair]
+        for one in findings
+        if one.subject.kind is Kind.CROSS_RAIL
+        for pair in one.cells
+        if pair in tally.place and tally.inside.get(pair) is Verdict.OK
+    ]
+
+
+def _cause(model: Model, name: str, findings: Sequence[Finding]) -> Finding | str:
+    """Return the finding that explains the bad pairs of a node: one about the node alone, or else the first."""
+    about = [one for one in findings if one.severity is Severity.BAD and name in one.nodes]
+    found = sorted((one for one in about if one.cells or len(one.nodes) == 1), key=lambda one: len(one.nodes) > 1)
+    if found:
+        return found[0]
+    record = model.gone(name)
+    return "some of its pairs are bad" if record is None else record.text or str(record.state)
+
+
+def _reasons(model: Model) -> dict[str, str]:
+    """Return why endpoints were not tested; such a reason begins with the name of the endpoint."""
+    ends = ((end, why) for pair, why in model.untested.items() for end in pair)
+    return {end: why for end, why in ends if why.startswith((f"{end}:", f"{end} "))}
+
+
+def _reason(model: Model, name: str, fit: Flags, reasons: dict[str, str]) -> str:
+    """Return why a node without bad pairs is left out."""
+    unfit = [str(end) for end in model.endpoints_of(name) if not fit[end.number]]
+    record = model.nodes.get(name)
+    note = record.note if record is not None else ""
+    return next((reasons[end] for end in unfit if end in reasons), note or f"{fold(unfit) or name} was not tested")
+
+
+# -- largest set without bad pairs --------------------------------------------------------------------------------
+
+
+def independent(members: Flags, a: Ints, b: Ints, later: Flags) -> tuple[Flags, bool]:
+    """Return the largest set of some items without a bad pair, and True if there is provably no larger one.
+
+    Args:
+        members: Which items may be in the set.
+        a: One item of each bad pair.
+        b: The other items of the bad pairs.
+        later: Items to leave out rather than others where sets are equally large.
+    """
+    both = members[a] & members[b]
+    a, b = a[both], b[both]
+    degree = np.bincount(a, minlength=len(members)) + np.bincount(b, minlength=len(members))
+    chosen = members & (degree == 0)
+    items = np.flatnonzero(degree)
+    if len(items) > _MOST_ITEMS:
+        items = np.sort(items[np.argsort(degree[items], kind="stable")[:_MOST_ITEMS]])
+    place = np.full(len(members), -1)
+    place[items] = np.arange(len(items))
+    near = np.zeros((len(items), len(items)), dtype=bool)
+    known = (place[a] >= 0) & (place[b] >= 0)
+    near[place[a[known]], place[b[known]]] = True
+    near |= near.T
+    taken, exact = _greedy(near, later[items]), not len(items)
+    if 0 < len(items) <= _MOST_EXACT:
+        search = _Search(near, later[items], taken)
+        exact = search.run()
+        taken = np.array([search.best >> at & 1 for at in range(len(items))], dtype=bool)
+    chosen[items[taken]] = True
+    return chosen, exact
+
+
+def _greedy(near: Flags, later: Flags) -> Flags:
+    """Return a set that takes the item with the fewest bad pairs left, again and again."""
+    cost = 2 * near.sum(axis=1) + later
+    left, taken = np.ones(len(near), dtype=bool), np.zeros(len(near), dtype=bool)
+    while left.any():
+        at = int(np.argmin(np.where(left, cost, 4 * len(near))))
+        gone = near[at] & left
+        taken[at], left[at] = True, False
+        left &= ~gone
+        cost -= 2 * near[gone].sum(axis=0)
+    return taken
+
+
+class _Search:
+    """Branch and bound for the heaviest set without a bad pair; sets are bits of integers."""
+
+    def __init__(self, near: Flags, later: Flags, first: Flags) -> None:
+        bits = [1 << at for at in range(len(near))]
+        self._near = [sum(bits[at] for at in np.flatnonzero(row).tolist()) for row in near]
+        # One more item always weighs more than all preferences together.
+        self._weight = [len(near) + 1 - int(one) for one in later]
+        self._steps = _MOST_STEPS
+        self.best = sum(bits[at] for at in np.flatnonzero(first).tolist())
+        self._heaviest = sum(self._weight[at] for at in np.flatnonzero(first).tolist())
+
+    def run(self) -> bool:
+        """Search for `best`; return True if the search came to its end."""
+        self._branch((1 << len(self._near)) - 1, 0, 0)
+        return self._steps > 0
+
+    def _branch(self, left: int, taken: int, weight: int) -> None:
+        self._steps -= 1
+        if self._steps <= 0 or weight + self._bound(left) <= self._heaviest:
+            return
+        at = max(_bits(left), key=lambda one: (self._near[one] & left).bit_count())
+        if not self._near[at] & left:
+            self.best, self._heaviest = taken | left, weight + sum(self._weight[one] for one in _bits(left))
+            return
+        self._branch(left & ~(1 << at), taken, weight)
+        self._branch(left & ~(1 << at | self._near[at]), taken | 1 << at, weight + self._weight[at])
+
+    def _bound(self, left: int) -> int:
+        """Return a weight that no set reaches: of a group in which every pair is bad, it has at most one."""
+        bound = 0
+        while left:
+            at = (left & -left).bit_length() - 1
+            left &= ~(1 << at)
+            heaviest, group = self._weight[at], left & self._near[at]
+            while group:
+                at = (group & -group).bit_length() - 1
+                left &= ~(1 << at)
+                group &= self._near[at]
+                heaviest = max(heaviest, self._weight[at])
+            bound += heaviest
+        return bound
+
+
+def _bits(number: int) -> list[int]:
+    return [at for at in range(number.bit_length()) if number >> at & 1]
+
+
+# -- ring over the nodes ------------------------------------------------------------------------------------------
+
+
+def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Flags) -> Floats:
+    """Return the value of the best pair between any two chosen nodes, in the slower direction; NaN if unknown."""
+    place = np.where(chosen, np.cumsum(chosen) - 1, -1)
+    source, target = place[node[table.source]], place[node[table.target]]
+    mine = ok & (source >= 0) & (target >= 0) & (source != target)
+    values = _values(model, Layer.P2P, table.row[mine])
+    if np.isnan(values).all():
+        values = _values(model, Layer.WORLD, table.row[mine])
+    best = np.full((int(chosen.sum()), int(chosen.sum())), -np.inf)
+    np.maximum.at(best, (source[mine], target[mine]), np.where(np.isnan(values), -np.inf, values))
+    best[np.isinf(best)] = np.nan
+    slower: Floats = np.fmin(best, best.T)
+    return slower
+
+
+def _values(model: Model, layer: Layer, rows: Ints) -> Floats:
+    """Return the values of rows of a table; NaN for rows of a different layer or without a value."""
+    shapes, shape_of, values = model.columns()
+    mine = np.array([shape is not None and shape.layer is layer and shape.has_value for shape in shapes])
+    # A view of an array that may still grow would prevent that: the rows are copied.
+    found: Floats = np.where(mine[np.array(shape_of)[rows]], np.array(values)[rows], np.nan)
+    return found
+
+
+def _ordered(names: Sequence[str], chosen: Ints, hops: Floats) -> tuple[list[str], Ring | None]:
+    """Return the chosen nodes in the order whose ring has the fastest slowest hop, and its slowest hops."""
+    nodes = [names[number] for number in chosen.tolist()]
+    if len(nodes) < _FEWEST_OF_RING or np.isnan(hops).all():
+        return nodes, None
+    # Unknown hops are neither sought nor avoided.
+    known = np.where(np.isnan(hops), np.nanmedian(hops), hops)
+    np.fill_diagonal(known, -np.inf)
+    given = np.arange(len(nodes))
+    orders = [_two_opt(given.copy(), known), _two_opt(_nearest(known), known)]
+    found = max(orders, key=lambda order: float(_around(known, order).min()))
+    before, after = _slowest(nodes, hops, given), _slowest(nodes, hops, found)
+    if before is None or after is None or after.value < _LEAST_GAIN * before.value:
+        return nodes, None if before is None else Ring(before, before)
+    found = np.roll(found, -int(np.argmin(found)))
+    return [nodes[at] for at in found.tolist()], Ring(before, after)
+
+
+def _around(hops: Floats, order: Ints) -> Floats:
+    """Return the values of the hops of a ring."""
+    found: Floats = hops[order, np.roll(order, -1)]
+    return found
+
+
+def _slowest(nodes: Sequence[str], hops: Floats, order: Ints) -> Hop | None:
+    values = _around(hops, order)
+    if np.isnan(values).all():
+        return None
+    at = int(np.nanargmin(values))
+    return Hop(nodes[order[at]], nodes[np.roll(order, -1)[at]], float(values[at]))
+
+
+def _nearest(hops: Floats) -> Ints:
+    """Return the order that goes on to the node with the fastest hop each time."""
+    order, left = [0], np.arange(len(hops)) > 0
+    while left.any():
+        order.append(int(np.argmax(np.where(left, hops[order[-1]], -np.inf))))
+        left[order[-1]] = False
+    return np.array(order)
+
+
+def _two_opt(order: Ints, hops: Floats) -> Ints:
+    """Return an order in which no exchange of two hops replaces the slowest one by faster ones."""
+    for _ in range(4 * len(order)):
+        after, values = np.roll(order, -1), _around(hops, order)
+        at = int(np.argmin(values))
+        gain = np.minimum(hops[order[at], order], hops[after[at], after])
+        # Hops beside it share a node with it.
+        gain[[at - 1, at, (at + 1) % len(order)]] = -np.inf
+        other = int(np.argmax(gain))
+        if gain[other] <= values[at]:
+            break
+        low, high = sorted((at, other))
+        order[low + 1 : high + 1] = order[low + 1 : high + 1][::-1].copy()
+    return order

@@ -1,0 +1,97 @@
+"""Text of a healthy set: options and commands for the shell, lines of a host file, JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.healthy_set import HealthySet
+from fabtui.model.endpoints import Endpoint
+from fabtui.nodeset import fold
+from fabtui.presentation.findings import title
+from fabtui.sanitize import one_line
+
+_LONGEST = 200
+
+
+def cause_text(cause: Finding | str) -> str:
+    """Return why a node is left out, on one line."""
+    return title(cause) if isinstance(cause, Finding) else one_line(cause, _LONGEST)
+
+
+def slurm_options(found: HealthySet) -> list[str]:
+    """Return the options of srun and sbatch that choose the nodes of a set."""
+    named = (("--nodelist", found.nodes), ("--exclude", found.left_out))
+    return [f"{option}={shlex.quote(fold(nodes))}" for option, nodes in named if nodes]
+
+
+def drain_commands(found: HealthySet) -> list[str]:
+    """Return the commands with which Slurm drains the nodes that findings blame alone."""
+    return [
+        f"scontrol update NodeName={shlex.quote(one_line(node))} State=DRAIN "
+        f"Reason={shlex.quote(one_line(f'fabtui: {cause_text(found.left_out[node])}', _LONGEST))}"
+        for node in found.drain
+    ]
+
+
+def host_lines(ends: Iterable[Endpoint]) -> list[str]:
+    """Return the lines of an MPI host file, in the order of the endpoints."""
+    return [f"{one_line(node)} slots={len(mine)}" for node, mine in _by_node(ends).items()]
+
+
+def shares(ends: Iterable[Endpoint]) -> list[tuple[str, int, str]]:
+    """Return nodes that take part with the same GPUs: folded, with the number of GPUs and their variable."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for node, mine in _by_node(ends).items():
+        groups.setdefault((len(mine), visible_devices(mine)), []).append(node)
+    return [(fold(nodes), number, variable) for (number, variable), nodes in groups.items()]
+
+
+def visible_devices(ends: Sequence[Endpoint]) -> str:
+    """Return the variable that limits the ranks of a node to some of its GPUs; "" for CPU ranks."""
+    if any(end.kind != "gpu" for end in ends):
+        return ""
+    return f"CUDA_VISIBLE_DEVICES={','.join(str(end.index) for end in ends)}"
+
+
+def as_json(found: HealthySet | None) -> dict[str, Any] | None:
+    """Return a healthy set as a JSON object."""
+    if found is None:
+        return None
+    return {
+        "nodes": list(found.nodes),
+        "rank_order": [str(end) for end in found.endpoints],
+        "exact": found.exact,
+        "joining": _devices(found.joining),
+        "most_endpoints": _devices(found.most),
+        "left_out": [
+            {
+                "node": node,
+                "rule": cause.rule.id if isinstance(cause, Finding) else None,
+                "text": cause_text(cause),
+            }
+            for node, cause in found.left_out.items()
+        ],
+        "relayed_pairs": found.relayed,
+        "untested_node_pairs": found.untested,
+        "hostfile": host_lines(found.endpoints),
+        "slurm": slurm_options(found),
+        "drain": drain_commands(found),
+        "ring": None if found.ring is None else {name: hop._asdict() for name, hop in found.ring._asdict().items()},
+    }
+
+
+def _devices(ends: Iterable[Endpoint]) -> list[dict[str, Any]]:
+    return [
+        {"node": node, "endpoints": [str(end) for end in mine], "environment": visible_devices(mine)}
+        for node, mine in _by_node(ends).items()
+    ]
+
+
+def _by_node(ends: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
+    found: dict[str, list[Endpoint]] = {}
+    for end in ends:
+        found.setdefault(end.node, []).append(end)
+    return found

@@ -1,0 +1,98 @@
+"""Healthy set as text: a section of the summary, and the whole output of ``fabtui healthy``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.healthy_set import HealthySet, Hop, healthy_set
+from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count
+from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
+from fabtui.presentation.numbers import value_text
+from fabtui.report.tables import aligned, capped
+from fabtui.sanitize import one_line
+
+_WHERE = "--json has them all"
+#: Maximum length of a line with a command in the summary.
+_LONGEST = 500
+
+
+def what_to_do(model: Model, tally: Tally, findings: Sequence[Finding]) -> list[str]:
+    """Return the section of the summary, of at most five lines; nothing if no node is lost or has bad pairs."""
+    bad = tally.bad or any(map(model.gone, model.nodes))
+    found = healthy_set(model, tally, findings) if bad else None
+    if found is None or not found.left_out:
+        return []
+    lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
+    if found.most:
+        lines.append(f"with fewer GPUs per node: {_number(found, len(found.most))}")
+    elif joining := shares(found.joining):
+        names, number, variable = joining[0]
+        more = f", and {len(joining) - 1} more" if len(joining) > 1 else ""
+        lines.append(f"{names} can join with {variable or count(number, 'endpoint')}{more}")
+    if drain := drain_commands(found):
+        lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
+    lines.append("host file, rank order and more: fabtui healthy RECORDING")
+    return ["what to do now", *(f"  {one_line(line, _LONGEST)}" for line in lines)]
+
+
+def healthy_text(model: Model, found: HealthySet) -> str:
+    """Return the whole text of a healthy set, cleaned, ending in a newline."""
+    parts = [[_headline(model, found) + ("" if found.exact else " (a larger set may exist)")]]
+    if found.relayed:
+        relayed = count(found.relayed, "pair")
+        parts[0].append(f"{relayed} across rails fail alone and pass in world: jobs run if NCCL can relay (PXN)")
+    if found.untested:
+        pairs = count(found.untested, "ordered pair")
+        parts[0].append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
+    if found.nodes:
+        options = " ".join(slurm_options(found))
+        parts.append(["Slurm", f"  srun --nodes={len(found.nodes)} {options}"])
+        lines = [f"  {line}" for line in host_lines(found.endpoints)]
+        parts.append(capped(["host file, in rank order"], lines, "nodes", where="--hostfile FILE writes them all"))
+    if found.ring is not None:
+        parts.append(_ring(found))
+    rows = [[one_line(node), cause_text(cause)] for node, cause in found.left_out.items()]
+    parts.append(capped(["left out"], aligned(rows, (0, 1)), "nodes", where=_WHERE) if rows else [])
+    joining = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.joining)]
+    head = "can join with some of their GPUs, healthy with all nodes above and with each other"
+    parts.append(capped([head], joining, "groups of nodes", where=_WHERE) if joining else [])
+    most = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.most)]
+    head = f"instead of whole nodes, the largest healthy set of GPUs: {_number(found, len(found.most))}"
+    parts.append(capped([head], most, "groups of nodes", where=_WHERE) if most else [])
+    drain = [f"  {command}" for command in drain_commands(found)]
+    head = "to drain the nodes that findings blame (check first; fabtui does not run this)"
+    parts.append(capped([head], drain, "nodes", where=_WHERE) if drain else [])
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _headline(model: Model, found: HealthySet) -> str:
+    total = count(len(model.nodes), "node")
+    if not found.nodes:
+        return f"none of {total} is healthy with all its GPUs"
+    if len(found.nodes) == 1:
+        together = "is healthy; no two are" if len(model.nodes) > 1 else "is healthy"
+        return f"1 of {total} {together}, with {_number(found, len(found.endpoints))}"
+    return f"{len(found.nodes)} of {total} are healthy together, with {_number(found, len(found.endpoints))}"
+
+
+def _number(found: HealthySet, number: int) -> str:
+    ends = (*found.endpoints, *found.joining, *found.most)
+    return f"{number} of {count(found.total, 'GPU' if all(end.kind == 'gpu' for end in ends) else 'endpoint')}"
+
+
+def _ring(found: HealthySet) -> list[str]:
+    assert found.ring is not None
+    before, after = found.ring
+    lines = [f"  {_hop(before)} in the given order"]
+    if after is not before:
+        lines.append(f"  {_hop(after)} in the order of the host file: {', '.join(map(one_line, found.nodes))}")
+    else:
+        lines[0] += "; no better order was found"
+    return ["slowest hop of a ring over the nodes, between their fastest NICs", *lines]
+
+
+def _hop(hop: Hop) -> str:
+    return f"{value_text(hop.value)} GB/s ({one_line(hop.source)} - {one_line(hop.destination)})"
