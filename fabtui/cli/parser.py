@@ -34,6 +34,7 @@ examples:
   fabtui preflight --nodes @rack1              inspect only: faults and differences
   fabtui replay session.jsonl.gz               replay a session
   fabtui read nccl.log bw/*.txt                outputs of other tools
+  fabtui diff before.jsonl.gz after.jsonl.gz   compare two sessions
 
 exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out;
 2 bad usage or input; 3 something could not be tested; 130 interrupted
@@ -117,6 +118,20 @@ examples:
 Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui read recognises.
 
 exit codes: 0 all nodes are healthy; 1 some are left out; 2 bad usage or input, or no pair was tested
+""",
+    ),
+    CommandSpec(
+        "diff",
+        "compare two sessions: what is worse, better, new or gone",
+        "Compare recordings, CSV snapshots and JSON sessions: pairs, facts of nodes, and findings that changed.",
+        """\
+examples:
+  fabtui diff monday.jsonl.gz today.jsonl.gz
+  fabtui diff good.csv today.jsonl.gz          a CSV holds pairs only: facts are not compared
+  fabtui diff a.json b.json --csv changes.csv
+  fabtui diff a.json b.json --json | jq .findings.new
+
+exit codes: 0 nothing is worse; 1 something is worse, or new and bad; 2 bad usage or input
 """,
     ),
     CommandSpec(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fabtui.cli.options_from_args import Request
+from fabtui.cli.options_from_args import Request, output_path
 from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import write_table
 from fabtui.export.csv import write_csv
 from fabtui.export.json import write_json
 from fabtui.model.session_model import Model
 
 Result = TypeVar("Result")
+#: Formats of reports that may go to standard output.
+TEXT_FORMATS = ("json", "csv")
+_STDOUT = "-"
 
 
 def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -> Result:
@@ -65,3 +69,32 @@ def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> It
             yield f"wrote {path}" + ("" if rows is None else f" ({rows} rows)")
     if problems:
         raise InputError("; ".join(problems))
+
+
+def text_outputs(given: dict[str, Any]) -> dict[str, Path | None]:
+    """Return the paths of ``--json`` and ``--csv`` that were given, None for standard output.
+
+    Raises:
+        InputError: One cannot be written, or both have the same destination.
+    """
+    asked = [name for name in TEXT_FORMATS if name in given]
+    found = {name: None if given[name] == _STDOUT else output_path(given, name) for name in asked}
+    if len(found) > 1 and len(set(found.values())) == 1:
+        raise InputError("--json and --csv name the same destination; name a file for one of them")
+    return found
+
+
+def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Path | None]) -> Iterator[str]:
+    """Write the texts of formats to files or standard output; see `write_each`."""
+
+    def put(text: str, path: Path) -> None:
+        write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+
+    def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
+        for name, path in outputs.items():
+            if path is None:
+                sys.stdout.write(texts[name]())
+            else:
+                yield path, partial(put, texts[name]())
+
+    return write_each(files())

@@ -230,6 +230,12 @@ _HEALTHY = (
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("healthy",), metavar="FILE"),
     OptionSpec("json", "print one JSON object", "output", ("healthy",), "switch"),
 )
+_DIFF = (
+    OptionSpec("before", "earlier recording, CSV or JSON (-: stdin)", "", ("diff",), metavar="FILE", positional="1"),
+    OptionSpec("after", "later one", "", ("diff",), metavar="FILE", positional="1"),
+    OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
+    OptionSpec("csv", "write changed pairs as CSV (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
+)
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
@@ -244,8 +250,8 @@ _OTHER = (
 
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
-    *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD, *_DISPLAY),
-    *(*_HEALTHY, *_RUN, *_PREFLIGHT, *_OTHER),
+    *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
+    *(*_DISPLAY, *_HEALTHY, *_RUN, *_PREFLIGHT, *_OTHER),
 ]
 #: The tables of the settings file; keys are bindings, checked by the screen.
 TABLES = ("screen", "session", "recording", "keys")

@@ -97,20 +97,23 @@ def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
     return exit_codes.BAD if any(one.severity is Severity.BAD for one in slower) else code
 
 
-def findings(model: Model, tally: Tally | None = None, *, settled: bool = False) -> list[Finding]:
+def findings(model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False) -> list[Finding]:
     """Return all findings of a session, the worst and largest first.
 
     Args:
         model: The session model.
         tally: The verdicts of its pairs; by default they are gathered now.
         settled: While the mesh is being filled, return its findings of before.
+        every: List the findings of the preflight one by one, however many.
     """
-    *_, found = search(model, tally, settled=settled)
+    *_, found = search(model, tally, settled=settled, every=every)
     assert found is not None
     return found
 
 
-def search(model: Model, tally: Tally | None = None, *, settled: bool = False) -> Iterator[list[Finding] | None]:
+def search(
+    model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False
+) -> Iterator[list[Finding] | None]:
     """Yield None after each small step, and all findings at the end; the model must not change meanwhile."""
     context = PairContext(model, tally)
     results = []
@@ -129,7 +132,7 @@ def search(model: Model, tally: Tally | None = None, *, settled: bool = False) -
     # A GPU in use is left out of a sweep; it matters where it explains something.
     listed = [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, GpuInUse)]
     checks = [one for one in left if one.rule.domain is Domain.NODES]
-    if len(checks) <= _MOST_LISTED:
+    if every or len(checks) <= _MOST_LISTED:
         listed += checks
     else:
         listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.check(checks)]

@@ -58,8 +58,8 @@ def as_json(model: Model) -> dict[str, Any]:
         "preflight": [finding_json(one) for one in preflight(model).findings],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
-    cleaned: dict[str, Any] = _cleaned(value)
-    return cleaned
+    whole: dict[str, Any] = cleaned(value)
+    return whole
 
 
 def write_json(model: Model, path: Path) -> None:
@@ -96,11 +96,12 @@ def _node(record: NodeRecord) -> dict[str, Any]:
     }
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
+    """Return a JSON value with cleaned texts and without numbers that JSON does not have."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(str(name)): _cleaned(item) for name, item in value.items()}
+        return {clean(str(name)): cleaned(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_cleaned(item) for item in value]
+        return [cleaned(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,8 +1,8 @@
-"""Comparison of pairs with an earlier session."""
+"""Comparison of pairs with an earlier session or sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from fabtui.model.measurement import Measurement, Verdict
 
 #: A pair that reaches less than this share of its own earlier value is slow in the layer ``change``.
 SLOW_BELOW = 0.7
+#: Layers that are compared: the first that has values.
+COMPARED = (Layer.P2P, Layer.WORLD)
 
 _HAS_VALUE = (Verdict.OK, Verdict.SLOW)
 
@@ -34,19 +36,19 @@ class Baseline:
     @classmethod
     def of(cls, name: str, time: float, measurements: Iterable[Measurement]) -> Baseline:
         """Return the baseline of a session's measurements; of several message sizes the largest counts."""
-        found: dict[Layer, dict[tuple[str, str], Measurement]] = {Layer.P2P: {}, Layer.WORLD: {}}
+        found: dict[Layer, dict[tuple[str, str], Measurement]] = {layer: {} for layer in COMPARED}
         for one in measurements:
             if one.layer not in found or one.arm is not None:
                 continue
             known = found[one.layer].get((one.src, one.dst))
             if known is None or (one.asked_bytes or 0) >= (known.asked_bytes or 0):
                 found[one.layer][one.src, one.dst] = one
-        layer = Layer.P2P if found[Layer.P2P] else Layer.WORLD
+        layer = next((one for one in COMPARED if found[one]), Layer.WORLD)
         return cls(name, time, layer, found[layer])
 
 
 class Change(NamedTuple):
-    """Change of a pair against the earlier session: value of now over the earlier one, or None, and both as text.
+    """Change of a pair against an earlier session or sweep: value of now over that of then, or None, and both as text.
 
     The verdict is ``slow`` below `SLOW_BELOW` of the earlier value; that of now if there is no value now; ``skipped``
     if there was none then either; ``inconclusive`` if the two cannot be compared; else ``ok``.
@@ -57,12 +59,18 @@ class Change(NamedTuple):
     text: str
 
 
+def previous(attempts: Sequence[Measurement], now: Measurement, since: float) -> Measurement | None:
+    """Return the last attempt before a time, at the message size of ``now`` where there is one; None without any."""
+    earlier = [one for one in reversed(attempts) if one.time < since]
+    return next((one for one in earlier if one.asked_bytes in (None, now.asked_bytes)), next(iter(earlier), None))
+
+
 def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) -> Change:
-    """Return the change between the sessions; ``verdict`` is that of now, slowness included."""
+    """Return the change between two sessions or sweeps; ``verdict`` is that of now, slowness included."""
     if now is None:
         return Change(Verdict.UNTESTED, None, "not tested yet")
     if then is None:
-        return Change(Verdict.SKIPPED, None, "not in the baseline")
+        return Change(Verdict.SKIPPED, None, "not tested then")
     had = then.verdict in _HAS_VALUE and then.value is not None
     has = verdict in _HAS_VALUE and now.value is not None
     if not had and not has:

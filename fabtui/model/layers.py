@@ -245,8 +245,8 @@ Layer.BUSBW = _collective("busbw", "all_reduce bus bandwidth of two nodes",
 Layer.TRANSPORT = _layer("transport", "path that the library chose for p2p",
     "The transport that NCCL chose for the p2p test of a pair.",
     better=None, shows="p2p", derived=True, key="7", grid=True)
-Layer.CHANGE = _layer("change", "p2p against an earlier session (--baseline)",
-    "Value of the p2p test over the value in an earlier session.",
+Layer.CHANGE = _layer("change", "p2p against the previous sweep, or an earlier session (--baseline)",
+    "Value of the p2p test over the value in the previous sweep, or in an earlier session.",
     legend="now / then", shows="p2p", derived=True, key="8", grid=True)
 for _name in ("all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"):
     _collective(_name, f"{_name} bus bandwidth of a group", f"Bus bandwidth of {_name} by message size.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.address_log import AddressLog, badness
-from fabtui.model.baseline import Baseline, Change, change
+from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.counter_log import CounterLog, Deltas
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
@@ -73,6 +73,7 @@ class Model:
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
         baseline: Earlier session to compare with, or None; set by the front end.
+        sweep_since: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
     """
 
     def __init__(self) -> None:
@@ -103,6 +104,7 @@ class Model:
         self.inferred_leaves = False
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
+        self.sweep_since = 0.0
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
@@ -257,6 +259,8 @@ class Model:
             self._results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
             return
+        if layer == self.phase.name and self.phase.since != self.sweep_since and measurement.arm is None:
+            self._note_sweep(measurement)
         if measurement.arm is not None:
             self._results.add_to_arm(measurement)
         else:
@@ -267,6 +271,13 @@ class Model:
             self.running.discard(pair)
             if measurement.arm is None:
                 self.untested.pop(pair, None)
+
+    def _note_sweep(self, measurement: Measurement) -> None:
+        """Note that the phase is a sweep to compare with the one before, if the pair was tested before the phase."""
+        before = self.latest(measurement.layer, measurement.src, measurement.dst)
+        if before is not None and measurement.layer in COMPARED and 0 < before.time < self.phase.since:
+            self.sweep_since = self.phase.since
+            self._changed = None
 
     def _change(self, src: str, dst: str) -> None:
         """Note that the cells of a pair, of endpoints or of nodes, have to be read again."""
@@ -489,8 +500,8 @@ class Model:
             return max(own or rows, key=badness, default=None)
         if layer.spec.per is Per.NODE_PAIR:
             return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
-        if layer is Layer.CHANGE and self.baseline is not None:
-            layer = self.baseline.layer
+        if layer is Layer.CHANGE and self.comparable:
+            layer = self.compared_layer
         elif layer.spec.shows is not None:
             layer = Layer(layer.spec.shows)
         return self.latest(layer, self._table.names[src], self._table.names[dst])
@@ -503,12 +514,29 @@ class Model:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
         return list(found)
 
+    @property
+    def comparable(self) -> bool:
+        """Return True if there is a baseline or a previous sweep to compare with."""
+        return self.baseline is not None or self.sweep_since > 0
+
+    @property
+    def compared_layer(self) -> Layer:
+        """Layer that is compared with the baseline, or with the previous sweep."""
+        if self.baseline is not None:
+            return self.baseline.layer
+        return next((layer for layer in COMPARED if self._results.has(layer)), Layer.P2P)
+
     def change(self, src: int, dst: int) -> Change | None:
-        """Return how a pair of endpoint numbers changed against the baseline, or None when there is none."""
-        if self.baseline is None:
+        """Return the change of a pair of endpoint numbers since the baseline or previous sweep; None without one."""
+        if not self.comparable:
             return None
         now = self.measured_for(Layer.CHANGE, src, dst)
-        then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
+        if self.baseline is not None:
+            then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
+        elif now is not None and now.time >= self.sweep_since:
+            then = previous(self.history(now.layer, now.src, now.dst), now, self.sweep_since)
+        else:
+            now = then = None
         return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))
 
     def cell(self, layer: Layer, src: int, dst: int) -> Cell:

@@ -38,8 +38,8 @@ def layer_title(layer: Layer) -> str:
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Return the layers of a model that have keys; ``change`` needs a baseline."""
-    return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.baseline is not None]
+    """Return the layers of a model that have keys; ``change`` needs a baseline or a previous sweep."""
+    return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.comparable]
 
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
@@ -73,13 +73,13 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
 
 def _change_legend(model: Model) -> list[Part]:
     found = model.baseline
-    if found is None:
-        return [("no baseline: start with --baseline FILE", MUTED)]
-    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found.time else ""
+    if not model.comparable:
+        return [("nothing to compare with: start with --baseline FILE, or sweep again", MUTED)]
+    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found and found.time else ""
     return [
-        (f"{found.layer} now / then", "bold"),
+        (f"{model.compared_layer} now / then", "bold"),
         (f"  slow below {percent_text(SLOW_BELOW)}  then: ", MUTED),
-        (one_line(found.name, 60), ""),
+        ("previous sweep" if found is None else one_line(found.name, 60), ""),
         (when, MUTED),
     ]
 

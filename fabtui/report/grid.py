@@ -76,7 +76,7 @@ def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) ->
 
 def _has(model: Model, layer: Layer) -> bool:
     if layer is Layer.CHANGE:
-        return model.baseline is not None
+        return model.comparable
     found = (m for m in model.measurements() if m.layer == (layer.spec.shows or layer))
     if layer is Layer.TRANSPORT:
         return any(m.transport for m in found)

@@ -50,7 +50,7 @@ def preflight_text(
         missing: list[Line] = [[(piece, "warn")] for line in found.missing for piece in wrapper.wrap(one_line(line))]
         parts.append([[("not inspected", "head")], *missing])
     if changed is not None:
-        parts.append(_changed(changed, baseline, width, glyphs))
+        parts.append(change_lines(changed, baseline, width, glyphs))
     facts = texts.chosen_facts(found.table, everything)
     if table := texts.table_lines(found.table, facts, width, glyphs):
         left = len(found.table.facts) - len(facts)
@@ -70,7 +70,8 @@ def before_tests(model: Model, ascii_only: bool) -> list[str]:
     return ["findings about nodes (details: fabtui preflight)", *lines] if lines else []
 
 
-def _changed(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
+def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return the changes of facts since an earlier preflight, a session or file that is named ``baseline``."""
     lines: list[Line] = [[(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": no changes", "")]]
     for change in changed.changes:
         who = nodes_text(change.nodes, 30, glyphs)

@@ -308,7 +308,8 @@ def _single(finding: Finding) -> bool:
     return finding.rule.domain is Domain.PAIRS and len({frozenset(pair) for pair in finding.cells}) == 1
 
 
-def _finding_lines(finding: Finding) -> list[str]:
+def finding_lines(finding: Finding) -> list[str]:
+    """Return title, evidence and next commands of a finding."""
     pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
     lines = [title(finding) + pairs, *(f"    {line}" for line in evidence(finding))]
     # Without a subject, the title only counts the pairs.
@@ -321,7 +322,7 @@ def _finding_lines(finding: Finding) -> list[str]:
 
 def _numbered(listed: list[Finding]) -> list[str]:
     lines = []
-    for number, (head, *rest) in enumerate(map(_finding_lines, listed), 1):
+    for number, (head, *rest) in enumerate(map(finding_lines, listed), 1):
         lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
     return capped([f"findings: {len(listed)}"], lines, "lines") if lines else []
 

@@ -241,7 +241,9 @@ def _segments(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _add_address(draft: Draft, node: str, address: str, rail: int | None) -> None:
-    listed = draft.inventories.setdefault(node, {"data_addresses": []})["data_addresses"]
+    record = draft.record(node)
+    record.inventory = record.inventory or {}
+    listed = record.inventory.setdefault("data_addresses", [])
     if rail is not None and all(entry["address"] != address for entry in listed):
         listed.append({"address": address, "rail": rail, "nic": None})
 

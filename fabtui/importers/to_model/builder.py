@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +19,12 @@ from fabtui.model.events import (
     NodeUpdate,
     PhaseStart,
     PlanUpdate,
+    ProbeResult,
     SessionStart,
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import NodeRecord
 from fabtui.sanitize import one_line
 
 _UNFIT = re.compile(r"[^\w.-]+")
@@ -43,10 +46,9 @@ class Draft:
         #: The arms of a comparison, the first one first; what belongs to it has no arm in its measurement.
         self.arms: list[str] = []
         self.probes: dict[str, None] = {}
-        #: What is known of a node besides, by its name; the model finds rails in it.
-        self.inventories: dict[str, dict[str, Any]] = {}
-        #: State and reason of nodes that the session lost or did not reach.
-        self.gone: dict[str, tuple[NodeState, str]] = {}
+        #: What sessions know of a node: its state, inventory (the model finds rails in it) and probe results.
+        self.records: dict[str, NodeRecord] = {}
+        self.lab: str | None = None
         self._taken: dict[str, None] = {}
         self._seated: set[str] = set()
 
@@ -108,17 +110,33 @@ class Draft:
                 version=__version__,
                 nodes=list(self.nodes),
                 faults=[],
+                lab=self.lab,
                 options={"probes": list(self.probes) or ["read"]},
             ),
-            *(
-                NodeUpdate(node=name, state=state, text=text)
-                for name in self.nodes
-                for state, text in [self.gone.get(name, (NodeState.READY, "read from a file"))]
-            ),
-            *(InventoryUpdate(node=name, value=value) for name, value in self.inventories.items()),
-            EndpointsAdded(endpoints=endpoints, notes={}),
+            *(event for name in self.nodes for event in self._state(name)),
+            EndpointsAdded(endpoints=endpoints, notes={n: one.note for n, one in self.records.items() if one.note}),
+            # After the endpoints: some give the leaf switches of these.
+            *(event for name in self.nodes for event in self._probed(name)),
             PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
             Measured(measurements=self.measurements),
             PhaseStart(name="done", total=0),
         ]
         return [replace(event, seq=number) for number, event in enumerate(found)]
+
+    def record(self, node: str) -> NodeRecord:
+        """Return what is known of a node."""
+        return self.records.setdefault(node, NodeRecord(node, NodeState.READY, "read from a file"))
+
+    def _state(self, node: str) -> Iterator[Event]:
+        record = self.record(node)
+        yield NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
+        if record.inventory:
+            yield InventoryUpdate(node=node, value=record.inventory)
+
+    def _probed(self, node: str) -> Iterator[Event]:
+        record = self.record(node)
+        for results in (record.first_probe_results, record.probe_results):
+            for probe, value in results.items():
+                failed = value.keys() == {"error"}
+                error = str(value["error"]) if failed else None
+                yield ProbeResult(node=node, probe=probe, value=None if failed else value, error=error)

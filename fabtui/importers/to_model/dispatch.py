@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.csv import ARM_MARK
+from fabtui.export.csv import ARM_MARK, rows
 from fabtui.importers.formats import fabtui_files
 from fabtui.importers.result import Result
 from fabtui.importers.to_model import benchmarks
 from fabtui.importers.to_model.builder import Draft
 from fabtui.model.events import APPLY_ERRORS, Event, NodeState
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import NodeRecord
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
 
@@ -62,11 +64,22 @@ def events(results: Iterable[Result]) -> list[Event]:
 
 def model(results: Iterable[Result]) -> Model:
     """Return the model of the contents of files."""
+    return _applied(events(results))
+
+
+def _applied(happened: Iterable[Event]) -> Model:
     found = Model()
     notes = Notes()
-    for one in events(results):
+    for one in happened:
         fabtui_files.apply(found, one, notes)
     return found
+
+
+def without_facts(found: Model) -> Model:
+    """Return the model of what a CSV snapshot holds of a session: the measurements, and no facts of nodes."""
+    draft = Draft()
+    _add_snapshot(draft, {"measurements": rows(found)}, "")
+    return _applied(draft.events())
 
 
 def stem(name: str) -> str:
@@ -93,12 +106,10 @@ def _recorded(text: str) -> list[Event]:
 def _add_recording(draft: Draft, text: str) -> None:
     """Add the final state of a recording to the contents of other files."""
     found = fabtui_files.replayed(text, Notes())
+    draft.lab = draft.lab or found.lab
     for name, record in found.nodes.items():
         draft.node(name)
-        if record.state.gone:
-            draft.gone[name] = record.state, record.text
-        if record.inventory:
-            draft.inventories.setdefault(name, record.inventory)
+        draft.records.setdefault(name, record)
     for end in found.endpoints:
         draft.endpoint(end.node, end.index, **{name: getattr(end, name) for name in _ENDPOINT})
     _add_arms(draft, found.comparison)
@@ -110,19 +121,40 @@ def _add_recording(draft: Draft, text: str) -> None:
 
 def _add_snapshot(draft: Draft, values: Values, name: str) -> None:
     """Add the nodes, endpoints and measurements of a CSV or JSON snapshot; a CSV has rows of measurements only."""
-    for value in values.get("nodes") or []:
-        if isinstance(value, dict) and isinstance(value.get("name"), str):
-            draft.node(value["name"])
-            if value.get("state") in (NodeState.FAILED, NodeState.LOST):
-                draft.gone[value["name"]] = NodeState(value["state"]), str(value.get("text") or value["state"])
-            if isinstance(value.get("inventory"), dict):
-                draft.inventories.setdefault(value["name"], value["inventory"])
-    for value in values.get("endpoints") or []:
-        if isinstance(value, dict) and isinstance(value.get("node"), str) and _index(value.get("index")) is not None:
+    for value in dicts(values.get("nodes")):
+        if isinstance(value.get("name"), str):
+            draft.records.setdefault(draft.node(value["name"]), _record(value))
+    if isinstance(values.get("lab"), str):
+        draft.lab = values["lab"]
+    draft.untested += [
+        (one["src"], one["dst"], str(one.get("error") or ""))
+        for one in dicts(values.get("untested"))
+        if isinstance(one.get("src"), str) and isinstance(one.get("dst"), str)
+    ]
+    for value in dicts(values.get("endpoints")):
+        if isinstance(value.get("node"), str) and _index(value.get("index")) is not None:
             draft.endpoint(value["node"], value["index"], **{name: value.get(name) for name in _ENDPOINT})
-    for row in values.get("measurements", []):
-        if isinstance(row, dict):
-            _add_row(draft, row)
+    for row in dicts(values.get("measurements")):
+        _add_row(draft, row)
+
+
+def _record(value: Values) -> NodeRecord:
+    """Return what a JSON snapshot holds of a node."""
+    state, hint, found = value.get("state"), value.get("hint"), value.get("inventory")
+    return NodeRecord(
+        value["name"],
+        NodeState(state) if state in list(NodeState) else NodeState.READY,
+        text=str(value.get("text") or ""),
+        hint=hint if isinstance(hint, str) else None,
+        note=str(value.get("note") or ""),
+        inventory=found if isinstance(found, dict) else None,
+        probe_results=_objects(value.get("looks")),
+        first_probe_results=_objects(value.get("first_looks")),
+    )
+
+
+def _objects(value: Any) -> dict[str, Values]:
+    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
 
 
 def _add_row(draft: Draft, row: dict[str, Any]) -> None:

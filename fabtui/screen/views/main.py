@@ -495,7 +495,7 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         layer = Layer(name)
         if layer not in layers_of(self.model):
-            self._app_context.notify("no earlier session to compare with: start with --baseline FILE")
+            self._app_context.notify("nothing to compare with: start with --baseline FILE, or sweep again (R)")
             return
         if self.view == "connecting" and self.model.endpoints:
             self._choices = replace(self._choices, connecting=False)

@@ -129,7 +129,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
 
 
 def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
-    """Return the change of a pair against the baseline, or nothing without one."""
+    """Return the change of a pair against the baseline or the previous sweep, or nothing without one."""
     if source.number is None or target.number is None or source.number == target.number:
         return []
     found = model.change(source.number, target.number)

@@ -16,7 +16,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import events, model, rivals, stem
 from fabtui.model.endpoints import PairClass
-from fabtui.model.events import event_from_json
+from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, event_from_json
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -226,6 +226,21 @@ def test_a_recording_beside_another_file(tmp_path: Path) -> None:
     assert list(found.nodes) == ["n000", "n001", "n060"]
     assert len(found.endpoints) == 10
     assert rivals(results) == []
+
+
+def test_a_json_session_brings_its_nodes(tmp_path: Path) -> None:
+    original = recorded()
+    original.apply(NodeUpdate(node="n001", state=NodeState.LOST, text="no answer", hint="ssh n001 true"))
+    original.apply(ProbeResult(node="n000", probe="clock", error="too late"))
+    original.apply(PlanUpdate(untested=[("n000:8", "n001:0", "no answer")]))
+    (tmp_path / "a.json").write_text(json.dumps(as_json(original)))
+    found = model([read(one) for one in sources([str(tmp_path / "a.json")])])
+    assert found.lab == original.lab == "2x4"
+    assert found.untested == {("n000:8", "n001:0"): "no answer"}
+    for name, record in original.nodes.items():
+        assert found.nodes[name].state is record.state
+        assert (found.nodes[name].text, found.nodes[name].hint) == (record.text, record.hint)
+        assert found.nodes[name].probe_results == record.probe_results
 
 
 def test_what_cannot_be_compared_is_reported() -> None:

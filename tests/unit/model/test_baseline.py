@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fabtui.model.baseline import SLOW_BELOW, Baseline, change
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -29,7 +30,7 @@ def one(verdict: Verdict, value: float | None, **more: Any) -> Measurement:
         (one(OK, 50.0), one(FAILED, None), FAILED, None, "50 GB/s then, failed now"),
         (one(TIMEOUT, None), one(OK, 50.0), OK, None, "timeout then, 50 GB/s now"),
         (one(TIMEOUT, None), one(FAILED, None), Verdict.SKIPPED, None, "timeout then, failed now"),
-        (None, one(OK, 50.0), Verdict.SKIPPED, None, "not in the baseline"),
+        (None, one(OK, 50.0), Verdict.SKIPPED, None, "not tested then"),
         (one(OK, 50.0), None, Verdict.UNTESTED, None, "not tested yet"),
     ],
 )
@@ -67,3 +68,58 @@ def test_the_layer_of_the_model_reads_it() -> None:
     cell = model.cell(Layer.CHANGE, 0, 1)
     assert (cell.verdict, cell.value, cell.unit) == (SLOW, 0.5, "")
     assert model.cell(Layer.CHANGE, 1, 0).verdict is Verdict.UNTESTED
+
+
+def sweep(model: Model, phase: str, start: float, *measured: Measurement) -> None:
+    model.apply(PhaseStart(name=phase, time=start))
+    for at, measurement in enumerate(measured):
+        model.apply(Measured(measurements=[replace(measurement, time=start + at)], time=start + at))
+
+
+def two_nodes() -> Model:
+    model = Model()
+    model.apply(SessionStart(nodes=["a", "b"], time=0.0))
+    model.apply(EndpointsAdded(endpoints=[Endpoint(n, node, 0) for n, node in enumerate("ab")], time=0.0))
+    return model
+
+
+def test_without_a_baseline_the_previous_sweep_counts() -> None:
+    model = two_nodes()
+    # A retest and watching are no sweeps.
+    sweep(model, "p2p", 10.0, one(OK, 60.0), one(OK, 50.0))
+    sweep(model, "re-test", 20.0, one(OK, 40.0))
+    assert not model.comparable
+    assert model.change(0, 1) is None
+    sweep(model, "p2p", 30.0)
+    assert not model.comparable, "a sweep over other pairs, of nodes that came late"
+    sweep(model, "p2p", 40.0, one(OK, 25.0), one(OK, 20.0))
+    assert model.comparable
+    cell = model.cell(Layer.CHANGE, 0, 1)
+    assert (cell.verdict, cell.value, cell.text) == (SLOW, 0.5, "40 GB/s then, 20 GB/s now")
+    sweep(model, "p2p", 50.0, replace(one(OK, 20.0), src="b:0", dst="a:0"))
+    assert model.sweep_since == 40.0, "the other direction had no earlier value"
+    sweep(model, "p2p", 60.0, replace(one(OK, 20.0), src="b:0", dst="a:0"))
+    assert model.cell(Layer.CHANGE, 0, 1).text == "not tested yet"
+    assert model.cell(Layer.CHANGE, 1, 0).value == 1.0
+    model.baseline = Baseline.of("x", 0.0, [one(OK, 10.0)])
+    assert model.cell(Layer.CHANGE, 0, 1).value == 2.0, "a baseline comes first"
+
+
+def test_a_sweep_of_several_sizes_compares_the_largest_with_the_same() -> None:
+    model = two_nodes()
+    sizes = [one(OK, 1.0, bytes=8), one(OK, 50.0)]
+    sweep(model, "p2p", 10.0, *sizes)
+    sweep(model, "p2p", 20.0, *sizes)
+    assert model.cell(Layer.CHANGE, 0, 1).value == 1.0
+    sweep(model, "p2p", 30.0, one(FAILED, None, bytes=None))
+    assert model.cell(Layer.CHANGE, 0, 1).text == "50 GB/s then, failed now"
+    sweep(model, "p2p", 40.0, *sizes)
+    assert model.cell(Layer.CHANGE, 0, 1).text == "failed then, 50 GB/s now"
+
+
+def test_where_only_world_is_tested_world_is_compared() -> None:
+    model = two_nodes()
+    for start, value in ((10.0, 50.0), (20.0, 100.0)):
+        sweep(model, "world", start, replace(one(OK, value), layer=Layer.WORLD))
+    assert model.compared_layer is Layer.WORLD
+    assert model.cell(Layer.CHANGE, 0, 1).value == 2.0

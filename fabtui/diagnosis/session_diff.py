@@ -1,0 +1,208 @@
+"""Differences between two sessions: pairs, facts of nodes, and findings."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Severity
+from fabtui.diagnosis.preflight.rules import NodeContext
+from fabtui.diagnosis.session import findings
+from fabtui.model.baseline import SLOW_BELOW, change
+from fabtui.model.facts.compare import PreflightChanges, changes_since, earlier_of
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+
+#: A value above this multiple of the earlier one is better.
+BETTER_ABOVE = 1.4
+#: Times of single packets vary several-fold between sessions: only their verdicts are compared.
+_NOISY = (Layer.PING, Layer.TCP)
+#: Verdicts that are results; a pair with a different one has none.
+_RANK = {Verdict.OK: 0, Verdict.SLOW: 1, Verdict.TIMEOUT: 2, Verdict.FAILED: 2}
+
+
+class Status(StrEnum):
+    """Change of a pair, the worst first; ``new`` and ``gone`` pairs have a result in one session only."""
+
+    WORSE = "worse"
+    NEW = "new"
+    GONE = "gone"
+    BETTER = "better"
+    SAME = "same"
+
+
+class Key(NamedTuple):
+    """Subject of measurements that are compared; the arm is that of an A/B comparison, or ""."""
+
+    layer: Layer
+    arm: str
+    src: str
+    dst: str
+    src_addr: str
+    dst_addr: str
+
+
+class PairChange(NamedTuple):
+    """Change of a pair in a layer.
+
+    Attributes:
+        then: Verdict of the earlier session, slowness included; ``untested`` without a measurement.
+        now: Verdict of the later session.
+        before: Measurement of the earlier session, or None.
+        after: Measurement of the later session, or None.
+        ratio: Value of the later session over the earlier one; None if they cannot be compared.
+    """
+
+    key: Key
+    status: Status
+    then: Verdict
+    now: Verdict
+    before: Measurement | None
+    after: Measurement | None
+    ratio: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """Ratio in which more is better."""
+        if self.ratio is None or not self.key.layer.spec.less_is_better:
+            return self.ratio
+        return 1 / self.ratio if self.ratio else math.inf
+
+    @property
+    def bad(self) -> bool:
+        """Return True if it is worse, or new and bad."""
+        return self.status is Status.WORSE or (self.status is Status.NEW and self.now.bad)
+
+    @property
+    def badness(self) -> tuple[bool, int, int, float]:
+        """Sort key, the worst first."""
+        gain = 1.0 if self.gain is None else self.gain
+        return not self.bad, list(Status).index(self.status), -_RANK.get(self.now, 0), gain
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDiff:
+    """Differences between two sessions.
+
+    Attributes:
+        pairs: Changed pairs, the worst first.
+        counts: Number of pairs of each layer by status.
+        facts: Changed facts; None if a session has no inventory of any node, as a CSV.
+        new: Findings of the later session only, the worst first.
+        gone: Findings of the earlier session only.
+        still: Findings of both, as they are in the later one.
+    """
+
+    pairs: list[PairChange]
+    counts: dict[Layer, Counter[Status]]
+    facts: PreflightChanges | None
+    new: list[Finding]
+    gone: list[Finding]
+    still: list[Finding]
+
+    @property
+    def worse(self) -> bool:
+        """Return True if a pair is worse or new and bad, or a finding is new and bad."""
+        return any(one.bad for one in self.pairs) or any(one.severity is Severity.BAD for one in self.new)
+
+
+def has_facts(model: Model) -> bool:
+    """Return True if the inventory of a node is known."""
+    return any(record.inventory for record in model.nodes.values())
+
+
+def session_diff(then: Model, now: Model) -> SessionDiff:
+    """Return the differences between two sessions."""
+    counts: dict[Layer, Counter[Status]] = {}
+    changed = []
+    before, after = _by_key(then), _by_key(now)
+    for key in {**before, **after}:
+        one = _pair_change(then, now, key, before.get(key, {}), after.get(key, {}))
+        counts.setdefault(key.layer, Counter())[one.status] += 1
+        if one.status is not Status.SAME:
+            changed.append(one)
+    facts = None
+    if has_facts(then) and has_facts(now):
+        facts = changes_since(earlier_of(NodeContext(then).table), NodeContext(now).table)
+    found, earlier = findings(now, every=True), findings(then, every=True)
+    known, present = _keys(earlier), _keys(found)
+    return SessionDiff(
+        sorted(changed, key=lambda one: one.badness),
+        counts,
+        facts,
+        new=[one for one in found if _key(one) not in known],
+        gone=[one for one in earlier if _key(one) not in present],
+        still=[one for one in found if _key(one) in known],
+    )
+
+
+def _by_key(model: Model) -> dict[Key, dict[int | None, Measurement]]:
+    """Return the measurements of a session by their subject and message size."""
+    found: dict[Key, dict[int | None, Measurement]] = {}
+    for one in (*model.measurements(), *model.arms()):
+        # Those of endpoints are part of the path, which may change.
+        addresses = (one.src_addr or "", one.dst_addr or "") if one.layer.spec.by_address else ("", "")
+        key = Key(one.layer, one.arm or "", one.src, one.dst, *addresses)
+        found.setdefault(key, {})[one.asked_bytes if one.layer.spec.sizes else None] = one
+    return found
+
+
+def _pair_change(
+    then: Model, now: Model, key: Key, before: dict[int | None, Measurement], after: dict[int | None, Measurement]
+) -> PairChange:
+    """Return the worst change among the message sizes that both sessions have, else of the largest of each."""
+    sizes = [size for size in before if size in after]
+    found = [_change(then, now, key, before[size], after[size]) for size in sizes]
+    if not found:
+        found = [_change(then, now, key, _largest(before), _largest(after))]
+    return min(found, key=lambda one: one.badness)
+
+
+def _largest(sizes: dict[int | None, Measurement]) -> Measurement | None:
+    return max(sizes.values(), key=lambda one: one.asked_bytes or 0, default=None)
+
+
+def _change(then: Model, now: Model, key: Key, before: Measurement | None, after: Measurement | None) -> PairChange:
+    old, new = _verdict(then, before), _verdict(now, after)
+    ratio = change(before, after, new).ratio
+    found = PairChange(key, Status.SAME, old, new, before, after, ratio)
+    gain = None if key.layer in _NOISY or (key.layer is Layer.WORLD and _passes_alone(now, after)) else found.gain
+    return found._replace(status=_status(_RANK.get(old), _RANK.get(new), gain))
+
+
+def _status(old: int | None, new: int | None, gain: float | None) -> Status:
+    if old is None or new is None:
+        return Status.SAME if old == new else Status.NEW if old is None else Status.GONE
+    if new > old or (gain is not None and gain < SLOW_BELOW):
+        return Status.WORSE
+    return Status.BETTER if new < old or (gain is not None and gain > BETTER_ABOVE) else Status.SAME
+
+
+def _verdict(model: Model, one: Measurement | None) -> Verdict:
+    found = Verdict.UNTESTED if one is None else model.verdict(one)
+    # Beside all other traffic a value may be low by chance, see `Model.confirmed`.
+    by_chance = found is Verdict.SLOW and one is not None and one.layer is Layer.WORLD and _passes_alone(model, one)
+    return Verdict.OK if by_chance else found
+
+
+def _passes_alone(model: Model, one: Measurement | None) -> bool:
+    alone = None if one is None else model.latest(Layer.P2P, one.src, one.dst)
+    return alone is not None and model.verdict(alone) is Verdict.OK
+
+
+def _key(finding: Finding) -> tuple[str, str, str]:
+    return (finding.rule.id, *finding.subject)
+
+
+def _keys(found: Iterable[Finding]) -> set[tuple[str, str, str]]:
+    """Return the keys of findings and of those folded under them."""
+    keys = set()
+    for one in found:
+        keys.add(_key(one))
+        keys |= _keys((*one.facts.get("known", ()), *one.facts.get("related", ())))
+    return keys

@@ -1,0 +1,186 @@
+"""Text of ``fabtui diff``."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Domain, Finding
+from fabtui.diagnosis.session_diff import PairChange, SessionDiff, Status
+from fabtui.model.layers import all_layers
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
+from fabtui.presentation.findings import pairs_text, title
+from fabtui.presentation.numbers import value_text
+from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, plain
+from fabtui.report.preflight import change_lines
+from fabtui.report.summary import finding_lines
+from fabtui.report.tables import aligned, capped, takes_unicode
+from fabtui.sanitize import clean, one_line
+
+#: Maximum number of rows of pairs and of lines of findings.
+_MOST_ROWS = 24
+_WIDEST = 60
+_FILE_WIDTH = 120
+_HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
+_ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER)
+_TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
+_WHERE = "--json has them all"
+
+
+class _Row(NamedTuple):
+    """Pairs between the same nodes that changed alike: their sources, destinations and changes."""
+
+    sources: tuple[str, ...]
+    destinations: tuple[str, ...]
+    changes: list[PairChange]
+
+
+def session_text(name: str, model: Model) -> str:
+    """Return the name of a session, its time and its number of nodes."""
+    start = model.started or min((one.time for one in model.measurements() if one.time), default=0.0)
+    when = time.strftime("%d %b %Y %H:%M, ", time.localtime(start)) if start else ""
+    return f"{one_line(name, 200)} ({when}{count(len(model.nodes), 'node')})"
+
+
+def diff_text(
+    names: tuple[str, str], sessions: tuple[str, str], diff: SessionDiff, width: int, glyphs: Glyphs = UNICODE
+) -> str:
+    """Return the text of differences, ending in a newline.
+
+    Args:
+        names: Names of the two sessions.
+        sessions: Descriptions of both, see `session_text`.
+        diff: The differences.
+        width: Width of lines of facts.
+        glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
+    """
+    parts = [[f"then: {sessions[0]}", f"now:  {sessions[1]}"], _counts(diff)]
+    for status in _ORDER:
+        parts.append(_pairs(status, [one for one in diff.pairs if one.status is status]))
+    if diff.facts is None:
+        parts.append(["facts of nodes are not compared: that takes two recordings or JSON sessions"])
+    else:
+        lines = [plain(line) for line in change_lines(diff.facts, names[0], width, glyphs)]
+        parts.append(capped([f"facts {lines[0]}"], lines[1:], "changes", where=_WHERE))
+    lines = [f"  {line}" for one in diff.new for line in (_named(one), *finding_lines(one)[1:])]
+    parts.append(capped([f"new findings: {len(diff.new)}"], lines, "lines", where=_WHERE) if lines else [])
+    for found, what in ((diff.gone, "findings that are gone"), (diff.still, "findings that are still there")):
+        lines = [f"  {_named(one)}" for one in found]
+        parts.append(capped([f"{what}: {len(found)}"], lines, "findings", _MOST_ROWS, _WHERE) if lines else [])
+    parts.append(["something is worse, or new and bad" if diff.worse else "nothing is worse"])
+    text = clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
+    return text.encode("ascii", "replace").decode("ascii") if glyphs is ASCII else text
+
+
+def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
+    """Print differences on standard output, see `diff_text`."""
+    width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
+    sessions = (session_text(names[0], models[0]), session_text(names[1], models[1]))
+    glyphs = UNICODE if takes_unicode(sys.stdout) else ASCII
+    sys.stdout.write(diff_text(names, sessions, diff, width, glyphs))
+
+
+def _counts(diff: SessionDiff) -> list[str]:
+    if not diff.counts:
+        return []
+    statuses = [*_ORDER, Status.SAME]
+    rows = [["pairs", *map(str, statuses)]]
+    for layer in all_layers():
+        if (found := diff.counts.get(layer)) is not None:
+            rows.append([str(layer), *(str(found[status]) for status in statuses)])
+    return aligned(rows)
+
+
+def _pairs(status: Status, changes: Sequence[PairChange]) -> list[str]:
+    """Return the table of the pairs with a status; the worst come first."""
+    groups: dict[tuple[object, ...], list[PairChange]] = {}
+    for one in changes:
+        # Values that changed by about the same factor stand together.
+        factor = 0 if one.gain is None else math.frexp(one.gain)[1]
+        groups.setdefault((one.key.layer, one.key.arm, one.then, one.now, factor), []).append(one)
+    rows = [_cells(row) for group in groups.values() for row in _rows(group)]
+    if not rows:
+        return []
+    lines = aligned([_HEAD, *rows[:_MOST_ROWS]], (0, 1, 3, 4))
+    left = len(rows) - _MOST_ROWS
+    note = f" ({_TITLES[status]})" if status in _TITLES else ""
+    more = [f"  and {left} more rows; --csv and --json have them all"] if left > 0 else []
+    return [f"{status}{note}: {count(len(changes), 'pair')}", *lines, *more]
+
+
+def _rows(changes: Sequence[PairChange]) -> list[_Row]:
+    """Fold changes by the nodes of their ends, by source or by destination: the way that gives fewer rows."""
+    cells: dict[tuple[str, str], list[PairChange]] = {}
+    for one in changes:
+        cells.setdefault((_place(one.key.src), _place(one.key.dst)), []).append(one)
+    inside = [place for place in cells if place[0] == place[1]]
+    across = [place for place in cells if place[0] != place[1]]
+    found = []
+    if inside:
+        places = tuple(source for source, _ in inside)
+        found.append(_Row(places, places, [one for place in inside for one in cells[place]]))
+    folds = []
+    for side in (0, 1):
+        others: dict[str, list[str]] = {}
+        for place in across:
+            others.setdefault(place[side], []).append(place[1 - side])
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, partners in others.items():
+            alike.setdefault(tuple(sorted(partners)), []).append(name)
+        folds.append([(tuple(names), partners) for partners, names in alike.items()])
+    pairs = folds[0] if len(folds[0]) <= len(folds[1]) else [(s, d) for d, s in folds[1]]
+    found += [_Row(s, d, [one for a in s for b in d for one in cells[a, b]]) for s, d in pairs]
+    return sorted(found, key=lambda row: -len(row.changes))
+
+
+def _place(end: str) -> str:
+    """Return the node of an endpoint; a node, a rail or ``all`` itself."""
+    node, _, index = end.rpartition(":")
+    return node if node and index.isdecimal() else end
+
+
+def _cells(row: _Row) -> list[str]:
+    keys = [one.key for one in row.changes]
+    first = row.changes[0]
+    source = _ends((key.src for key in keys), row.sources)
+    destination = _ends((key.dst for key in keys), row.destinations)
+    text = f"{source} > {destination}"
+    if source == destination:
+        text = source if all(key.src == key.dst for key in keys) else f"within {source}"
+    if len(keys) == 1 and first.key.src_addr:
+        text += f" ({first.key.src_addr} > {first.key.dst_addr})"
+    layer = f"{first.key.layer}@{first.key.arm}" if first.key.arm else str(first.key.layer)
+    ratios = [one.ratio for one in row.changes if one.ratio is not None]
+    number = "" if len(keys) == 1 else count(len(keys), "pair")
+    then = _side(first.then, (one.before for one in row.changes))
+    now = _side(first.now, (one.after for one in row.changes))
+    ratio = f"{value_text(statistics.median(ratios))} x" if ratios else ""
+    return [one_line(layer, _WIDEST), one_line(text, _WIDEST), number, then, now, ratio]
+
+
+def _ends(names: Iterable[str], places: Iterable[str]) -> str:
+    """Return the only end of pairs, or the places of all."""
+    ends = set(names)
+    return one_line(ends.pop()) if len(ends) == 1 else fold(places)
+
+
+def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
+    """Return verdict and median value of one of the two sessions."""
+    known = [one for one in measurements if one is not None and one.value is not None]
+    word = "" if verdict is Verdict.OK and known else "-" if verdict is Verdict.UNTESTED else str(verdict)
+    value = f"{value_text(statistics.median(one.value or 0.0 for one in known))} {known[0].unit}" if known else ""
+    return one_line(f"{word} {value}")
+
+
+def _named(finding: Finding) -> str:
+    """Return the rule and the title of a finding, with its nodes where the title has none."""
+    nodes = f"{fold(finding.nodes)}: " if finding.rule.domain is Domain.NODES and finding.nodes else ""
+    pairs = f" ({pairs_text(finding)})" if finding.cells else ""
+    return f"{finding.rule.id}  {finding.severity:<4}  {nodes}{title(finding)}{pairs}"

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from fabtui.model.baseline import Baseline
+from fabtui.model.layers import Layer
+from fabtui.presentation.legends import layers_of, legend
+from tests.unit.model.test_baseline import OK, one, sweep, two_nodes
+
+
+def test_the_legend_of_the_layer_change_names_the_earlier_values() -> None:
+    model = two_nodes()
+    assert Layer.CHANGE not in layers_of(model)
+    sweep(model, "p2p", 10.0, one(OK, 50.0))
+    sweep(model, "p2p", 20.0, one(OK, 50.0))
+    assert Layer.CHANGE in layers_of(model)
+
+    def text() -> str:
+        return "".join(part for part, _ in legend(model, Layer.CHANGE, "", None))
+
+    assert text() == "p2p now / then  slow below 70 %  then: previous sweep"
+    model.baseline = Baseline.of("monday.jsonl.gz", 0.0, [one(OK, 50.0)])
+    assert text().endswith("then: monday.jsonl.gz")

@@ -1,0 +1,82 @@
+"""Text of ``fabtui diff``: folded nodes, capped, one table per status."""
+
+from __future__ import annotations
+
+from fabtui.diagnosis.session_diff import session_diff
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.preflight_lines import ASCII
+from fabtui.report.session_diff import diff_text, session_text
+
+NODES = [f"n{number:03}" for number in range(6)]
+
+
+def fabric(bad: dict[tuple[str, str], float] | None = None, note: str = "") -> Model:
+    """Six nodes with two endpoints each; ``bad`` has the values of pairs by the beginnings of their ends."""
+    model = Model()
+    model.apply(SessionStart(nodes=NODES, time=1.0))
+    ends = [Endpoint(2 * at + index, node, index) for at, node in enumerate(NODES) for index in range(2)]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    for a in map(str, ends):
+        for b in map(str, ends):
+            if a != b:
+                keys = [v for (src, dst), v in (bad or {}).items() if a.startswith(src) and b.startswith(dst)]
+                value = keys[0] if keys else 50.0
+                verdict = Verdict.OK if value else Verdict.FAILED
+                error = None if value else f"no route{note}"
+                one = Measurement(Layer.P2P, a, b, verdict, value or None, "GB/s", 1 << 28, 2.0, error=error)
+                model.apply(Measured(measurements=[one], time=2.0))
+    return model
+
+
+def text(then: Model, now: Model) -> str:
+    sessions = (session_text("a.csv", then), session_text("b.csv", now))
+    return diff_text(("a.csv", "b.csv"), sessions, session_diff(then, now), 120, ASCII)
+
+
+def rows(found: str) -> list[str]:
+    return [" ".join(line.split()) for line in found.splitlines() if line.strip().startswith("p2p")]
+
+
+def test_a_node_that_reaches_no_other_is_two_rows() -> None:
+    found = text(fabric(), fabric({("n003", ""): 0.0, ("", "n003"): 0.0}))
+    assert "worse: 42 pairs" in found
+    assert rows(found)[1:4] == [
+        "p2p n[000-002,004-005] > n003 20 pairs 50.0 GB/s failed",
+        "p2p n003 > n[000-002,004-005] 20 pairs 50.0 GB/s failed",
+        "p2p within n003 2 pairs 50.0 GB/s failed",
+    ]
+    assert "new findings" in found
+    assert found.endswith("something is worse, or new and bad\n")
+
+
+def test_a_single_end_is_named() -> None:
+    found = text(fabric(), fabric({("n001:1", ""): 5.0, ("n000:0", "n000:1"): 20.0}))
+    assert rows(found)[1:4] == [
+        "p2p n001:1 > n[000,002-005] 10 pairs 50.0 GB/s slow 5.00 GB/s 0.10 x",
+        "p2p n001:1 > n001:0 50.0 GB/s slow 5.00 GB/s 0.10 x",
+        "p2p n000:0 > n000:1 50.0 GB/s slow 20.0 GB/s 0.40 x",
+    ]
+
+
+def test_equal_sessions() -> None:
+    found = text(fabric(), fabric())
+    assert found.startswith("then: a.csv (")
+    assert "p2p 0 0 0 0 132" in rows(found)
+    assert "findings" not in found
+    assert found.endswith("nothing is worse\n")
+
+
+def test_many_rows_are_capped() -> None:
+    values = {(f"{a}:0", f"{b}:1"): 2.0 ** -(at % 30) for at, (a, b) in enumerate((a, b) for a in NODES for b in NODES)}
+    found = text(fabric(), fabric(values))
+    assert "more rows; --csv and --json have them all" in found
+
+
+def test_hostile_text_does_not_reach_the_terminal() -> None:
+    found = text(fabric(), fabric({("n003", ""): 0.0}, "\x1b[2J\u202e"))
+    assert "\x1b" not in found
+    assert found.isascii()
