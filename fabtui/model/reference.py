@@ -10,6 +10,8 @@ import numpy as np
 
 #: Minimum number of values of a cluster that others are compared with.
 FEWEST = 3
+#: Number of values of which the noise is taken for twice as large.
+_FEW = 4
 #: Minimum share of the values of a class in the cluster that is its reference.
 LEAST_CLUSTER = 0.05
 #: Standard deviation that is assumed at least: measurements of equal paths differ by this much.
@@ -61,7 +63,8 @@ def reference_of(values: array[float], less_is_better: bool) -> Reference:
     best = logs[first:last]
     away = np.abs(best - np.median(best))
     # Half of a few values may lie close together by chance.
-    wide = np.std(best[away < _NEAR]) if len(best) > 1 else 0.0
+    near = best[away < _NEAR]
+    wide = np.std(near) if len(near) > 1 else 0.0
     spread = max(LEAST_SPREAD, float(np.median(away)) / QUARTILE, float(wide))
     # Of a few values the deviation is not known well: what links usually have counts as much as some more values.
     count = len(best)
@@ -76,6 +79,8 @@ def _split(logs: np.ndarray[Any, np.dtype[np.float64]]) -> int:
     high_count = len(logs) - low_count
     low, high = sums[:-1] / low_count, (sums[-1] - sums[:-1]) / high_count
     at = int(np.argmax(low_count * high_count * (high - low) ** 2))
-    variance = (squares[-1] - low_count[at] * low[at] ** 2 - high_count[at] * high[at] ** 2) / len(logs)
+    variance = (squares[-1] - low_count[at] * low[at] ** 2 - high_count[at] * high[at] ** 2) / (len(logs) - 2)
+    # The best split of a few values finds two clusters in noise, too.
+    deviation = math.sqrt(max(variance, 0.0)) * (1 + _FEW / len(logs))
     apart = float(high[at] - low[at])
-    return at + 1 if apart >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * math.sqrt(max(variance, 0.0))) else 0
+    return at + 1 if apart >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation) else 0
