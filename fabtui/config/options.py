@@ -157,6 +157,9 @@ _MEASURE = (
         needs=("p2p",)),
     OptionSpec(
         "bidirectional", "also test both directions at once", "pairs", _TESTS, "switch", field="both", needs=("p2p",)),
+    OptionSpec("limit-share", "report pairs that usually reach less of their link limit; 0: never", "pairs", _TESTS,
+        "number", "PERCENT", "50; 30 for P2P over PCIe", parse=values.percentage, field="limit_share", needs=("p2p",),
+        table="session", example="40"),
     OptionSpec("collectives", "comma-separated collectives, or all", "collectives", _TESTS, "list", "LIST",
         "all_reduce", parse=values.collectives, field="collectives", needs=("all_reduce",)),
     OptionSpec("sizes", "message sizes: 1M,64M or 8-1G or 8-1G:4", "collectives", _TESTS, metavar="SIZES",

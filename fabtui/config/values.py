@@ -110,6 +110,14 @@ def ratio(text: str, option: str, least: float, most: float) -> float:
     return value
 
 
+def percentage(text: str, option: str) -> float:
+    """Return a percentage as a share: ``40`` and ``40%`` are 0.4."""
+    value = _decimal(text.strip().removesuffix("%"))
+    if not 0 <= value <= 100:
+        raise InputError(f"{option}: {text[:40]!r} is not a percentage from 0 to 100")
+    return value / 100
+
+
 def names(texts: Iterable[str]) -> list[str]:
     """Return the names in comma-separated lists."""
     return [name.strip() for name in ",".join(texts).split(",")]

@@ -18,6 +18,7 @@ from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.csv import when
 from fabtui.model.exit_codes import not_tested
+from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
@@ -31,7 +32,7 @@ FORMAT = 3
 
 def as_json(model: Model) -> dict[str, Any]:
     """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
-    notes = PortNotes(model)
+    notes, limits = PortNotes(model), LinkLimits(model)
     tally = Survey(model).finish()
     found = findings(model, tally)
     value = {
@@ -45,11 +46,11 @@ def as_json(model: Model) -> dict[str, Any]:
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
         "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.endpoints],
-        "measurements": [_measured(model, measurement, notes) for measurement in model.measurements()],
+        "measurements": [_measured(model, measurement, notes, limits) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
-        "arms": [_measured(model, measurement, notes) for measurement in model.arms()],
+        "arms": [_measured(model, measurement, notes, limits) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
         "findings": [finding_json(one) for one in found],
@@ -68,9 +69,9 @@ def write_json(model: Model, path: Path) -> None:
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
 
-def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:
+def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: LinkLimits) -> dict[str, Any]:
     counters = model.counters_for(measurement)
-    port_notes = notes.of(measurement.src, measurement.dst)
+    port_notes, limit = notes.of(measurement.src, measurement.dst), limits.of(measurement)
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
@@ -78,6 +79,7 @@ def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
         **({"notes": port_notes} if port_notes else {}),
+        **({"limit": limit._asdict()} if limit is not None else {}),
     }
 
 

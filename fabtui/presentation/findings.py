@@ -285,6 +285,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "flag": _flag,
     "one_way": lambda direction: _ONE_WAY[direction],
     "percent": percent_text,
+    "value": value_text,
     "devices": _some,
     "rails": _rails_between,
     "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",

@@ -6,6 +6,7 @@ import time
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
+from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, slot_of
@@ -94,6 +95,14 @@ def share_text(model: Model, measurement: Measurement) -> str:
     if share is None or median is None or measurement.value is None:
         return ""
     return f"{percent_text(measurement.value / median)} of the median {full_number(median)}"
+
+
+def limit_text(model: Model, measurement: Measurement) -> str:
+    """Return a value as a percentage of the limit of its links: ``75 % of the NVLink limit 478``, or ""."""
+    limit = limit_of(model, measurement) if measurement.value and (measurement.bytes or 0) >= LEAST_BYTES else None
+    if limit is None or measurement.value is None:
+        return ""
+    return f"{percent_text(measurement.value / limit.value)} of the {limit.what} limit {full_number(limit.value)}"
 
 
 def failure_text(measurement: Measurement, limit: int = 300) -> str:

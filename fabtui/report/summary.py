@@ -25,6 +25,7 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, pairs_text, title
 from fabtui.presentation.numbers import share_text, size_text, value_text
+from fabtui.presentation.wording import limit_text
 from fabtui.report.grid import Shown, grid, grids
 from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
@@ -389,6 +390,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     if m.value is not None:
         median = model.usual(m)
         about.append(share_text(m.value, median, m.unit) if median else f"{value_text(m.value)} {m.unit}")
+        about += filter(None, [limit_text(model, m)])
     if m.error:
         about.append(one_line(m.error, 300))
     if (meaning := meaning_of_measurement(m)) is not None:

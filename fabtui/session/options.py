@@ -53,6 +53,8 @@ class SessionOptions:
     #: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
     compare: tuple[str, tuple[str, ...]] | None = None
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
+    #: Share of its link limit below which what is usual in a class is reported; None: by transport.
+    limit_share: float | None = None
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
     preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.

@@ -14,11 +14,15 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Lines
+from fabtui.screen.grid.axis import Seat
 from fabtui.screen.views.pair.context import event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.views.pair.screen import direction_lines
+from fabtui.screen.widgets.pair_text import panel_lines, summary_text
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
+from tests.unit.model.test_link_limits import model_of, swept
 
 GLYPHS = Glyphs(False)
 
@@ -123,6 +127,14 @@ def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
     found = way(story.shadow, "n000:0", "n001:1")
     assert "GPU 0" in found
     assert "\x1b" not in found
+
+
+def test_the_limit_of_the_links_stands_beside_the_transport() -> None:
+    model = swept(model_of(), (360.0, "P2P/CUMEM"), (46.0, "NET/IB/mlx5_0"))
+    seats = [Seat(str(end)[0], str(end)[0], str(end.index), end.number, False, False) for end in model.endpoints]
+    assert "limit   75 % of the NVLink limit 478" in text(panel_lines(model, seats[0], seats[1], GLYPHS))
+    assert "limit     92 % of the RDMA port limit 50.0" in text(direction_lines(model, seats[0], seats[2], GLYPHS))
+    assert "75 % of the NVLink limit 478, class same-node" in summary_text(model, seats[0], seats[1])
 
 
 def test_neighbors_show_if_only_the_pair_is_bad() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Route, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.context import PairContext, node_of
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.endpoints import ClassKey, PairClass
+from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
+from fabtui.model.facts.node_view import dicts, number
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement
 from fabtui.model.pair_table import PairTable
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -20,9 +24,19 @@ _VARIABLES = {
     "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
     "IB": ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"),
     "P2P": ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_CUMEM_ENABLE", "NCCL_SHM_DISABLE"),
+    "rate": (
+        *("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_P2P_NVL_CHUNKSIZE"),
+        *("NCCL_P2P_NET_CHUNKSIZE", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_NCHANNELS_PER_NET_PEER"),
+    ),
 }
 #: Share of the pairs of a node from which the node as a whole is named.
 _MOSTLY = 0.9
+#: Minimum share of its link limit that is usual in a healthy class: over NVLink or RDMA, and by P2P over PCIe.
+_LEAST_SHARE, _LEAST_PCIE = 0.5, 0.3
+#: The same for host memory and TCP, which processors limit: below it, a note.
+_LEAST_NOTED = 0.2
+#: Distance (of logarithms) from the usual value of a class within which a pair stands for it, and number of such pairs.
+_USUAL, _SAMPLE = 0.2, 32
 
 
 class TransportRule(Rule[PairContext]):
@@ -202,3 +216,75 @@ class NoPeerToPeer(TransportRule):
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "nvidia-smi topo -p2p n", context.model)]
+
+
+class _Sample(NamedTuple):
+    """A pair with about the usual value of its class."""
+
+    limit: Limit
+    path: int
+    measurement: Measurement
+
+
+@register
+class BelowLinkLimit(Rule[PairContext]):
+    """The usual value of a class in p2p is far below the theoretical limit of its links, so that no pair stands out.
+
+    Limits come from active NVLinks, PCIe links, RDMA ports and interfaces. SHM, TCP and labs get notes.
+    """
+
+    id = "FT043"
+    name = "below-link-limit"
+    title = "Pairs are evenly far below the limit of their links"
+    message = "pairs {where} usually reach {share:percent} of the {what} limit"
+    evidence = (
+        "{pairs_class} over {transport}: usually {usual:value} of {limit:value} GB/s, for example {example:arrow}",
+        "set: {variables}",
+    )
+    next_step = "Compare with nccl-tests; check NCCL variables, ACS and GPU clocks. --limit-share sets the share."
+
+    def check(self, context: PairContext) -> Iterator[Finding]:
+        samples: dict[ClassKey, list[_Sample]] = {}
+        for sample in _usual_pairs(context):
+            samples.setdefault(context.model.key_of(sample.measurement), []).append(sample)
+        for where, inside in (("within nodes", True), ("between nodes", False)):
+            mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
+            # Pairs of different leaf switches, or halves of a node, may be slower by design.
+            near = {key: found for key, found in mine.items() if not key.apart}
+            found = [one for key, sample in (near or mine).items() if (one := self._below(context, where, key, sample))]
+            yield from sorted(found, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
+
+    def _below(self, context: PairContext, where: str, key: ClassKey, samples: list[_Sample]) -> Finding | None:
+        """Return the finding of a class, or None if it reaches enough of its limit."""
+        model = context.model
+        limit, path, m = sorted(samples, key=lambda one: one.limit)[len(samples) // 2]
+        usual = model.median(Layer.P2P, key) or 0.0
+        noted = path in (2, 3)
+        given = number(model.options.get("limit_share"))
+        least = _LEAST_PCIE if path == 1 and limit.what == PCIE else _LEAST_SHARE
+        share = _LEAST_NOTED if noted else least if given is None else min(given, 1.0)
+        if not 0 < usual < share * limit.value:
+            return None
+        nodes = list(dict.fromkeys((node_of(m.src), node_of(m.dst))))
+        facts = {"where": where, "share": usual / limit.value, "what": limit.what, "pairs_class": str(key.kind)}
+        facts |= {"transport": one_line(m.transport or "", 60), "usual": usual, "limit": limit.value}
+        facts |= {"example": Route(m.src, m.dst, False), "variables": _set_variables(context, nodes, "rate") or None}
+        commands = [on_node(nodes[0], f"nvidia-smi {what}", model) for what in ("topo -m", "-q -d PERFORMANCE,CLOCK")]
+        severity = Severity.NOTE if noted or model.lab is not None else Severity.BAD
+        return self.finding(severity=severity, facts=facts, commands=commands)
+
+
+def _usual_pairs(context: PairContext) -> Iterator[_Sample]:
+    """Yield some pairs with about the usual value of their class and a known limit, of each relation and transport."""
+    table, limits = context.tally.table, LinkLimits(context.model)
+    if table is None:
+        return
+    usual = np.flatnonzero((np.abs(table.share) < _USUAL) & (table.path > 0))
+    code = table.kind[usual] * 8 + table.path[usual]
+    for one in np.unique(code):
+        mine = usual[code == one]
+        for at in mine[:: -(-len(mine) // _SAMPLE)].tolist():
+            m = context.model.stored(int(table.row[at]))
+            limit = limits.of(m)
+            if limit is not None and limit.exact and (m.bytes or 0) >= LEAST_BYTES:
+                yield _Sample(limit, int(table.path[at]), m)

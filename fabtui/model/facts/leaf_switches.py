@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.facts.node_view import dicts, field, number
 from fabtui.model.records import NodeRecord
 
 #: Probes that report the leaf switches of ports.
@@ -107,11 +107,9 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
 def data_rate(inventory: Mapping[str, Any] | None) -> float:
     """Return the rate (Gb/s) of the fastest data port of a node; 0 if unknown."""
     found = inventory or {}
-    rates = [port.get("rate") for port in dicts(found.get("ib"))]
+    rates = [number(port.get("rate")) for port in dicts(found.get("ib"))]
     if not rates:
-        names = {entry.get("nic") for entry in dicts(found.get("data_addresses"))}
-        speeds = [nic.get("speed_mbps") for nic in dicts(found.get("nics")) if nic.get("name") in names]
-        rates = [speed / 1000 for speed in speeds if isinstance(speed, (int, float))]
-    return max(
-        (float(rate) for rate in rates if isinstance(rate, (int, float)) and not isinstance(rate, bool)), default=0.0
-    )
+        names = [entry.get("nic") for entry in dicts(found.get("data_addresses"))]
+        nics = (nic for nic in dicts(found.get("nics")) if nic.get("name") in names)
+        rates = [speed / 1000 for nic in nics if (speed := number(nic.get("speed_mbps"))) is not None]
+    return max((float(rate) for rate in rates if rate is not None), default=0.0)

@@ -61,8 +61,8 @@ def _cleaned(value: str) -> str | None:
 
 
 def number(value: Any) -> int | float | None:
-    """Return a number; None for any other value."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+    """Return a finite number; None for any other value, and for integers too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
         return None
     return value
 

@@ -12,6 +12,7 @@ from fabtui.presentation.wording import (
     Part,
     clock_text,
     failure_text,
+    limit_text,
     ping_extra,
     share_text,
     state_style,
@@ -106,6 +107,8 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
         p2p = found[Layer.P2P] or found[Layer.WORLD]
         if p2p is not None and p2p.transport:
             lines.append([("via     ", MUTED), (one_line(p2p.transport, 120), "")])
+        if p2p is not None and (limit := limit_text(model, p2p)):
+            lines.append([("limit   ", MUTED), (limit, "")])
         if p2p is not None and (p2p.src_addr or p2p.dst_addr):
             ends = f"{one_line(p2p.src_addr or '?', 60)} > {one_line(p2p.dst_addr or '?', 60)}"
             lines.append([("over    ", MUTED), (ends, "")])
@@ -224,8 +227,8 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     parts = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
         parts.append(value_text(measurement))
-        share = share_text(model, measurement)
-        parts += [f"({share}, class {model.class_of(measurement)})"] if share else []
+        shares = ", ".join(filter(None, (share_text(model, measurement), limit_text(model, measurement))))
+        parts += [f"({shares}, class {model.class_of(measurement)})"] if shares else []
     if measurement.bytes:
         parts.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):

@@ -116,3 +116,14 @@ def test_values_have_three_digits(value: float | None, text: str) -> None:
 @pytest.mark.parametrize(("count", "text"), [(256 << 20, "256 MiB"), (1000, "1000 B"), (3 << 30, "3 GiB"), (0, "0 B")])
 def test_size_text(count: int, text: str) -> None:
     assert size_text(count) == text
+
+
+@pytest.mark.parametrize(("text", "share"), [("40", 0.4), ("40%", 0.4), (" 12.5 % ", 0.125), ("0", 0.0), ("100", 1.0)])
+def test_percentages(text: str, share: float) -> None:
+    assert values.percentage(text, "--limit-share") == share
+
+
+@pytest.mark.parametrize("text", ["", "-1", "101", "nan", "half", "0.5.1"])
+def test_what_is_no_percentage_is_reported(text: str) -> None:
+    with pytest.raises(InputError, match=r"--limit-share: .* is not a percentage from 0 to 100"):
+        values.percentage(text, "--limit-share")

@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.link_limits import gpu_of
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
@@ -39,7 +40,7 @@ def _inventory(model: Model, end: Endpoint) -> tuple[dict[str, Any], dict[str, A
     """Return the inventory of the node of an endpoint, and of its GPU."""
     record = model.nodes.get(end.node)
     found = (record.inventory if record is not None else None) or {}
-    return found, next((gpu for gpu in dicts(found.get("gpus")) if gpu.get("index") == end.index), {})
+    return found, gpu_of(found.get("gpus"), end)
 
 
 def _text(value: Any, limit: int = 40) -> str:
@@ -101,10 +102,8 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
 def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     """Return the number of active NVLinks of an endpoint, of all its NVLinks, and their speed (GB/s)."""
     record = model.nodes.get(end.node)
-    found = dicts(field(record.probe_results.get("nvlink"), "gpus")) if record is not None else []
-    mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
-    mine = mine or next((g for g in found if g.get("index") == end.index), {})
-    links = dicts(mine.get("links"))
+    found = field(record.probe_results.get("nvlink"), "gpus") if record is not None else None
+    links = dicts(gpu_of(found, end).get("links"))
     speeds = [link["speed"] for link in links if isinstance(link.get("speed"), (int, float))]
     return sum(link.get("state") == "active" for link in links), len(links), max(speeds, default=None)
 

@@ -14,7 +14,16 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, bytes_text
-from fabtui.presentation.wording import MUTED, Part, failure_text, share_text, time_text, value_text, verdict_part
+from fabtui.presentation.wording import (
+    MUTED,
+    Part,
+    failure_text,
+    limit_text,
+    share_text,
+    time_text,
+    value_text,
+    verdict_part,
+)
 from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
@@ -151,6 +160,7 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
     if p2p is not None:
         rows = [
             ("via", one_line(p2p.transport or "unknown", 120)),
+            *([("limit", limit)] if (limit := limit_text(model, p2p)) else []),
             ("addresses", one_line(f"{p2p.src_addr or '?'} > {p2p.dst_addr or '?'}", 120)),
             ("message", bytes_text(p2p.bytes) or "-"),
             ("how", one_line(p2p.how or "-", 160)),

@@ -1,0 +1,227 @@
+"""Theoretical limits of pairs, from what nodes report about NVLinks, PCIe, RDMA ports and interfaces.
+
+A pair has no limit where a fact about its path is missing: rates of products are never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.leaf_switches import ports_of
+from fabtui.model.facts.node_view import ProbedNode, dicts, field, number
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model
+from fabtui_node.parsers.nvidia.topo import NEAR, nvlinks
+
+NVLINK, PCIE, RDMA, INTERFACE = "NVLink", "PCIe", "RDMA port", "interface"
+#: Smaller messages (bytes) are limited by latency.
+LEAST_BYTES = 16 << 20
+#: GB/s per lane and direction by PCIe generation, after encoding.
+_LANE: dict[float, float] = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+#: Rates and widths from there on are not believed, in any unit.
+_MOST = 1e8
+#: A value above the limit by more than rounding used another path: several ports or interfaces at once.
+_ROUNDING = 1.02
+
+
+class Limit(NamedTuple):
+    """Theoretical limit of a pair.
+
+    Attributes:
+        value: Limit in GB/s, one direction.
+        what: The part of the path that has it: `NVLINK`, `PCIE`, `RDMA` or `INTERFACE`.
+        exact: False for NVLinks without a topology matrix, some of which may connect other GPUs.
+    """
+
+    value: float
+    what: str
+    exact: bool = True
+
+
+class _Links(NamedTuple):
+    """Links of an endpoint; None where unknown.
+
+    Attributes:
+        nvlinks: Number of active NVLinks, and GB/s of each.
+        pcie: GB/s of its PCIe link.
+        rdma: GB/s of its fastest active RDMA port.
+        name: Its name in the topology matrix.
+        near: Its connection to each device of that matrix: ``NV18``, ``PIX``.
+        interfaces: GB/s of each interface of its node, by name and by address.
+    """
+
+    nvlinks: tuple[int, float] | None
+    pcie: float | None
+    rdma: float | None
+    name: str
+    near: Mapping[str, str]
+    interfaces: Mapping[str, float]
+
+
+class LinkLimits:
+    """Limits of pairs, cached by endpoint for one state of a model.
+
+    Args:
+        model: The session model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._of_end: dict[int, _Links | None] = {}
+
+    def of(self, measurement: Measurement) -> Limit | None:
+        """Return the limit of a pair of GPUs on the path that its p2p measurement used, or None if unknown."""
+        a, b = self._model.number(measurement.src), self._model.number(measurement.dst)
+        if measurement.layer is not Layer.P2P or a is None or b is None:
+            return None
+        here, there = self._links(a), self._links(b)
+        if here is None or there is None:
+            return None
+        inside = self._model.endpoints[a].node == self._model.endpoints[b].node
+        found = min(self._parts(measurement, here, there, inside), default=None)
+        if found is None or (measurement.value or 0.0) > _ROUNDING * found.value:
+            return None
+        return found._replace(value=round(found.value, 3))
+
+    def _links(self, number: int) -> _Links | None:
+        if number not in self._of_end:
+            end = self._model.endpoints[number]
+            record = self._model.nodes.get(end.node)
+            known = record is not None and end.kind == "gpu"
+            self._of_end[number] = _links_of(self._model, end) if known else None
+        return self._of_end[number]
+
+    def _parts(self, measurement: Measurement, here: _Links, there: _Links, inside: bool) -> list[Limit]:
+        """Return the limits of the parts of a path; none if one of them is unknown."""
+        transport = measurement.transport or ""
+        path = _path(transport)
+        pcie = _both(PCIE, here.pcie, there.pcie)
+        if path == "P2P":
+            return _p2p(here, there, inside) or (pcie if inside and _on_pcie(here, there) else [])
+        if path == "SHM":
+            return pcie
+        # libfabric uses several NICs per GPU. Within a node no network limits, nor between the nodes of a lab.
+        if inside or "OFI" in transport.upper().split("/"):
+            return []
+        if path == "Socket" and self._model.lab is None:
+            return _both(
+                INTERFACE,
+                _interface(here, transport, measurement.src_addr),
+                _interface(there, transport, measurement.dst_addr),
+            )
+        rdma = _both(RDMA, here.rdma, there.rdma) if path.startswith("IB") else []
+        if path == "IB/GDRDMA":
+            return rdma + pcie if rdma and pcie else []
+        return rdma
+
+
+def limit_of(model: Model, measurement: Measurement) -> Limit | None:
+    """Return the theoretical limit of a pair on the path that its p2p measurement used, or None if unknown."""
+    return LinkLimits(model).of(measurement)
+
+
+def _path(transport: str) -> str:
+    from fabtui.model.pair_table import PATHS, path_of
+
+    return PATHS[path_of(transport)]
+
+
+def gpu_of(gpus: Any, end: Endpoint) -> dict[str, Any]:
+    """Return the entry of a GPU in a list of a probe, by its UUID or else its index; {} if there is none."""
+    found = dicts(gpus)
+    same = (gpu for gpu in found if end.uuid and gpu.get("uuid") == end.uuid)
+    return next(same, next((gpu for gpu in found if gpu.get("index") == end.index), {}))
+
+
+def _rate(value: Any) -> float | None:
+    """Return a positive number; None for anything else, and for what no link has."""
+    known = number(value)
+    return None if known is None or not 0 < known < _MOST else float(known)
+
+
+def _both(what: str, here: float | None, there: float | None) -> list[Limit]:
+    return [] if here is None or there is None else [Limit(min(here, there), what)]
+
+
+def _p2p(here: _Links, there: _Links, inside: bool) -> list[Limit]:
+    """Return the limit of the NVLinks between two GPUs; none if it is unknown, or if they have no NVLinks."""
+    if here.nvlinks is None or there.nvlinks is None:
+        return []
+    active, speed = (min(ends) for ends in zip(here.nvlinks, there.nvlinks, strict=True))
+    if not inside:
+        # Between nodes all NVLinks lead to switches.
+        return [Limit(active * speed, NVLINK)] if active else []
+    word = here.near.get(there.name)
+    between = active if word is None else min(active, nvlinks(word) or 0)
+    return [Limit(between * speed, NVLINK, word is not None)] if between else []
+
+
+def _on_pcie(here: _Links, there: _Links) -> bool:
+    """Return True if P2P between two GPUs of a node is known to use PCIe."""
+    word = here.near.get(there.name)
+    without = here.nvlinks is not None and there.nvlinks is not None and not min(here.nvlinks[0], there.nvlinks[0])
+    return without if word is None else word in NEAR
+
+
+def _interface(links: _Links, transport: str, address: str | None) -> float | None:
+    """Return the rate of the interface with an address, or of the one that NCCL names."""
+    return links.interfaces.get(address or "", links.interfaces.get(transport.rpartition("/")[2]))
+
+
+def _links_of(model: Model, end: Endpoint) -> _Links:
+    record = model.nodes[end.node]
+    node = ProbedNode(record.name, record.inventory or {}, record.probe_results)
+    gpu = gpu_of(node.part("gpus"), end)
+    name = f"GPU{gpu.get('nvml_index')}"
+    ports = ports_of(end, record)
+    active = (port for port in dicts(node.part("ib")) if port.get("state") == "Active")
+    rates = [_rate(port.get("rate")) for port in active if (port.get("ca"), port.get("port")) in ports]
+    return _Links(
+        _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),
+        _pcie(gpu_of(node.seen("gpuload", "gpus"), end), gpu),
+        # Of two ports, NCCL may use one.
+        max((rate / 8 for rate in rates if rate is not None), default=None),
+        name,
+        _near(node.seen("topology", "matrix"), name),
+        _interfaces(node),
+    )
+
+
+def _nvlinks(gpu: Mapping[str, Any]) -> tuple[int, float] | None:
+    """Return the number of active NVLinks of a GPU and GB/s of each, or None if unknown."""
+    links = dicts(gpu.get("links"))
+    speeds = [_rate(link.get("speed")) for link in links if link.get("state") == "active"]
+    known = [speed for speed in speeds if speed is not None]
+    unknown = not gpu or len(known) < len(speeds) or any(link.get("state") == "unknown" for link in links)
+    return None if unknown else (len(known), sum(known) / max(1, len(known)))
+
+
+def _pcie(loaded: Mapping[str, Any], listed: Mapping[str, Any]) -> float | None:
+    """Return GB/s of the PCIe link of a GPU: under load, or at best, as an idle GPU lowers its generation."""
+    link = field(loaded, "pcie") if loaded.get("busy") is True else None
+    lane, width = _LANE.get(number(field(link, "generation")) or 0), _rate(field(link, "width"))
+    if lane is None or width is None:
+        lane = _LANE.get(number(field(listed, "pcie", "gen_max")) or 0)
+        width = _rate(field(listed, "pcie", "width"))
+    return None if lane is None or width is None else lane * width
+
+
+def _near(matrix: Any, name: str) -> dict[str, str]:
+    """Return the row of a GPU in the topology matrix."""
+    rows, columns, cells = (
+        found if isinstance(found := field(matrix, key), list) else [] for key in ("rows", "columns", "cells")
+    )
+    own = next((row for one, row in zip(rows, cells, strict=False) if one == name and isinstance(row, list)), [])
+    return {str(column): word for column, word in zip(columns, own, strict=False) if isinstance(word, str)}
+
+
+def _interfaces(node: ProbedNode) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for nic in dicts(node.part("nics")):
+        if (speed := _rate(nic.get("speed_mbps"))) is not None:
+            names = [nic.get("name"), *(entry.get("address") for entry in dicts(nic.get("addresses")))]
+            found.update((name, speed / 8000) for name in names if isinstance(name, str))
+    return found

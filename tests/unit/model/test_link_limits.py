@@ -1,0 +1,231 @@
+"""Theoretical limits of pairs: the minimum along the path that was used, and none where a fact is missing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.facts.link_limits import LinkLimits, limit_of
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.wording import limit_text
+
+MIB = 1 << 20
+Change = Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]
+
+
+def node_facts(gpus: int = 2, links: int = 18, word: str = "NV18") -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Inventory and probe results of a node like those of an H200 with ports of 400 Gb/s."""
+    names = [f"GPU{at}" for at in range(gpus)]
+    inventory: dict[str, Any] = {
+        "gpus": [
+            {
+                "index": at,
+                "nvml_index": at,
+                "name": "NVIDIA H200",
+                "pcie": {"gen": 1, "gen_max": 5, "width": 16, "width_max": 16},
+            }
+            for at in range(gpus)
+        ],
+        "ib": [{"ca": f"mlx5_{at}", "port": 1, "state": "Active", "rate": 400.0} for at in range(gpus)],
+        "nics": [{"name": "eth0", "speed_mbps": 25000, "addresses": [{"address": "10.9.0.1"}]}],
+    }
+    state = [{"link": n, "state": "active", "speed": 26.562} for n in range(links)]
+    results: dict[str, dict[str, Any]] = {
+        "nvlink": {"gpus": [{"index": at, "links": [dict(one) for one in state]} for at in range(gpus)]},
+        "gpuload": {
+            "gpus": [{"index": at, "busy": True, "pcie": {"generation": 4, "width": 16}} for at in range(gpus)]
+        },
+        "topology": {
+            "matrix": {
+                "rows": names,
+                "columns": [*names, "NIC0"],
+                "cells": [["X" if a == b else word for b in names] + ["PIX"] for a in names],
+            }
+        },
+    }
+    return inventory, results
+
+
+def model_of(
+    *,
+    change: Change = lambda inventory, results: None,
+    lab: str | None = None,
+    kind: str = "gpu",
+    options: Mapping[str, Any] | None = None,
+    **facts: Any,
+) -> Model:
+    """Two nodes, ``a`` and ``b``, with two GPUs each; ``change`` is applied to the facts of ``b``."""
+    model = Model()
+    model.apply(SessionStart(nodes=["a", "b"], time=1.0, lab=lab, options=dict(options or {})))
+    ends = [
+        Endpoint(2 * at + index, node, index, kind=kind, nic=f"mlx5_{index}", rail=index)
+        for at, node in enumerate("ab")
+        for index in range(2)
+    ]
+    for node in "ab":
+        inventory, results = node_facts(**facts)
+        if node == "b":
+            change(inventory, results)
+        model.apply(InventoryUpdate(node=node, value=inventory, time=1.0))
+        for probe, value in results.items():
+            model.apply(ProbeResult(node=node, probe=probe, value=value, time=1.0))
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    return model
+
+
+def pair(transport: str | None, src: str = "a:0", dst: str = "b:0", value: float = 2.0, **more: Any) -> Measurement:
+    known: dict[str, Any] = {"unit": "GB/s", "bytes": 256 * MIB, "time": 2.0, "transport": transport, **more}
+    return Measurement(known.pop("layer", Layer.P2P), src, dst, Verdict.OK, value, **known)
+
+
+def limit(model: Model, measurement: Measurement) -> tuple[float, str] | None:
+    found = limit_of(model, measurement)
+    return None if found is None else found[:2]
+
+
+def test_nvlinks_of_a_switch_limit_p2p() -> None:
+    model, measured = model_of(), pair("P2P/CUMEM", "a:0", "a:1", 360.0)
+    assert limit(model, measured) == (478.116, "NVLink")
+    assert limit_text(model, measured) == "75 % of the NVLink limit 478"
+
+
+def test_only_active_nvlinks_and_those_between_both_gpus_count() -> None:
+    def inactive(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        for link in results["nvlink"]["gpus"][1]["links"][:6]:
+            link["state"] = "inactive"
+
+    assert limit(model_of(change=inactive), pair("P2P/CUMEM", "b:0", "b:1")) == (318.744, "NVLink")
+    # GPUs without a switch: 4 of 12 links lead to this peer.
+    model = model_of(links=12, word="NV4")
+    assert limit(model, pair("P2P/IPC", "a:0", "a:1")) == (106.248, "NVLink")
+    assert limit(model, pair("P2P/MNNVL", "a:0", "b:1")) == (318.744, "NVLink")
+
+
+def test_without_the_matrix_nvlinks_may_connect_other_gpus() -> None:
+    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        del results["topology"]
+
+    found = limit_of(model_of(change=lose), pair("P2P/CUMEM", "b:0", "b:1"))
+    assert found is not None
+    assert (found.value, found.exact) == (478.116, False)
+
+
+def test_pcie_limits_p2p_without_nvlinks_by_its_state_under_load() -> None:
+    assert limit(model_of(word="SYS"), pair("P2P/IPC", "a:0", "a:1")) == (31.504, "PCIe")
+    assert limit(model_of(links=0, word="PIX"), pair("P2P/direct pointer", "a:0", "a:1")) == (31.504, "PCIe")
+
+    def idle(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        results["gpuload"]["gpus"][0]["busy"] = False
+        results["gpuload"]["gpus"][1]["busy"] = False
+        inventory["gpus"][1]["pcie"]["width"] = 8
+
+    assert limit(model_of(word="SYS", change=idle), pair("P2P/IPC", "b:0", "b:1")) == (31.504, "PCIe")
+    assert limit(model_of(word="SYS", change=idle), pair("SHM/direct", "b:0", "b:1")) == (31.504, "PCIe")
+
+
+def test_the_slower_port_limits_rdma_and_pcie_gpudirect() -> None:
+    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        inventory["ib"][0]["rate"] = 200.0
+
+    assert limit(model_of(change=slower), pair("NET/IB/mlx5_0")) == (25.0, "RDMA port")
+    assert limit(model_of(), pair("NET/IB/mlx5_0")) == (50.0, "RDMA port")
+    assert limit(model_of(), pair("NET/IB/mlx5_0/GDRDMA")) == (31.504, "PCIe")
+    # A second port that is down does not count, nor one of another NIC.
+    assert limit(model_of(change=slower), pair("NET/IB/mlx5_1", "a:1", "b:1")) == (50.0, "RDMA port")
+
+
+def test_interfaces_limit_sockets() -> None:
+    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        inventory["nics"][0].update(name="bond0", speed_mbps=10000)
+
+    assert limit(model_of(), pair("NET/Socket/eth0")) == (3.125, "interface")
+    by_address = pair("NET/Socket/eth0", dst_addr="10.9.0.1", value=1.0)
+    assert limit(model_of(change=slower), by_address) == (1.25, "interface")
+    assert limit(model_of(change=slower), pair("NET/Socket/eth0", value=1.0)) is None
+    # Nodes of a lab are one machine.
+    assert limit(model_of(lab="2x2"), pair("NET/Socket/eth0")) is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "lost"),
+    [
+        (pair("P2P/CUMEM", "b:0", "b:1"), "nvlink"),
+        (pair("NET/IB/mlx5_0"), "ib"),
+        (pair("NET/IB/mlx5_0/GDRDMA"), "gpus"),
+        (pair("NET/Socket/eth0"), "nics"),
+        (pair("SHM/direct", "b:0", "b:1"), "gpus"),
+        (pair(None), ""),
+        (pair("NET/OFI/0/GDRDMA"), ""),
+        (pair("NET/AWS Libfabric/0"), ""),
+        (pair("P2P/CUMEM", "a:0", "a:1", layer=Layer.WORLD), ""),
+        (pair("NET/IB/0", "a:0", "a:1"), ""),
+        (pair("NET/IB/mlx5_0", value=90.0), ""),
+        (pair("TCP", "a:0", "x:9"), ""),
+    ],
+)
+def test_there_is_no_limit_where_a_fact_is_missing(measured: Measurement, lost: str) -> None:
+    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        inventory.pop(lost, None)
+        results.pop(lost, None)
+        if lost == "gpus":
+            results.pop("gpuload")
+
+    assert limit(model_of(change=lose), measured) is None
+    assert limit_text(model_of(change=lose), measured) == ""
+
+
+def test_cpu_ranks_and_small_messages_have_no_share() -> None:
+    assert limit(model_of(kind="cpu"), pair("NET/IB/mlx5_0")) is None
+    small = pair("P2P/CUMEM", "a:0", "a:1", bytes=8 * MIB)
+    assert limit(model_of(), small) == (478.116, "NVLink")
+    assert limit_text(model_of(), small) == ""
+
+
+HOSTILE: tuple[Any, ...] = (
+    None,
+    "\x1b[31m",
+    -1,
+    0,
+    10**400,
+    float("nan"),
+    float("inf"),
+    True,
+    [],
+    {},
+    [[]],
+    [{}],
+    {"gpus": 7},
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=str)
+def test_hostile_facts_are_no_limit(value: Any) -> None:
+    def poison(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        inventory["ib"][0]["rate"] = inventory["nics"][0]["speed_mbps"] = value
+        inventory["data_addresses"] = [{"nic": value}]
+        inventory["gpus"][0]["pcie"] = {"gen_max": value, "width": value}
+        results["nvlink"]["gpus"][0]["links"][3]["speed"] = value
+        results["gpuload"]["gpus"][0]["pcie"] = {"generation": value, "width": value}
+        results["topology"]["matrix"]["cells"][0] = value
+
+    limits = LinkLimits(model_of(change=poison))
+    for transport in ("NET/IB/0", "NET/IB/0/GDRDMA", "NET/Socket/eth0", "NET/Socket/\x1b[31m"):
+        assert limits.of(pair(transport)) is None
+    for transport in ("P2P/CUMEM", "SHM"):
+        assert limits.of(pair(transport, "b:0", "b:1")) is None
+
+
+def swept(model: Model, inside: tuple[float, str], between: tuple[float, str], size: int = 256 * MIB) -> Model:
+    """A sweep over all pairs: value and transport within nodes, and between them."""
+    for a, b in itertools.permutations(model.endpoints, 2):
+        value, transport = inside if a.node == b.node else between
+        row = pair(transport, str(a), str(b), value, bytes=size)
+        model.apply(Measured(measurements=[row], time=2.0))
+    return model
