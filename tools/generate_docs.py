@@ -152,12 +152,27 @@ def keys() -> str:
 
 
 def errors() -> str:
-    """Return the page of the error kinds."""
+    """Return the page of the error kinds and the error catalogue."""
+    from fabtui.diagnosis.knowledge.error_catalogue import meanings
     from fabtui_node.protocol import ErrorKind
 
+    known = [
+        [one.code, code(one.id), code(one.prints), cell(one.text), cell(one.next)]
+        for one in sorted(meanings(), key=lambda one: int(one.code[1:]))
+    ]
     rows = [[code(kind.value), cell(kind.meaning)] for kind in ErrorKind]
-    intro = "Every error carries a kind (`error_kind`) next to its text: on the wire, in recordings and in JSON."
-    return page("Error kinds", intro, table(["kind", "meaning"], rows))
+    intro = (
+        "`fabtui explain E13` prints an entry, `fabtui explain rank*.log` finds them in logs. They are declared in "
+        "`fabtui/diagnosis/knowledge/errors.toml`."
+    )
+    kinds = "Every error carries a kind (`error_kind`) next to its text: on the wire, in recordings and in JSON."
+    return page(
+        "Errors",
+        intro,
+        table(["code", "name", "printed as", "means", "next step"], known),
+        f"## Error kinds\n\n{kinds}\n",
+        table(["kind", "meaning"], rows),
+    )
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -35,6 +35,7 @@ examples:
   fabtui replay session.jsonl.gz               replay a session
   fabtui read nccl.log bw/*.txt                outputs of other tools
   fabtui diff before.jsonl.gz after.jsonl.gz   compare two sessions
+  fabtui explain rank*.log                     why a job failed
 
 exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out;
 2 bad usage or input; 3 something could not be tested; 130 interrupted
@@ -132,6 +133,22 @@ examples:
   fabtui diff a.json b.json --json | jq .findings.new
 
 exit codes: 0 nothing is worse; 1 something is worse, or new and bad; 2 bad usage or input
+""",
+    ),
+    CommandSpec(
+        "explain",
+        "explain rules, errors, and logs of failed jobs",
+        "Explain a rule, an error of NCCL or CUDA, or logs (the earliest cause first), offline.",
+        """\
+examples:
+  fabtui explain FT012                         a rule, by code or name
+  fabtui explain E13                           an error of the catalogue
+  fabtui explain 'ibv_modify_qp failed with error Connection timed out'
+  fabtui explain rank*.log                     logs of one job: the earliest cause first
+  srun ... 2>&1 | fabtui explain -             read standard input
+  fabtui explain --list                        all rules and errors
+
+exit codes: 0 explained; 1 unknown; 2 bad usage or input
 """,
     ),
     CommandSpec(

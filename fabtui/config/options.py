@@ -239,6 +239,11 @@ _DIFF = (
     OptionSpec("json", "write everything as JSON (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write changed pairs as CSV (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
 )
+_EXPLAIN = (
+    OptionSpec("what", "rule, error, text, log file, folder, or - for stdin", "", ("explain",),
+        metavar="WHAT", positional="*"),
+    OptionSpec("list", "list the rules and errors", "", ("explain",), "switch"),
+)
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
@@ -254,7 +259,7 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_HEALTHY, *_RUN, *_PREFLIGHT, *_OTHER),
+    *(*_DISPLAY, *_HEALTHY, *_EXPLAIN, *_RUN, *_PREFLIGHT, *_OTHER),
 ]
 #: The tables of the settings file; keys are bindings, checked by the screen.
 TABLES = ("screen", "session", "recording", "keys")

@@ -64,7 +64,7 @@ def _meanings(result: Result) -> list[str]:
     lines = []
     for meaning in list(found)[:_MOST_MEANINGS]:
         typed = dict.fromkeys(command for _, command in meaning.commands if "{" not in command)
-        lines.append(meaning.text + (f"; next: {', '.join(typed)}" if typed else ""))
+        lines.append(f"{meaning.code}: {meaning.text}" + (f"; next: {', '.join(typed)}" if typed else ""))
     return lines
 
 

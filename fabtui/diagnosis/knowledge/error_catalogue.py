@@ -20,24 +20,45 @@ class Meaning(NamedTuple):
 
     Attributes:
         id: Stable name.
-        pattern: Regular expression for the error and the output of the library.
+        code: Number, such as ``E13``; entries that stand for one error share it.
+        prints: Example of the error as libraries print it.
+        pattern: Regular expression for the error and the output of the library; None if lines do not show the error.
         kind: Error kind on the wire that has this meaning, or "".
         text: Likely causes, the likeliest first.
+        next: What to do.
         commands: Next commands, each with the end it runs on: ``src`` or ``dst``.
+        refines: The error that this one is under a circumstance, or "".
+        when: The circumstance: ``later`` or ``same-node``, or "".
+        follows: Causes that explain this error where they come earlier in a log.
+        role: ``cause``, ``consequence`` (of an error elsewhere) or ``notice`` (no error by itself).
     """
 
     id: str
-    pattern: re.Pattern[str]
+    code: str
+    prints: str
+    pattern: re.Pattern[str] | None
     kind: str
     text: str
+    next: str
     commands: tuple[tuple[str, str], ...]
+    refines: str
+    when: str
+    follows: tuple[str, ...]
+    role: str
 
 
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
     return tuple(
-        Meaning(one["id"], re.compile(one["pattern"]), one.get("kind", ""), one["text"], tuple(_commands(one)))
+        Meaning(
+            **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
+            **{name: one.get(name, "") for name in ("kind", "refines", "when")},
+            pattern=re.compile(one["pattern"]) if "pattern" in one else None,
+            commands=tuple(_commands(one)),
+            follows=tuple(one.get("follows", ())),
+            role=one.get("role", "cause"),
+        )
         for one in load("errors")["error"]
     )
 
@@ -48,26 +69,37 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 
 
-def meaning_of(*texts: str | None, kind: str | None = None) -> Meaning | None:
+def meaning_of(*texts: str | None, kind: str | None = None, notices: bool = False) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
     Args:
         texts: The error, then the output of the library.
         kind: The error kind on the wire.
+        notices: Whether lines that are no errors by themselves count.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
 
     def matches(one: Meaning) -> bool:
-        return (bool(kind) and one.kind == kind) or any(one.pattern.search(text) for text in known)
+        if kind and one.kind == kind:
+            return True
+        pattern = one.pattern if notices or one.role != "notice" else None
+        return pattern is not None and any(pattern.search(text) for text in known)
 
     return next(filter(matches, meanings()), None)
+
+
+def refined(meaning: Meaning, when: str) -> Meaning:
+    """Return what an error means under a circumstance: ``later`` or ``same-node``."""
+    return next((one for one in meanings() if one.refines == meaning.id and one.when == when), meaning)
 
 
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     """Return the meaning of the error of a measurement; None if it has none, or if a lab made it."""
     if m is None or m.made or not m.error:
         return None
-    return meaning_of(m.error, m.raw, kind=error_kind(m))
+    found = meaning_of(m.error, m.raw, kind=error_kind(m))
+    node = m.src.rpartition(":")[0]
+    return refined(found, "same-node") if found and node and node == m.dst.rpartition(":")[0] else found
 
 
 def error_kind(m: Measurement) -> str | None:

@@ -77,7 +77,9 @@ def test_wrong_input_leaves_no_recording(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.jsonl.gz"))
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["replay"], ["read"], ["info"], ["probes"], ["completion"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["replay"], ["read"], ["explain"], ["info"], ["probes"], ["completion"]]
+)
 def test_every_command_explains_itself(command: list[str]) -> None:
     done = fabtui(*command, "--help", env={**os.environ, "COLUMNS": "80"})
     assert done.returncode == 0

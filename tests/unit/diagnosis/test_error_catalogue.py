@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, meanings
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of, meaning_of_measurement, meanings
+from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.session import findings
 from fabtui.model.events import Measured, NodeState, NodeUpdate
@@ -15,6 +16,119 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.protocol import ErrorKind
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
+
+#: Errors of the field, with each form in which libraries print them; E1 to E36 are the numbers of its survey.
+FORMS = {
+    "E1": (
+        "with error 12, opcode 1, len 0, vendor err 129",
+        "with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10",
+        "with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 hca mlx5_0",
+    ),
+    "E4": (
+        "with error 5, opcode 1, len 0, vendor err 249",
+        "with status=IBV_WC_WR_FLUSH_ERR(5) opcode=0 vendor_err=244",
+    ),
+    "E5": ("with error 4, opcode 0, len 0, vendor err 81", "with status=IBV_WC_LOC_PROT_ERR(4) opcode=0 vendor_err=81"),
+    "E6": (
+        "with status=1 opcode=0 len=0 vendor err 105",
+        "with error 9, opcode 0, len 0, vendor err 138",
+        "NET/IB : mlx5_3:1 async fatal event on QP (0x1): local access violation work queue error",
+    ),
+    "E7": ("with status=10 opcode=0 len=0 vendor err 136", "with status=8 opcode=0 len=0 vendor err 4"),
+    "E8": ("with status=13 opcode=0 len=0 vendor err 135", "with status=IBV_WC_RNR_RETRY_EXC_ERR(13) opcode=0"),
+    "E9": (
+        "Call to ibv_modify_qp failed with error Connection timed out errno 110",
+        "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3, curr state INIT, next state RTR",
+    ),
+    "E10": (
+        "Call to ibv_modify_qp failed with error Invalid argument errno 22",
+        "Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0",
+    ),
+    "E11": (
+        "Call to ibv_modify_qp failed with error Network is unreachable",
+        "Call to ibv_modify_qp failed with 101 Network is unreachable, on dev mlx5_0",
+    ),
+    "E12": (
+        "Call to ibv_modify_qp failed with error No such device",
+        "Call to ibv_modify_qp failed with 19 No such device, on dev mlx5_0",
+    ),
+    "E13": (
+        "Call to ibv_create_cq failed with error Cannot allocate memory errno 12",
+        "Call to ibv_create_qp failed with error Cannot allocate memory",
+        "Call to ibv_reg_mr failed with error Cannot allocate memory",
+        "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+    ),
+    "E14": ("Call to ibv_create_cq failed", "Call to ibv_create_cq failed with error Operation not permitted errno 1"),
+    "E15": ("NET/IB : No device found.", "Using network Socket"),
+    "E16": ("Failed to open libibverbs.so[.1]", "Failed to open libibverbs.so.1"),
+    "E17": ("Failed to initialize any NET plugin",),
+    "E18": (
+        "socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused",
+        "socketPollConnect: Connect to 10.0.0.2<45763> failed : Software caused connection abort",
+        "socketStartConnect: Connect to 10.0.0.2<45763> failed : No route to host",
+        "socketPollConnect: connect to 10.0.0.2<4> returned Connection refused, exceeded error retry count",
+        "socketPollConnect: connect to 10.0.0.2<4> returned 111, exceeded error retry count after 35 attempts",
+    ),
+    "E19": (
+        "socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection timed out",
+        "ncclCommInitRankConfig comm 0x5 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 18000 commId 0x7 - Init START",
+    ),
+    "E20": (
+        "socketProgress: Connection closed by remote peer node1<57557>",
+        "Proxy Call to rank 3 failed (Connect)",
+        "socketProgressOpt: Call to recv from 172.16.0.1<33759> failed : Connection reset by peer",
+    ),
+    "E21": (
+        "socketFinalizeAccept: wrong type 4 != 3",
+        "bootstrap: message type 4 != 3",
+        "socketFinalizeAccept: wrong magic 7b != 5a",
+        "magic mismatch",
+    ),
+    "E22": (
+        "Bootstrap : no socket interface found",
+        "NET/Socket : no device found matching eth9, verify NCCL_OOB_NET_IFNAME",
+    ),
+    "E23": (
+        "Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000",
+        "Multiple Ranks are using the same GPU/Partition",
+    ),
+    "E24": ("Mismatched NCCL version detected",),
+    "E25": ("Detected mixed local Net device counts across ranks (min 7, max 8)",),
+    "E26": (
+        "NET/IB : mlx5_3:1 async fatal event: port error",
+        "NET/IB : mlx5_3:1 Got non-fatal async event: port error(10)",
+        "NET/IB : mlx5_3:1 GID table changed",
+        "NET/IB : mlx5_3:1 speed change detected",
+    ),
+    "E27": ("NET/IB : Attempted to connect incompatible devices mlx5_0:1/IB and mlx5_bond_0:1/RoCE",),
+    "E28": ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",),
+    "E29": (
+        "Error: failed to extend /dev/shm/nccl-03v824 to 4194660 bytes",
+        "Bus error (core dumped)",
+        "training ended with a bus error",
+    ),
+    "E30": ("unlink shared memory /dev/shm/nccl-d5rTd0 failed, error: No such file or directory",),
+    "E31": ("Cuda failure 802 'system not yet initialized'", "Cuda failure 'system not yet initialized'"),
+    "E32": ("transport/p2p.cc:310 NCCL WARN Cuda failure 800 'operation not permitted'",),
+    "E33": (
+        "cuMemSetAccess(ptr, size, &desc, 1) failed: CUDA_ERROR_INVALID_VALUE",
+        "[CUDA_ERROR_INVALID_VALUE] invalid argument in expression cuMemSetAccess(buffer, size, &desc, 1)",
+    ),
+    "E34": (
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+        "NCCL error in: ProcessGroupNCCL.cpp:1191, unhandled system error, NCCL version 2.21.5",
+        "unhandled system error",
+    ),
+    "E35": (
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=SEND, NumelIn=1, Timeout(ms)=600000)",
+    ),
+    "E36": (
+        "# Out of bounds values : 3 FAILED",
+        "verify: 1 of 4194304 bytes are wrong in message 21, the first at offset 2097152",
+        "  1048576    262144   float     sum     -1    35.20   29.79   52.13     17    35.10   29.88   52.28      0",
+        "  1048576    262144   float     sum     -1    35.20   29.79   52.13      0    35.10   29.88   52.28      4",
+    ),
+}
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
 
@@ -56,6 +170,53 @@ def test_errors_are_known_in_the_words_of_their_libraries(printed: str, words: s
     assert words in found.text
 
 
+@pytest.mark.parametrize(("code", "form"), [(code, form) for code, forms in FORMS.items() for form in forms])
+def test_every_form_of_the_survey_has_its_number(code: str, form: str) -> None:
+    reader = LogReader()
+    reader.add(COMPLETION + form if form.startswith("with ") else form)
+    found = reader.result()
+    assert [one.meaning.code for one in (*found.causes, *found.notices)] == [code]
+
+
+def test_every_number_of_the_survey_is_there() -> None:
+    assert {f"E{number}" for number in range(1, 37)} <= {one.code for one in meanings()}
+    # These two depend on more than one line: see the tests of logs.
+    assert {f"E{number}" for number in range(1, 37)} - FORMS.keys() == {"E2", "E3"}
+
+
+@pytest.mark.parametrize("one", [one for one in meanings() if one.pattern is not None], ids=lambda one: one.id)
+def test_the_example_of_an_error_has_its_meaning(one: Meaning) -> None:
+    assert meaning_of(one.prints, notices=True) is one
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "  1048576    262144   float     sum     -1    35.20   29.79   52.13      0    35.10   29.88   52.28      0",
+        "# Out of bounds values : 0 OK",
+        "NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+        "Using network IB",
+        "pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected",
+        "NCCL INFO comm 0x5 rank 0 nRanks 16 nNodes 2",
+    ],
+)
+def test_healthy_lines_are_no_errors(printed: str) -> None:
+    assert meaning_of(printed, notices=True) is None
+
+
+def test_lines_that_are_no_errors_do_not_explain_a_failure() -> None:
+    assert meaning_of("transfer: no first byte came", "Using network Socket") is None
+
+
+def test_an_error_between_nics_of_one_node_is_another_than_between_nodes() -> None:
+    error = COMPLETION + "status=12 opcode=0 len=0 vendor err 129"
+    rows = [
+        Measurement(Layer.P2P, "a:0", f"{node}:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
+        for node in "ab"
+    ]
+    assert [found and found.code for found in map(meaning_of_measurement, rows)] == ["E3", "E1"]
+
+
 @pytest.mark.parametrize(
     "printed",
     ["", "connect: timed out after 5.0 s", COMPLETION + "error 120", "ibv_modify_qp", "transfer: no first byte came"],
@@ -74,14 +235,18 @@ def test_a_cause_goes_before_what_follows_from_it() -> None:
 def test_the_catalogue_is_valid() -> None:
     found = load("errors")["error"]
     assert len({one["id"] for one in found}) == len(found) > 30
-    allowed = {"id", "pattern", "kind", "text", "src", "dst", "both"}
+    allowed = {"id", "code", "prints", "pattern", "kind", "refines", "when", "text", "next", "src", "dst", "both"}
+    allowed |= {"follows", "role"}
     for one, meaning in zip(found, meanings(), strict=True):
         assert one.keys() <= allowed, one["id"]
         assert re.fullmatch(r"[a-z0-9-]+", one["id"])
-        assert one["text"][-1] != ".", one["id"]
+        assert re.fullmatch(r"E[1-9]\d?", one["code"]), one["id"]
+        assert one["text"][-1] != "." == one["next"][-1], one["id"]
+        assert meaning.role in ("cause", "consequence", "notice"), one["id"]
+        assert set(meaning.follows) <= {other["id"] for other in found}, one["id"]
         assert not meaning.kind or meaning.kind in [kind.value for kind in ErrorKind], one["id"]
         # Without unbounded or nested repetition, a search takes linear time.
-        assert not re.search(r"(?<!\\)[*+]|\{\d+,\}|\)\{", one["pattern"]), one["id"]
+        assert not re.search(r"(?<!\\)[*+]|\{\d+,\}|\)\{", one.get("pattern", "")), one["id"]
     for command in load("next_commands")["preflight"].values():
         assert command.startswith("ssh {node} ")
 

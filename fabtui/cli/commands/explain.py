@@ -1,0 +1,105 @@
+"""``fabtui explain``: rules, known errors, and the causes in logs of NCCL and PyTorch; offline."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from fabtui.diagnosis.knowledge.error_catalogue import meanings
+from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.session import RULES
+from fabtui.errors import InputError
+from fabtui.importers.sources import sources
+from fabtui.nodeset import count
+from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines
+from fabtui.report.tables import takes_unicode
+from fabtui.sanitize import one_line
+
+#: Exit code if nothing known was found.
+UNKNOWN = 1
+_CODE = re.compile(r"(?:FT|E)\d{1,4}", re.IGNORECASE)
+#: A word that names a file rather than being an error text.
+_FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Explain rules, errors, texts or logs; return the exit code.
+
+    Raises:
+        InputError: A file, rule or error does not exist, or cannot be read.
+    """
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    words = [word for word in getattr(args, "what", []) if word.strip()]
+    if "list" in args:
+        return _print(list_lines(RULES, meanings(), width))
+    if not words:
+        raise InputError(
+            "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
+        )
+    named = [_entries(word, width) for word in words]
+    if any(named):
+        for word, entry in zip(words, named, strict=True):
+            if not entry:
+                raise InputError(f"{one_line(word, 200)}: no such rule or error; see fabtui explain --list")
+        return _print([line for entry in named for line in ["", *entry]][1:])
+    if any(map(_is_file, words)):
+        return _explain_logs(words, width)
+    return _explain_text(words, width)
+
+
+def _entries(word: str, width: int) -> list[str]:
+    """Return the lines of the rules and errors with a code or name, separated by empty lines; none if unknown."""
+    key = word.lower()
+    blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
+    blocks += [error_lines(one, width) for one in meanings() if key in (one.code.lower(), one.id)]
+    if not blocks and (_CODE.fullmatch(word)):
+        raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
+    return [line for block in blocks for line in ["", *block]][1:]
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return word == "-" or Path(word).expanduser().exists()
+    except (OSError, ValueError):
+        # Too long for a file name: a text.
+        return False
+
+
+def _explain_logs(words: list[str], width: int) -> int:
+    reader = LogReader()
+    names = []
+    for source in sources(words):
+        names.append("stdin" if source.name == "-" else source.name)
+        if source.cut:
+            print(f"fabtui: {one_line(names[-1])}: {source.cut}", file=sys.stderr)
+        reader.add(source.text)
+    if reader.cut:
+        print("fabtui: the logs are too long: not all of their lines were examined", file=sys.stderr)
+    found = reader.result()
+    lines = causes_lines(found, names, width)
+    if found.causes or found.notices:
+        return _print(lines)
+    _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(len(names), 'file')}", *lines])
+    return UNKNOWN
+
+
+def _explain_text(words: list[str], width: int) -> int:
+    text = " ".join(words)
+    reader = LogReader()
+    reader.add(text)
+    found = reader.result()
+    if found.causes or found.notices:
+        return _print(causes_lines(found, [""], width))
+    if file := next(filter(_FILE_NAME.fullmatch, words), None):
+        raise InputError(f"cannot read {file}: no such file, and no known error")
+    _print([f"unknown: {one_line(text, 1000)}"])
+    return UNKNOWN
+
+
+def _print(lines: list[str]) -> int:
+    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    sys.stdout.write(text if takes_unicode(sys.stdout) else text.encode("ascii", "replace").decode("ascii"))
+    return 0

@@ -1,0 +1,256 @@
+"""Causes and consequences of the errors in logs of NCCL and PyTorch, of one rank or of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of, meanings, refined
+from fabtui_node.parsers.lines import unlabelled
+from fabtui_node.parsers.nccl.log_lines import parse_line
+
+#: Maximum number of lines of a file, and of lines with errors of all files, that are examined.
+MOST_LINES = 2_000_000
+MOST_ERRORS = 200_000
+_LONGEST_LINE = 4_000
+#: Maximum number of ranks, hosts and unknown warnings that are kept.
+_MOST_KEPT = 4096
+#: A failure this long (s) after the first line of its log came after the connections had worked.
+_LATER = 60.0
+#: A line without any of these has no error: 40 patterns on each line of a large log would take minutes.
+_WORDS = (
+    *("error", "fail", "warn", "got completion", "no device", "wrong", "mismatch", "magic", "interface", "async"),
+    *("gid table", "speed change", "incompatible", "duplicate gpu", "multiple ranks", "mixed", "not yet initialized"),
+    *("out of memory", "no space", "no such file", "no route", "ehostunreach", "refused", "timed out", "abort"),
+    *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
+    *("watchdog", "timeout", "sigbus", "sigkill", "exitcode", "oom", "frozen", "signal", "exception", "last completed"),
+    *("fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type", "float", "double"),
+    *("half", "not permitted", "int32", "int64", "int8"),
+)
+_STAMP = re.compile(
+    r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+    r"|\b[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)\.(?P<fraction>\d{1,9})"
+)
+_RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
+_INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
+_WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
+_OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
+_PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
+_NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
+
+
+class Place(NamedTuple):
+    """A line of a log.
+
+    Attributes:
+        file: Number of its file.
+        line: Number of the line, from 1 on.
+        time: Its time stamp, or that of the line before it; None if the file has none.
+        who: Rank or host that it names, or "".
+        text: Its text, not cleaned.
+    """
+
+    file: int
+    line: int
+    time: datetime | None
+    who: str
+    text: str
+
+    @property
+    def order(self) -> tuple[datetime, int, int]:
+        """Position among all lines: by time stamp; files without any come last."""
+        return self.time or datetime.max, self.file, self.line
+
+
+@dataclass(slots=True)
+class Occurrences:
+    """An error of a log: its earliest line, how often it is there, and on which ranks or hosts."""
+
+    meaning: Meaning
+    first: Place
+    count: int = 0
+    who: dict[str, None] = field(default_factory=dict)
+
+    def add(self, place: Place) -> None:
+        """Count one more line."""
+        self.count += 1
+        self.first = min(self.first, place, key=lambda one: one.order)
+        if place.who and len(self.who) < _MOST_KEPT:
+            self.who.setdefault(place.who)
+
+
+class Causes(NamedTuple):
+    """Errors of logs, each list in order of time.
+
+    Attributes:
+        causes: The earliest cause first; if there is none, the earliest consequence.
+        consequences: Errors that follow from the first cause.
+        notices: Lines that are worth knowing and no errors by themselves.
+        unknown: Warnings and exceptions that are not in the catalogue.
+        behind: Ranks that completed and enqueued least.
+    """
+
+    causes: list[Occurrences]
+    consequences: list[Occurrences]
+    notices: list[Occurrences]
+    unknown: list[Place]
+    behind: list[int]
+
+
+class LogReader:
+    """Finds the errors in logs, which are added one by one."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.cut = False
+        self._files = 0
+        self._examined = 0
+        self._found: dict[str, Occurrences] = {}
+        self._unknown: dict[str, Place] = {}
+        self._starting: dict[tuple[int, str, str], Place] = {}
+        self._addresses: dict[str, set[str]] = {}
+        self._work: dict[int, tuple[int, int]] = {}
+
+    def add(self, text: str) -> None:
+        """Read the log of one file."""
+        lines = text.split("\n", MOST_LINES)
+        self.cut = self.cut or len(lines) > MOST_LINES
+        clock = _Clock(lines)
+        for number, line in enumerate(lines[:MOST_LINES]):
+            # After a carriage return a line starts again, as on a terminal.
+            shown = line.rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
+            lower = shown.lower()
+            if not any(word in lower for word in _WORDS):
+                continue
+            self._examined += 1
+            if self._examined > MOST_ERRORS:
+                self.cut = True
+                break
+            self._line(number, shown.strip(), clock)
+        self.lines += len(lines) - (not lines[-1])
+        self._files += 1
+
+    def _line(self, number: int, raw: str, clock: _Clock) -> None:
+        printed = parse_line(raw)
+        rank = _rank_of(raw)
+        host = f"{printed.host} [{printed.device}]" if printed else ""
+        who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
+        place = Place(self._files, number + 1, None, who, raw)
+        node = printed.host if printed else ""
+        for address in _OWN_ADDRESS.findall(raw):
+            if len(self._addresses) < _MOST_KEPT:
+                self._addresses.setdefault(node, set()).add(address)
+        if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
+            self._work[rank] = int(work[2]), int(work[1])
+        if init := _INIT.search(raw):
+            key = self._files, host, init[1]
+            self._starting.pop(key, None)
+            if init[2] == "START" and len(self._starting) < 1_000_000:
+                self._starting[key] = place._replace(time=clock.at(number), who=who or f"rank {init[1]}")
+        elif (meaning := meaning_of(raw, notices=True)) is not None:
+            time = clock.at(number)
+            self._count(self._circumstance(meaning, node, raw, time, clock), place._replace(time=time))
+        elif len(self._unknown) < _MOST_KEPT and _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
+            self._unknown.setdefault(_alike(raw), place._replace(time=clock.at(number)))
+
+    def _circumstance(self, meaning: Meaning, node: str, raw: str, time: datetime | None, clock: _Clock) -> Meaning:
+        """Return the meaning that takes into account who the peer is, and how long the job had run."""
+        peer = _PEER_ADDRESS.search(raw)
+        if peer and node and peer[1] in self._addresses.get(node, ()):
+            return refined(meaning, "same-node")
+        if time and clock.start and (time - clock.start).total_seconds() >= _LATER:
+            return refined(meaning, "later")
+        return meaning
+
+    def _count(self, meaning: Meaning, place: Place) -> None:
+        self._found.setdefault(meaning.id, Occurrences(meaning, place)).add(place)
+
+    def result(self) -> Causes:
+        """Return the errors of all logs so far."""
+        incomplete = next(one for one in meanings() if one.id == "init-incomplete")
+        for place in self._starting.values():
+            self._count(incomplete, place)
+        self._starting = {}
+        found = sorted(self._found.values(), key=lambda one: one.first.order)
+        causes: list[Occurrences] = []
+        consequences: list[Occurrences] = []
+        for one in found:
+            if one.meaning.role == "cause":
+                follows = any(cause.meaning.id in one.meaning.follows for cause in causes)
+                (consequences if follows else causes).append(one)
+        consequences += [one for one in found if one.meaning.role == "consequence"]
+        consequences.sort(key=lambda one: one.first.order)
+        if not causes and consequences:
+            causes.append(consequences.pop(0))
+        unknown = sorted(self._unknown.values(), key=lambda place: place.order)
+        notices = [one for one in found if one.meaning.role == "notice"]
+        return Causes(causes, consequences, notices, unknown, self._behind())
+
+    def _behind(self) -> list[int]:
+        least = min(self._work.values(), default=None)
+        behind = sorted(rank for rank, work in self._work.items() if work == least)
+        return behind if len(behind) < len(self._work) else []
+
+
+class _Clock:
+    """Time stamps of a file; a line without one has that of the line before it."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._read = 0
+        self._last: datetime | None = None
+        self._start: datetime | None = None
+        self._started = False
+
+    @property
+    def start(self) -> datetime | None:
+        """The first time stamp of the file."""
+        if not self._started:
+            self._started = True
+            self._start = next(_stamps(self._lines), None)
+        return self._start
+
+    def at(self, number: int) -> datetime | None:
+        """Return the time of a line; lines are asked for in ascending order."""
+        if self.start is None:
+            return None
+        fresh = self._lines[self._read : number + 1]
+        self._last = next(_stamps(reversed(fresh)), self._last)
+        self._read = number + 1
+        return self._last or self.start
+
+
+def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
+    """Yield the time stamp of each line that has one."""
+    for line in lines:
+        if (found := _STAMP.search(line[:200])) and (time := _time_of(found)) is not None:
+            yield time
+
+
+def _time_of(found: re.Match[str]) -> datetime | None:
+    """Return a time stamp in UTC where it names its zone; torch prints no year, which is then that of the last year."""
+    now = datetime.now()
+    part = (found["part"] or found["fraction"] or "0")[:6].ljust(6, "0")
+    try:
+        if found["iso"]:
+            zone = (found["zone"] or "").replace("Z", "+00:00")
+            time = datetime.fromisoformat(f"{found['iso']}T{found['at']}.{part}{zone}")
+            return time.astimezone(UTC).replace(tzinfo=None) if zone else time
+        day = f"{int(found['month']):02}-{found['day']}T{found['clock']}.{part}"
+        time = datetime.fromisoformat(f"{now.year}-{day}")
+        return time if time <= now + timedelta(days=1) else datetime.fromisoformat(f"{now.year - 1}-{day}")
+    except (ValueError, OverflowError):
+        return None
+
+
+def _rank_of(line: str) -> int | None:
+    found = _RANK.search(line)
+    return int(found[found.lastindex or 0]) if found else None
+
+
+def _alike(line: str) -> str:
+    """Return a line without its numbers."""
+    return re.sub(r"[0-9a-fx.:]{2,}|\d", "#", line[:400])

@@ -1,0 +1,123 @@
+"""Text of rules, of known errors, and of the causes found in logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fabtui.diagnosis.finding import Rule
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning
+from fabtui.diagnosis.knowledge.log_causes import Causes, Occurrences, Place
+from fabtui.nodeset import count
+from fabtui.report.tables import wrapped
+from fabtui.sanitize import one_line
+
+#: Ends of a pair on which a command runs, and the placeholder of their addresses.
+_ENDS = {("src",): "on the sender", ("dst",): "on the receiver", ("src", "dst"): "on both nodes"}
+_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
+#: Maximum numbers of causes, ranks and unknown warnings that are listed.
+_MOST_CAUSES = 5
+_MOST_RANKS = 8
+_MOST_UNKNOWN = 5
+
+
+def rule_lines(rule: Rule[Any], width: int) -> list[str]:
+    """Return the lines of a rule."""
+    lines = wrapped("", f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", width)
+    return lines + _fields([("means", rule.description), ("next", rule.next_step)], width)
+
+
+def error_lines(meaning: Meaning, width: int) -> list[str]:
+    """Return the lines of an error of the catalogue."""
+    lines = [f"{meaning.code} {meaning.id}"]
+    return lines + _fields([("prints", meaning.prints), *_meaning_fields(meaning)], width)
+
+
+def list_lines(rules: Sequence[Rule[Any]], errors: Iterable[Meaning], width: int) -> list[str]:
+    """Return a line for each rule and each error."""
+    lines = ["rules:"]
+    for rule in sorted(rules, key=lambda one: one.id):
+        lines += wrapped(f"  {rule.id}  {rule.name:<24} ", rule.title, width)
+    lines += ["", "errors:"]
+    for one in sorted(errors, key=lambda one: int(one.code[1:])):
+        lines += wrapped(f"  {one.code:<5}  {one.id:<24} ", one.prints, width)
+    return lines
+
+
+def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
+    """Return the lines of the causes in logs: the earliest first, with its consequences below.
+
+    Args:
+        found: What the logs show.
+        files: Names of the files, "" for a text that is not from a file.
+        width: Width of the terminal.
+    """
+    lines: list[str] = []
+    for number, one in enumerate(found.causes[:_MOST_CAUSES]):
+        title = ("earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence", "also")
+        lines += ["", *_block(title[number > 0], one, files, width)] if number else _block(title[0], one, files, width)
+        if number == 0 and found.consequences:
+            lines.append("  consequences:")
+            for other in found.consequences:
+                lines += wrapped("    ", _summary(other, one.first, files), width)
+    if (more := len(found.causes) - _MOST_CAUSES) > 0:
+        lines += ["", f"and {count(more, 'other cause')}"]
+    if found.behind:
+        ranks = ", ".join(f"rank {rank}" for rank in found.behind[:_MOST_RANKS])
+        lines += ["", *wrapped("", f"{ranks} completed and enqueued the least work: look there first.", width)]
+    for one in found.notices:
+        lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)
+    if found.unknown:
+        lines += ["", f"{count(len(found.unknown), 'warning')} not in the catalogue:"]
+        for place in found.unknown[:_MOST_UNKNOWN]:
+            lines += wrapped("    ", f"{_where(place, files)}{one_line(place.text, 300)}", width)
+    if _mixed([one.first for one in (*found.causes, *found.consequences)]):
+        lines += ["", "Lines of files without time stamps come last in this order."]
+    return lines
+
+
+def _mixed(places: Sequence[Place]) -> bool:
+    return any(one.time is None for one in places) and any(one.time is not None for one in places)
+
+
+def _block(title: str, one: Occurrences, files: Sequence[str], width: int) -> list[str]:
+    times = f", {one.count} times" if one.count > 1 else ""
+    head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
+    line = _where(one.first, files) + one_line(one.first.text, 300)
+    return [*wrapped("", head, width), *_fields([("line", line), *_meaning_fields(one.meaning)], width)]
+
+
+def _summary(one: Occurrences, cause: Place, files: Sequence[str]) -> str:
+    """Return an error in one sentence, with its delay after the cause."""
+    delay = ""
+    if one.first.time and cause.time:
+        delay = f", {(one.first.time - cause.time).total_seconds():+.1f} s"
+    where = _where(one.first, files).rstrip(": ")
+    return f"{one.count} x {one.meaning.code} {one.meaning.id}{_on(one)}{delay}{f', {where}' if where else ''}"
+
+
+def _on(one: Occurrences) -> str:
+    names = list(one.who)
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_RANKS} more" if len(names) > _MOST_RANKS else ""
+    return f" ({one_line('; '.join(names[:_MOST_RANKS]), 300)}{more})"
+
+
+def _where(place: Place, files: Sequence[str]) -> str:
+    """Return the time, the file and the number of a line."""
+    time = f"{place.time:%m-%d %H:%M:%S.%f}"[:-3] + " " if place.time else ""
+    name = one_line(files[place.file], 200)
+    return f"{time}{name}:{place.line}: " if name else time
+
+
+def _meaning_fields(meaning: Meaning) -> list[tuple[str, str]]:
+    ends: dict[str, list[str]] = {}
+    for end, command in meaning.commands:
+        ends.setdefault(command.replace("{route}", _ROUTE), []).append(end)
+    commands = [("command", f"{command}  ({_ENDS[tuple(sorted(on, reverse=True))]})") for command, on in ends.items()]
+    return [("means", meaning.text), ("next", meaning.next), *commands]
+
+
+def _fields(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+    return [line for name, text in rows if text for line in wrapped(f"  {name:<8} ", text, width)]

@@ -1,0 +1,162 @@
+"""Logs of failed jobs: the earliest cause first, consequences below it, ranks and hosts where lines show them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from fabtui.diagnosis.knowledge.log_causes import MOST_LINES, Causes, LogReader, Occurrences
+from tests.unit.probes.places import REAL
+
+WARN = "transport/net_ib.cc:1 NCCL WARN NET/IB : "
+DONE = WARN + "Got completion from peer 10.2.0.5<33092> with status={0} opcode=0 len=0 vendor err 129"
+WATCHDOG = (
+    "[rank{0}]:[E1122 02:23:12.741540326 ProcessGroupNCCL.cpp:689] [Rank {0}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=252, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=45000) ran for 45060 "
+    "milliseconds before timing out.\n"
+    "[rank{0}]:[E1122 02:23:12.752035204 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank {0}]  failure "
+    "detected by watchdog at work sequence id: 252 PG status: last enqueued work: {1}, last completed work: {2}\n"
+)
+
+
+def causes(*logs: str) -> Causes:
+    reader = LogReader()
+    for log in logs:
+        reader.add(log)
+    return reader.result()
+
+
+def shown(found: list[Occurrences]) -> list[tuple[str, int, int, int]]:
+    return [(one.meaning.code, one.count, one.first.file, one.first.line) for one in found]
+
+
+def test_the_earliest_line_of_all_ranks_is_the_cause() -> None:
+    first = (
+        "[2026-11-20 10:00:00] n061:7:9 [0] NCCL INFO Bootstrap : Using eth0:10.2.0.6<0>\n"
+        f"[2026-11-20 10:12:09] n061:7:9 [0] {DONE.format(5)}\n"
+        f"[2026-11-20 10:12:05] n061:7:9 [0] {DONE.format(12)}\n"
+        f"[2026-11-20 10:12:06] n061:7:9 [1] {DONE.format(12)}\n"
+    )
+    second = (
+        "[2026-11-20 10:00:01] n060:7:9 [3] NCCL INFO Bootstrap : Using eth0:10.2.0.5<0>\n"
+        f"[2026-11-20 10:12:01] n060:7:9 [3] {WARN}mlx5_3:1 Got non-fatal async event: port error(10)\n"
+    )
+    found = causes(first, second)
+    assert shown(found.causes) == [("E26", 1, 1, 2)]
+    # Minutes after the start: the links had worked.
+    assert shown(found.consequences) == [("E2", 2, 0, 3), ("E4", 1, 0, 2)]
+    assert list(found.consequences[0].who) == ["n061 [0]", "n061 [1]"]
+    assert list(found.causes[0].who) == ["n060 [3]"]
+
+
+def test_without_time_stamps_the_order_is_that_of_files_and_lines() -> None:
+    log = f"n061:7:9 [0] {DONE.format(5)}\nn061:7:9 [0] Call to ibv_create_cq failed: Cannot allocate memory\n"
+    found = causes(log, f"n062:7:9 [0] {DONE.format(12)}\n")
+    assert shown(found.causes) == [("E13", 1, 0, 2), ("E1", 1, 1, 1)]
+    assert shown(found.consequences) == [("E4", 1, 0, 1)]
+
+
+def test_a_line_without_time_stamp_has_that_of_its_neighbours() -> None:
+    found = causes("[rank1]: CUDA out of memory\n" + WATCHDOG.format(1, 20, 19), WATCHDOG.format(0, 20, 19))
+    first = found.causes[0].first
+    assert (shown(found.causes), first.who) == ([("E40", 1, 0, 1)], "rank 1")
+    assert first.time is not None
+    assert (first.time.month, first.time.day, first.time.hour) == (11, 22, 2)
+
+
+def test_time_stamps_with_zones_are_compared() -> None:
+    found = causes(
+        "2026-11-20T11:00:00+02:00 n060:1:1 [0] NCCL WARN Mismatched NCCL version detected\n",
+        "2026-11-20T08:59:59.5Z n061:1:1 [0] NCCL WARN Failed to initialize any NET plugin\n",
+    )
+    assert shown(found.causes) == [("E17", 1, 1, 1), ("E24", 1, 0, 1)]
+
+
+def test_only_consequences_are_reported_as_such() -> None:
+    found = causes(WATCHDOG.format(0, 271, 251) + WATCHDOG.format(2, 271, 251), WATCHDOG.format(1, 251, 251))
+    assert [(one.meaning.code, one.meaning.role) for one in found.causes] == [("E35", "consequence")]
+    assert list(found.causes[0].who) == ["rank 0", "rank 2", "rank 1"]
+    assert found.behind == [1]
+
+
+def test_no_rank_is_behind_where_all_are_equal() -> None:
+    assert causes(WATCHDOG.format(0, 3, 2), WATCHDOG.format(1, 3, 2)).behind == []
+
+
+def test_a_completion_from_the_same_node_is_another_error() -> None:
+    own = "n060:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:{0}<0>\n"
+    error = f"n060:7:9 [0] {DONE.format(12)}\n"
+    assert shown(causes(own.format("10.2.0.5") + error).causes) == [("E3", 1, 0, 2)]
+    assert shown(causes(own.format("10.2.0.6") + error).causes) == [("E1", 1, 0, 2)]
+
+
+def test_ranks_that_did_not_finish_to_initialise_are_counted() -> None:
+    line = "n060:{0}:9 [0] NCCL INFO ncclCommInitRank comm 0x5 rank {0} nranks 4 cudaDev 0 busId 18000 - Init {1}\n"
+    log = "".join(line.format(rank, "START") for rank in range(4))
+    found = causes(log + line.format(1, "COMPLETE") + line.format(2, "COMPLETE"))
+    assert shown(found.causes) == [("E19", 2, 0, 1)]
+    assert causes(log + "".join(line.format(rank, "COMPLETE") for rank in range(4))).causes == []
+
+
+def test_what_is_no_error_by_itself_is_a_note() -> None:
+    log = "n060:1:9 [0] NCCL INFO Using network Socket\nn060:1:9 [0] Cuda failure 802 'system not yet initialized'\n"
+    found = causes(log)
+    assert (shown(found.causes), shown(found.notices)) == ([("E31", 1, 0, 2)], [("E15", 1, 0, 1)])
+
+
+def test_unknown_warnings_and_exceptions_are_kept() -> None:
+    odd = "n060:1:9 [0] x.cc:3 NCCL WARN odd thing {0}\n"
+    log = "[rank3]: ValueError: shapes differ\n" + odd.format(1) + odd.format(2)
+    assert [(place.line, place.who) for place in causes(log).unknown] == [(1, "rank 3"), (2, "n060 [0]")]
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"), [("[1,3]<stderr>: x", 3), ("12: x", 12), ("[default7]:x", 7), ("[Rank 5] x", 5)]
+)
+def test_labels_of_launchers_name_the_rank(line: str, rank: int) -> None:
+    assert list(causes(f"{line} CUDA out of memory").causes[0].who) == [f"rank {rank}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Got completion " * 200_000,
+        "[2026-99-99 99:99:99] CUDA out of memory\n" * 2000,
+        "cuMemSetAccess float sum " + "1 " * 100_000,
+        "\x00\n" * 100_000,
+        "error\n" * 20_000,
+    ],
+)
+def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
+    start = time.process_time()
+    causes(text)
+    assert time.process_time() - start < 10
+
+
+def test_the_number_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui.diagnosis.knowledge.log_causes.MOST_LINES", 2)
+    assert MOST_LINES >= 1_000_000
+    reader = LogReader()
+    reader.add("a\nb\nCUDA out of memory\n")
+    assert reader.cut
+    assert reader.result().causes == []
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("nccl-debug-log/ib-error12-timeout.txt", ["E1"]),
+        ("nccl-debug-log/socket-connect-abort-then-shm.txt", ["E18", "E34", "E20"]),
+        ("nccl-debug-log/init-complete-shm-commid.txt", []),
+        ("torch-failure/cuda-ecc-uncorrectable-traceback.txt", ["E41"]),
+        ("torch-failure/ncclremoteerror-ofi-rank-prefix.txt", ["E43", "E34"]),
+        ("torch-failure/ncclremoteerror-recv-reset.txt", ["E34", "E20"]),
+        ("torch-failure/one-line-runon-ncclremoteerror.txt", ["E1"]),
+        ("torch-failure/watchdog-allreduce-timeout-3ranks.txt", ["E35"]),
+    ],
+)
+def test_real_logs(name: str, codes: list[str]) -> None:
+    found = causes((REAL / name).read_text())
+    assert [one.meaning.code for one in (*found.causes, *found.consequences)] == codes
