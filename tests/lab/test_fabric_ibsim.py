@@ -66,7 +66,7 @@ def findings(network: Network, folder: Path) -> list[dict[str, Any]]:
     path = folder / "preflight.json"
     fabtui(network, "preflight", "--json", str(path))
     found: list[dict[str, Any]] = json.loads(path.read_text())["findings"]
-    return [one for one in found if one["subject"] in ("ibstat", "rdma", "ibfabric")]
+    return [one for one in found if one["topic"] in ("ibstat", "rdma", "ibfabric")]
 
 
 def test_the_real_tools_are_understood(network: Network, fabric: Fabric) -> None:
@@ -97,7 +97,7 @@ def test_the_real_tools_are_understood(network: Network, fabric: Fabric) -> None
 
 
 def test_what_is_always_wrong(network: Network, fabric: Fabric, tmp_path: Path) -> None:
-    found = {one["text"]: one["nodes"] for one in findings(network, tmp_path)}
+    found = {one["title"]: one["nodes"] for one in findings(network, tmp_path)}
     assert found[f"mlx5_0/1: {NARROW}"] == ["n2"]
     (slow,) = (text for text in found if text.startswith(("leaf2 port 16", "spine1 port 4")))
     assert SLOW in slow
@@ -119,7 +119,7 @@ def test_a_pulled_cable_and_errors(network: Network, fabric: Fabric, tmp_path: P
     assert bad["n3 mlx5_0", 1]["PortRcvErrors"] == 65535
 
     found = findings(network, tmp_path)
-    assert [one["nodes"] for one in found if one["text"] == f"mlx5_0/1: {DOWN}" and one["severity"] == "bad"] == [
+    assert [one["nodes"] for one in found if one["title"] == f"mlx5_0/1: {DOWN}" and one["severity"] == "bad"] == [
         ["n1"]
     ]
     of_n3 = json.dumps([one for one in found if "n3" in one["nodes"]])

@@ -60,7 +60,7 @@ def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
 
 
 def serious(found: dict[str, Any]) -> dict[str, list[str]]:
-    return {one["subject"]: one["nodes"] for one in found["findings"] if one["severity"] != "note"}
+    return {one["topic"]: one["nodes"] for one in found["findings"] if one["severity"] != "note"}
 
 
 def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Network) -> None:
@@ -68,7 +68,7 @@ def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Net
     assert serious(found) == {}, printed
     assert code == 0, printed
     # They are namespaces of this machine, and are reported as such.
-    assert [one["nodes"] for one in found["findings"] if one["subject"] == "machine"] == [network.names]
+    assert [one["nodes"] for one in found["findings"] if one["topic"] == "machine"] == [network.names]
     before = network.folder / "before.json"
     shutil.copy(network.folder / "found.json", before)
 
