@@ -157,7 +157,7 @@ _MEASURE = (
         needs=("p2p",)),
     OptionSpec(
         "bidirectional", "also test both directions at once", "pairs", _TESTS, "switch", field="both", needs=("p2p",)),
-    OptionSpec("limit-share", "report pairs that usually reach less of their link limit; 0: never", "pairs", _TESTS,
+    OptionSpec("limit-share", "least share of the link limit that is fine; 0: any", "pairs", _TESTS,
         "number", "PERCENT", "50; 30 for P2P over PCIe", parse=values.percentage, field="limit_share", needs=("p2p",),
         table="session", example="40"),
     OptionSpec("collectives", "comma-separated collectives, or all", "collectives", _TESTS, "list", "LIST",

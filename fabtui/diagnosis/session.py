@@ -81,7 +81,7 @@ class GpuInUse(Rule[Model]):
 
 
 def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
-    """Return the exit code of a session: that of its results, or 1 if pairs use a slower transport than they could.
+    """Return the exit code of a session: that of its results, or 1 if pairs are slower than their hardware allows.
 
     A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster.
 
@@ -93,7 +93,8 @@ def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
     if code == exit_codes.BAD or not model.endpoints:
         return code
     known = findings(model) if found is None else found
-    slower = (one for one in known if isinstance(one.rule, transport_rules.TransportRule))
+    rules = (transport_rules.TransportRule, transport_rules.BelowLinkLimit)
+    slower = (one for one in known if isinstance(one.rule, rules))
     return exit_codes.BAD if any(one.severity is Severity.BAD for one in slower) else code
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fabtui.diagnosis.finding import AddressPair, Domain, Finding
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes, port_problems
 from fabtui.diagnosis.mesh.mesh import address_pair
@@ -306,7 +306,7 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
 
 def _single(finding: Finding) -> bool:
     """Return True for a finding about a single pair of endpoints, which the list of what is not ok shows."""
-    return finding.rule.domain is Domain.PAIRS and len({frozenset(pair) for pair in finding.cells}) == 1
+    return finding.rule.domain is Domain.PAIRS and finding.subject.kind is Kind.PAIR
 
 
 def finding_lines(finding: Finding) -> list[str]:
