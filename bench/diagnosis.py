@@ -174,7 +174,7 @@ def endpoint_one_way(fabric: Fabric, chance: random.Random) -> Truth:
     end, side = _end(fabric, chance), chance.choice((0, 1))
     _dead(fabric, lambda a, b: (a, b)[side] is end)
     return Truth(
-        f"{end} dead as {'receiver' if side else 'sender'}", _as_endpoint(fabric, end), r"receiv|send|direction"
+        f"{end} dead as {'receiver' if side else 'sender'}", _as_endpoint(fabric, end), r"receive|send|direction"
     )
 
 
@@ -269,7 +269,7 @@ def nic_slow(fabric: Fabric, chance: random.Random) -> Truth:
 def nic_one_way_slow(fabric: Fabric, chance: random.Random) -> Truth:
     end, factor, side = _end(fabric, chance), _factor(fabric, chance), chance.choice((0, 1))
     _slow(fabric, lambda a, b: _off(a, b) and (a, b)[side].node == end.node and (a, b)[side].nic == end.nic, factor)
-    return Truth(f"{_nic_name(end)} slow one way", _as_nic(fabric, end), "send|receiv|direction")
+    return Truth(f"{_nic_name(end)} slow one way", _as_nic(fabric, end), "send|receive|direction")
 
 
 @planted("port down", least_nodes=3, accepts=lambda s: s.net != "tcp")

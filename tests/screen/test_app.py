@@ -74,7 +74,7 @@ async def test_80_columns_show_the_same_on_one_line(opened: Opened) -> None:
         assert not app.main.panel.display
         await pilot.press("right_square_bracket")
         await pilot.pause()
-        assert "n000:1 > n001:1  ! slow  12.4 GB/s  rail 27 % of the median 45.9" in screen_text(app)
+        assert "n000:1 > n001:1  ! slow  12.4 GB/s  rail 27 % of the median 46.0" in screen_text(app)
         assert "? help" in screen_text(app)
         assert "q quit" in screen_text(app)
 
