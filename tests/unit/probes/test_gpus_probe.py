@@ -364,7 +364,12 @@ def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None
     assert [gpu["utilization"] for gpu in value["gpus"]] == [30, 80]
     assert "vbios" not in value["gpus"][0]
     assert gpu_health.judge_load(value) == [
-        {"subject": "pcie", "verdict": "bad", "text": "GPUs 0-1: PCIe at x8 of x16 under load"}
+        {
+            "subject": "pcie",
+            "verdict": "bad",
+            "text": "GPUs 0-1: PCIe at x8 of x16 under load",
+            "devices": ["gpu:0", "gpu:1"],
+        }
     ]
 
 
@@ -393,7 +398,7 @@ def test_which(indexes: list[Any], words: str) -> None:
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     for one in [*gpu_health.judge(value), *gpu_health.judge_load(value)]:
-        assert set(one) == {"subject", "verdict", "text"}
+        assert set(one) - {"devices"} == {"subject", "verdict", "text"}
         assert one["verdict"] in ("bad", "warn", "note")
 
 
