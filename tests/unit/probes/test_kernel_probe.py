@@ -160,4 +160,4 @@ def test_what_was_long_ago_is_a_note() -> None:
     ],
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) == {"subject", "verdict", "text"} for one in kernel_log.judge(value))
+    assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in kernel_log.judge(value))

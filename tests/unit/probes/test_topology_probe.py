@@ -208,4 +208,4 @@ def test_one_pair_that_cannot() -> None:
     ],
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) == {"subject", "verdict", "text"} for one in topology.judge(value))
+    assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in topology.judge(value))
