@@ -164,19 +164,16 @@ class EndpointTable:
 
     def class_between(self, src: str, dst: str) -> PairClass:
         """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
-        a, b = self._numbers.get(src), self._numbers.get(dst)
-        if a is not None and b is not None:
-            return pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
-        if src == dst:
-            return PairClass.ALL if src == "all" else PairClass.ONE_NODE
-        return PairClass.NODE_PAIR
+        return self.key_between(src, dst).kind
 
     def key_between(self, src: str, dst: str) -> ClassKey:
         """Return the class that values of a pair are compared within."""
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is None or b is None:
+            if src != dst:
+                return ClassKey(PairClass.NODE_PAIR)
             # The group of a rail crosses nodes, unlike that of a node.
-            return ClassKey(self.class_between(src, dst), src == dst != "all" and src not in self._by_node)
+            return ClassKey(PairClass.ALL) if src == "all" else ClassKey(PairClass.ONE_NODE, src not in self._by_node)
         kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
         apart = self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
         one, other = self.hardware[a], self.hardware[b]

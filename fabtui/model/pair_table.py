@@ -30,8 +30,13 @@ _KINDS = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairCl
 
 @dataclass(slots=True)
 class Places:
-    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown."""
+    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown.
 
+    Attributes:
+        nodes: Names of the nodes, by the numbers in ``node``.
+    """
+
+    nodes: list[str]
     node: Ints
     rail: Ints
     leaf: Ints
@@ -50,7 +55,8 @@ class Places:
             for end in table.endpoints
         ]
         half = [table.halves.get(end.number, -1) for end in table.endpoints]
-        return cls(*(np.array(column, dtype=np.int64) for column in (node, rail, leaf, half, table.hardware)))
+        columns = (node, rail, leaf, half, table.hardware)
+        return cls(list(nodes), *(np.array(column, dtype=np.int64) for column in columns))
 
 
 @dataclass(slots=True)

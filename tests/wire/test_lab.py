@@ -253,7 +253,7 @@ def test_nothing_is_left_when_a_process_is_killed(token: str, victim: str) -> No
         server = next(pid for pid in living(token) if b"fabtui.lab.server" in tokens_of(pid))
         os.kill(server, signal.SIGKILL)
         holder.send_signal(signal.SIGINT)
-        holder.wait(60)
+        holder.wait(15)
         assert not config.parent.exists()
         for pid in living(token):
             with contextlib.suppress(ProcessLookupError):

@@ -132,11 +132,11 @@ def blamed(
         table: Results of all pairs.
         places: Places of the endpoints.
         endpoints: The endpoints, by number.
-        settled: Codes of bad pairs that are explained otherwise.
+        settled: Places in the table of bad pairs that are explained otherwise.
     """
     search = _Search(table, places, endpoints)
     if settled:
-        search.forget(np.isin(table.code, np.array(settled)))
+        search.forget(settled)
     yield from search.run()
 
 
@@ -164,7 +164,7 @@ def blocked_across(table: PairTable, places: Places) -> list[tuple[int, int]]:
 class _Search:
     def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
         self.table, self.places, self.ends = table, places, endpoints
-        self.nodes = list(dict.fromkeys(end.node for end in endpoints))
+        self.nodes = places.nodes
         self.dead: Flags = np.isin(table.verdict, pair_table.DEAD)
         self.slow: Flags = table.verdict == pair_table.SLOW
         #: Slow pairs that no component explains yet; the value of one may show two components.
@@ -295,10 +295,11 @@ class _Search:
         sizes = np.bincount(found)
         return found[self.places.node] if len(sizes) == 2 and sizes.min() > 1 else np.full(len(self.ends), -1)
 
-    def forget(self, settled: Flags) -> None:
+    def forget(self, settled: Sequence[int]) -> None:
         """Take pairs out of the search."""
-        self.dead, self.slow, self.alive = self.dead & ~settled, self.slow & ~settled, self.alive & ~settled
-        self.known, self.open = self.known & ~settled, self.open & ~settled
+        at = np.array(settled)
+        for flags in (self.dead, self.slow, self.alive, self.known, self.open):
+            flags[at] = False
 
     # -- search -------------------------------------------------------------------------------------------------------
 

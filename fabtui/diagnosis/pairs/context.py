@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -26,7 +27,6 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
-from fabtui.diagnosis.pairs.tapers import Taper, tapers
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -189,7 +189,7 @@ class PairContext:
         table, places = self.tally.table, self.tally.places
         self._blames = []
         if table is not None and places is not None and self.unexplained:
-            settled = [self._code(pair) for pair in self.tally.bad if pair not in self.unexplained]
+            settled = [at for pair, at in self.tally.place.items() if pair not in self.unexplained]
             for found in blamed(table, places, self.model.endpoints, settled):
                 if found is not None:
                     self._blames.append(found)
@@ -201,26 +201,22 @@ class PairContext:
             pass
         return self._blames or []
 
-    def _code(self, pair: Pair) -> int:
-        a, b = self.model.number(pair[0]), self.model.number(pair[1])
-        return ((a or 0) << 32) + (b or 0)
-
-    def pairs_of(self, blame: Blame) -> list[Pair]:
-        """Return the bad pairs that a component explains."""
+    def pairs_at(self, places: Iterable[int]) -> list[Pair]:
+        """Return the pairs at places of the table."""
         table, ends = self.tally.table, self.model.endpoints
         assert table is not None
-        return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in blame.bad]
+        return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in places]
 
-    def nodes_of_pair(self, blame: Blame) -> Pair:
-        """Return the two nodes of a component that is a pair of nodes, the source first."""
-        first, _, second = blame.subject.name.partition(" > " if blame.direction is Direction.SENDS else " - ")
+    def ends_of(self, blame: Blame) -> Pair:
+        """Return the two ends of a component that is the path between two, the source first."""
+        first, _, second = blame.subject.name.partition(" - " if blame.direction is Direction.BOTH else " > ")
         return first, second
 
     def explain_blame(
         self, rule: Rule[PairContext], blame: Blame, facts: Mapping[str, Any], commands: Iterable[str]
     ) -> Finding:
         """Return the finding of a component that explains bad pairs."""
-        cells = self.pairs_of(blame)
+        cells = self.pairs_at(blame.bad)
         nodes: tuple[str, ...] | None = None
         kind, name = blame.subject
         if kind in (Kind.NODE, Kind.HALVES):
@@ -245,8 +241,8 @@ class PairContext:
     def _blame_facts(self, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
         """Return the facts of a component for the templates of rules."""
         kind, name = blame.subject
-        one_way = None if blame.direction is Direction.BOTH else blame.direction
-        facts: dict[str, Any] = {"one_way": one_way or "", "bad_of_tested": (len(cells), blame.tested)}
+        one_way = "" if blame.direction is Direction.BOTH else blame.direction
+        facts: dict[str, Any] = {"one_way": one_way, "bad_of_tested": (len(cells), blame.tested)}
         if not blame.dead:
             facts |= {"slowest": self.slowest(cells), "factor": blame.factor}
         match kind:
@@ -268,13 +264,12 @@ class PairContext:
             case Kind.LEAF:
                 facts |= {"leaf": name}
             case Kind.RAIL_PAIR | Kind.NODE_PAIR | Kind.LEAF_CUT:
-                both = blame.direction is Direction.BOTH
-                first, _, second = name.partition(" - " if both else " > ")
-                names = {Kind.RAIL_PAIR: "rails", Kind.NODE_PAIR: "route"}
+                first, second = self.ends_of(blame)
                 if kind is Kind.LEAF_CUT:
                     facts |= {"leaf_a": first, "leaf_b": second}
                 else:
-                    facts |= {names[kind]: Route(first, second, both)}
+                    route = Route(first, second, blame.direction is Direction.BOTH)
+                    facts |= {"rails" if kind is Kind.RAIL_PAIR else "route": route}
             case _:
                 facts |= {str(kind).replace("-", "_"): True}
         return facts
@@ -286,14 +281,14 @@ class PairContext:
     def commands_for(self, blame: Blame) -> list[str]:
         """Return commands that inspect a component."""
         kind, name = blame.subject
-        cells = self.pairs_of(blame)
         if kind is Kind.GPU and (end := self.endpoint(name)) is not None:
             return gpu_commands(self.model, end)
         if kind is Kind.NIC and (ends := self._ends_of_nic(name)):
             return nic_commands(self.model, ends[0])
         if kind is Kind.HALVES:
             return node_commands(self.model, name)
-        return self.first_commands(cells) if blame.dead and cells else []
+        cells = self.pairs_at(blame.bad) if blame.dead else []
+        return self.first_commands(cells) if cells else []
 
     def rails_blocked(self) -> tuple[set[Pair], set[Pair]]:
         """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints.
@@ -304,8 +299,7 @@ class PairContext:
         if table is None or places is None or not self.unexplained:
             return set(), set()
         codes = blocked_across(table, places)
-        names = list(dict.fromkeys(end.node for end in self.model.endpoints))
-        nodes = {(names[a], names[b]) for a, b in codes}
+        nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
         kinds = self.tally.kinds
         cells = {
             pair
@@ -313,11 +307,6 @@ class PairContext:
             if verdict in DEAD and kinds[pair] is PairClass.CROSS_RAIL and (node_of(pair[0]), node_of(pair[1])) in nodes
         }
         return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), set())
-
-    def tapers(self) -> list[Taper]:
-        """Return groups of nodes between which pairs are evenly slower than within them."""
-        table, places = self.tally.table, self.tally.places
-        return [] if table is None or places is None else tapers(self.model)
 
     def contended(self) -> tuple[int, int, list[Pair]]:
         """Return how many slow pairs passed when they were tested alone, how many were, and those still slow."""
@@ -332,15 +321,13 @@ class PairContext:
     def slowest(self, cells: Iterable[Pair]) -> SlowestFact | None:
         """Return the pair with the lowest share of what is usual in its class."""
         table = self.tally.table
-        places = (
-            [(float(table.share[at]), at) for pair in cells if (at := self.tally.place.get(pair)) is not None]
-            if table
-            else []
-        )
-        known = [one for one in places if one[0] == one[0]]
-        if not known or table is None:
+        if table is None:
             return None
-        at = min(known)[1]
+        places = [at for pair in cells if (at := self.tally.place.get(pair)) is not None]
+        known = [at for at in places if not math.isnan(table.share[at])]
+        if not known:
+            return None
+        at = min(known, key=lambda at: (table.share[at], at))
         m = self.model.stored(int(table.row[at]))
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)

@@ -21,6 +21,7 @@ from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, node_of
 from fabtui.diagnosis.pairs.tally import DEAD
+from fabtui.diagnosis.pairs.tapers import tapers
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
@@ -313,7 +314,7 @@ class NodePairBlocked(BlameRule):
     dead = True
 
     def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
-        return _pings(context, context.nodes_of_pair(blame))
+        return _pings(context, context.ends_of(blame))
 
 
 @register
@@ -451,7 +452,7 @@ class LeafTaper(_PairRule):
     )
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        for taper in context.tapers():
+        for taper in tapers(context.model):
             facts = {"leaf_a": taper.groups[0], "leaf_b": taper.groups[1], "share": taper.share}
             subject = Subject(Kind.LEAF_CUT, " - ".join(taper.groups))
             yield self.finding("", facts=facts, blames=subject)

@@ -114,8 +114,8 @@ def _gathered(model: Model) -> Iterator[Tally | None]:
     names = [str(end) for end in model.endpoints]
     for code, count in zip(*np.unique(table.kind, return_counts=True), strict=True):
         tally.of_class[_KINDS[int(code)]] = int(count)
-    nodes = list(dict.fromkeys(end.node for end in model.endpoints))
     if len(table) and tally.places is not None:
+        nodes = tally.places.nodes
         between = tally.places.node[table.source] * len(nodes) + tally.places.node[table.target]
         tested = np.bincount(between, minlength=len(nodes) ** 2)
         dead = np.bincount(between[np.isin(table.verdict, DEAD_CODES)], minlength=len(nodes) ** 2)
