@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -38,15 +40,30 @@ Hca	1 "n001 mlx5_0"
 
 DEADLINE = 20.0
 
+# ibsim listens on this many ports in a row, and ends if one is in use.
+PORTS = 11
+
+
+def free_ports() -> int:
+    """Return the first of the ports of an ibsim, below those that the kernel hands out to others meanwhile."""
+    for first in random.sample(range(20_000, 30_000, PORTS), 100):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + PORTS):
+                stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("0.0.0.0", port))
+            return first
+    raise AssertionError("no ports are free for ibsim")
+
+
+def is_bound(port: int) -> bool:
+    return f":{port:04X} " in Path("/proc/net/udp").read_text()
+
 
 class Fabric:
     """A running ``ibsim``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_ports()
         (folder / "lab.net").write_text(TOPOLOGY)
         self.log = folder / "log"
         argv = ["ibsim", "-s", "-r", "-l", str(self.port), "lab.net"]
@@ -54,11 +71,8 @@ class Fabric:
             self.process = subprocess.Popen(
                 argv, cwd=folder, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
-        self.wait_for("ready")
-
-    def wait_for(self, text: str) -> None:
         end = time.monotonic() + DEADLINE
-        while text not in self.log.read_text():
+        while not is_bound(self.port + PORTS - 1):
             assert time.monotonic() < end, self.log.read_text()
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.02)
