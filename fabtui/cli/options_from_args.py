@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,3 +142,9 @@ def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
         text = f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
         raise InputError(text) from None
     return free_path(folder / recording_name(names, time.time()))
+
+
+def print_problems(config: ConfigFile) -> None:
+    """Print the invalid settings on standard error."""
+    for problem in config.problems:
+        print(f"fabtui: {config.describe(problem)}; this setting is ignored", file=sys.stderr)

@@ -208,6 +208,8 @@ _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
     OptionSpec(
         "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
+    OptionSpec("fail-on", "exit with 1 for findings at least this severe", "report", ("preflight",), default="warn",
+        choices=("bad", "warn", "note")),
     OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
 )

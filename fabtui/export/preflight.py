@@ -34,7 +34,8 @@ def json_text(model: Model, found: Preflight) -> str:
         "exit": found.exit_code,
         "lab": model.lab,
         "findings": [finding_json(finding) for finding in found.findings],
-        "missing": found.missing,
+        "missing": [line for _, line in found.missing],
+        "verdicts": [{"node": node, **found.verdict(node)._asdict()} for node in model.nodes],
         "facts": [
             {"name": fact.name, "title": fact.title, "unit": fact.unit, "compare": str(fact.compare)}
             for fact in table.facts

@@ -212,13 +212,13 @@ class Model:
 
     def _find_structure(self) -> None:
         """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
-        from fabtui.model import pair_table, structure
-
         self._results.settle()
         table = self._table
         layer = Layer.P2P if self._results.has(Layer.P2P) else Layer.WORLD
         if not self._results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
+        from fabtui.model import pair_table, structure
+
         found = pair_table.pair_table(self._results, table, layer)
         if halves := structure.halves(found, table) if not table.halves else {}:
             table.halves = halves

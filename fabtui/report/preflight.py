@@ -47,7 +47,7 @@ def preflight_text(
     if found.missing:
         # The next command is at the end of a line, so lines are wrapped, not cut.
         wrapper = textwrap.TextWrapper(max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
-        missing: list[Line] = [[(piece, "warn")] for line in found.missing for piece in wrapper.wrap(one_line(line))]
+        missing: list[Line] = [[(piece, "warn")] for _, line in found.missing for piece in wrapper.wrap(one_line(line))]
         parts.append([[("not inspected", "head")], *missing])
     if changed is not None:
         parts.append(change_lines(changed, baseline, width, glyphs))

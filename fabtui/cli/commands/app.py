@@ -46,7 +46,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _report(feed: LiveFeed, request: Request, code: int) -> None:
     """Write the files and print a line for each, then one line that sums up the session."""
-    from fabtui.cli.write_outputs import recording_line, write_outputs
+    from fabtui.cli.write_outputs import write_outputs
+    from fabtui.cli.write_texts import recording_line
     from fabtui.report.summary import outcome_line
 
     record = request.options.record

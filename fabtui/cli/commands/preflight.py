@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.commands.run import interrupted_code, print_problems, run_until_signal
-from fabtui.cli.options_from_args import request_from
-from fabtui.cli.write_outputs import (
+from fabtui.cli.options_from_args import print_problems, request_from
+from fabtui.cli.until_signal import interrupted_code, run_until_signal
+from fabtui.cli.write_texts import (
     TEXT_FORMATS,
     print_lines,
     recording_line,
@@ -21,6 +21,7 @@ from fabtui.cli.write_outputs import (
     write_texts,
 )
 from fabtui.config.file import read_config
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.rules import FOUND, preflight
 from fabtui.export.preflight import csv_text, json_text, read_earlier
 from fabtui.model.facts.compare import Earlier, changes_since
@@ -31,7 +32,7 @@ from fabtui.session.options import SessionOptions
 from fabtui_node.registry import PREFLIGHT
 
 #: Options with another meaning than in a session.
-_OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii")
+_OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii", "fail_on")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -79,4 +80,5 @@ async def _session(
     write_first(write_texts(texts, outputs), report)
     if interrupted is not None:
         return interrupted_code(interrupted)
-    return FOUND if changed is not None and changed.any else found.exit_code
+    least = Severity(given.get("fail_on", Severity.WARN))
+    return FOUND if changed is not None and changed.any else found.code_from(least)

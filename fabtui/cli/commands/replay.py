@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_paths
-from fabtui.cli.write_outputs import print_lines, write_first, write_outputs
+from fabtui.cli.write_outputs import write_outputs
+from fabtui.cli.write_texts import print_lines, write_first
 from fabtui.config.file import read_config
 from fabtui.config.values import ratio
 from fabtui.diagnosis.preflight.rules import preflight

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 
-from fabtui.cli.options_from_args import Request, request_from
-from fabtui.cli.write_outputs import print_lines, recording_line, write_first, write_outputs
-from fabtui.config.file import ConfigFile, read_config
+from fabtui.cli.options_from_args import Request, print_problems, request_from
+from fabtui.cli.until_signal import interrupted_code, run_until_signal
+from fabtui.cli.write_outputs import write_outputs
+from fabtui.cli.write_texts import print_lines, recording_line, write_first
+from fabtui.config.file import read_config
 from fabtui.config.values import seconds
 from fabtui.diagnosis.session import exit_code
 from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
 from fabtui.report.summary import summary
 from fabtui.report.tables import takes_unicode
-from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.live import LiveFeed
 
 #: Longest time of ``--watch`` (s): 30 days.
@@ -39,12 +39,6 @@ def execute(args: argparse.Namespace) -> int:
     return asyncio.run(_session(request, progress, shown, ascii_only, watch))
 
 
-def print_problems(config: ConfigFile) -> None:
-    """Print the invalid settings on standard error."""
-    for problem in config.problems:
-        print(f"fabtui: {config.describe(problem)}; this setting is ignored", file=sys.stderr)
-
-
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
     feed = LiveFeed(request.options)
     progress.watch(feed)
@@ -61,42 +55,3 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
 
     code = write_first(write_outputs(feed.model, request), report)
     return code if interrupted is None else interrupted_code(interrupted)
-
-
-def interrupted_code(number: signal.Signals) -> int:
-    """Print which signal ended the session; return the exit code for it."""
-    print(f"fabtui: interrupted by {number.name}; the results above are incomplete", file=sys.stderr)
-    return 128 + number.value
-
-
-async def run_until_signal(feed: Feed, watch: float = 0.0) -> signal.Signals | None:
-    """Run the feed, watch for some seconds and close it; return the signal that ended it early, or None."""
-    loop = asyncio.get_running_loop()
-    caught: list[signal.Signals] = []
-
-    async def run() -> None:
-        await feed.run()
-        if watch:
-            feed.watch(True)
-            await asyncio.sleep(watch)
-
-    running = asyncio.ensure_future(run())
-
-    def end(number: signal.Signals) -> None:
-        caught.append(number)
-        running.cancel()
-
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in signals:
-        loop.add_signal_handler(number, end, number)
-    try:
-        await running
-    except asyncio.CancelledError:
-        if not caught:
-            raise
-    finally:
-        # The handlers stay while the nodes are closed: a second Ctrl+C must not leave anything running there.
-        await feed.close()
-        for number in signals:
-            loop.remove_signal_handler(number)
-    return caught[0] if caught else None

@@ -43,19 +43,48 @@ _DIGIT = re.compile(r"[0-9]")
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 
 
+class NodeVerdict(NamedTuple):
+    """Verdict on one node.
+
+    Attributes:
+        verdict: ``bad`` or ``warn``, else ``unknown`` if something could not be inspected, else ``ok``.
+        rules: Ids of the rules behind it, the worst first.
+    """
+
+    verdict: str
+    rules: tuple[str, ...]
+
+
 class Preflight(NamedTuple):
-    """Findings, the worst first, the facts, and what could not be inspected, and why, one line each."""
+    """Findings, the worst first, the facts, and what could not be inspected.
+
+    Attributes:
+        findings: Findings, the worst first.
+        table: The facts.
+        missing: What could not be inspected and why, one line each, with the nodes.
+    """
 
     findings: list[Finding]
     table: FactTable
-    missing: list[str]
+    missing: list[tuple[tuple[str, ...], str]]
 
     @property
     def exit_code(self) -> int:
         """1 if there are findings other than notes; else 3 if something could not be inspected; else 0."""
-        if any(finding.severity is not Severity.NOTE for finding in self.findings):
+        return self.code_from(Severity.WARN)
+
+    def code_from(self, least: Severity) -> int:
+        """Return the exit code if only findings that are at least so severe count."""
+        if any(finding.severity.rank <= least.rank for finding in self.findings):
             return FOUND
         return INCOMPLETE if self.missing else ALL_WELL
+
+    def verdict(self, node: str) -> NodeVerdict:
+        """Return the verdict on a node."""
+        serious = [one for one in self.findings if node in one.nodes and one.severity is not Severity.NOTE]
+        if serious:
+            return NodeVerdict(str(serious[0].severity), tuple(dict.fromkeys(one.rule.id for one in serious)))
+        return NodeVerdict("unknown" if any(node in nodes for nodes, _ in self.missing) else "ok", ())
 
 
 class NodeContext:
@@ -486,15 +515,16 @@ def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> 
     return command.replace("{nic}", shlex.quote(one_line(nic, 40)))
 
 
-def _missing(model: Model) -> Iterable[str]:
+def _missing(model: Model) -> Iterable[tuple[tuple[str, ...], str]]:
     failed: dict[str, list[str]] = {}
     for record in model.nodes.values():
+        one = (record.name,)
         if record.state.gone:
             hint = f" (next: {record.hint})" if record.hint else ""
-            yield one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
+            yield one, one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
-            yield f"{fold([record.name])}: not inspected yet"
+            yield one, f"{fold(one)}: not inspected yet"
         for probe, result in record.probe_results.items():
             if result.keys() == {"error"}:
                 failed.setdefault(f"{probe}: {one_line(str(result['error']), 300)}", []).append(record.name)
-    yield from (f"{fold(names)}: {text}" for text, names in failed.items())
+    yield from ((tuple(names), f"{fold(names)}: {text}") for text, names in failed.items())

@@ -87,7 +87,7 @@ class PreflightScreen(DetailScreen):
             lines += [[], *styled(text.finding_lines(finding, width, glyphs))]
         if found.missing:
             lines += section("not inspected")
-            lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for line in found.missing]
+            lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for _, line in found.missing]
         facts = text.chosen_facts(found.table, self._all_facts)
         if table := text.table_lines(found.table, facts, width, glyphs):
             rest = len(found.table.facts) - len(facts)

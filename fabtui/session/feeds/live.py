@@ -382,13 +382,14 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
-        from fabtui.diagnosis.session import exit_code
-
-        code = exit_code(self.model)
         if self._options.preflight_only:
-            from fabtui.diagnosis.preflight.rules import preflight
+            from fabtui.diagnosis.preflight.rules import latest_preflight
 
-            code = preflight(self.model).exit_code
+            code = latest_preflight(self.model).exit_code
+        else:
+            from fabtui.diagnosis.session import exit_code
+
+            code = exit_code(self.model)
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
         self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))
         await self._pump.flush()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.cli import write_outputs
+from fabtui.cli import write_texts
 from fabtui.cli.commands import preflight as command
 from fabtui.cli.commands import run
 from fabtui.session.feeds import live
@@ -72,9 +72,31 @@ def test_json_and_csv_hold_everything(
     assert found["kind"] == "fabtui preflight"
     assert [finding["nodes"] for finding in found["findings"]] == [["n062"]]
     assert {node["name"]: node["facts"]["memlock"] for node in found["nodes"]}["n062"] == 65536
+    assert found["verdicts"][1:3] == [
+        {"node": "n061", "verdict": "ok", "rules": []},
+        {"node": "n062", "verdict": "bad", "rules": ["FT301"]},
+    ]
     rows = list(csv.DictReader(io.StringIO((tmp_path / "facts.csv").read_text())))
     (odd,) = [row for row in rows if row["verdict"]]
     assert (odd["node"], odd["fact"], odd["value"], odd["unit"]) == ("n062", "memlock", "65536", "B")
+
+
+@pytest.mark.parametrize(("least", "code"), [("bad", 0), ("warn", 1), ("note", 1)])
+def test_only_findings_that_are_severe_enough_count(monkeypatch: pytest.MonkeyPatch, least: str, code: int) -> None:
+    odd = host("n062", iommu={"state": "off"})
+    play(monkeypatch, nodes := FakeNodes(script(n062={"host": odd})))
+    assert preflight(nodes, "--fail-on", least) == code
+
+
+def test_a_node_that_is_not_reached_has_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = script()
+    wanted.unreachable["n061"] = NodeUnreachable("refused", "connection refused")
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes, "--json") == 3
+    verdicts = json.loads(capsys.readouterr().out)["verdicts"]
+    assert [one["verdict"] for one in verdicts] == ["ok", "unknown", "ok", "ok"]
 
 
 def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
@@ -87,7 +109,7 @@ def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(write_outputs, "write_atomically", full)
+    monkeypatch.setattr(write_texts, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

@@ -164,7 +164,8 @@ def test_what_could_not_be_inspected_is_listed_apart() -> None:
     model.apply(ProbeResult(node="n061", probe="host", error="worker died"))
     model.apply(ProbeResult(node="n062", probe="host", error="worker died"))
     found = preflight(model)
-    assert found.missing == ["n060: no route to host", "n[061-062]: host: worker died"]
+    assert [line for _, line in found.missing] == ["n060: no route to host", "n[061-062]: host: worker died"]
+    assert [found.verdict(name).verdict for name in ("n060", "n061", "n063")] == ["unknown", "unknown", "ok"]
     assert found.exit_code == 3
 
 
