@@ -28,6 +28,7 @@ from fabtui.presentation.numbers import share_text, size_text, value_text
 from fabtui.presentation.wording import limit_text
 from fabtui.report.grid import Shown, grid, grids
 from fabtui.report.healthy import what_to_do
+from fabtui.report.networks import networks
 from fabtui.report.preflight import before_tests
 from fabtui.report.tables import MOST_LINES, aligned, capped
 from fabtui.sanitize import one_line
@@ -75,7 +76,13 @@ ASCII = Signs(">", ".")
 def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
     """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only."""
     signs = ASCII if plain else UNICODE
-    parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
+    parts = [
+        _head(model),
+        _nodes(model),
+        *_grids(model, signs, shown or Shown()),
+        _medians(model),
+        [*_mesh(model), *networks(model)],
+    ]
     parts += [*_collectives(model), comparison(model), *problems(model, signs)]
     parts += [before_tests(model, plain), _not_tested(model), _verdicts(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"

@@ -113,7 +113,7 @@ def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str |
 
 def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
     searched = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
-    return absent(node, first, one_line(f"{what} (searched {searched}); name one with --client-python", 400))
+    return absent(node, first, one_line(f"{what} (searched {searched}); name one with --remote-python", 400))
 
 
 def _admit_cpu(
@@ -125,9 +125,24 @@ def _admit_cpu(
     count = ranks_per_node or inventory.get("endpoints") or 1
     if not isinstance(count, int) or not 0 < count <= MAX_ENDPOINTS:
         count = 1
-    data = dicts(inventory.get("data_addresses"))
-    address = _text(data[0].get("address")) if data else None
-    return Admission(
-        [Endpoint(first + i, node, i, kind="cpu", name="CPU rank", rail=None, address=address) for i in range(count)],
-        argv=[str(python)],
+    return Admission([_cpu_rank(node, inventory, first + i, i) for i in range(count)], argv=[str(python)])
+
+
+def _cpu_rank(node: str, inventory: dict[str, Any], number: int, index: int) -> Endpoint:
+    """Return a CPU rank: ranks take the data rails in turn; where the rail of one is down it takes another."""
+    data = [entry for entry in dicts(inventory.get("data_addresses")) if _text(entry.get("address"))]
+    listed = [*data, *dicts(inventory.get("down_addresses"))]
+    rails = sorted({rail for entry in listed if isinstance(rail := entry.get("rail"), int)})
+    own = [entry for entry in data if rails and entry.get("rail") == rails[index % len(rails)]]
+    entry = own[0] if own else data[index % len(data)] if data else {}
+    rail = entry.get("rail") if len(rails) > 1 else None
+    return Endpoint(
+        number,
+        node,
+        index,
+        kind="cpu",
+        name="CPU rank",
+        nic=_text(entry.get("nic")) if len(rails) > 1 else None,
+        rail=rail if isinstance(rail, int) else None,
+        address=_text(entry.get("address")),
     )

@@ -4,6 +4,7 @@ Every namespace belongs to a process that the kernel kills when the process that
 left behind even when a test is killed: interfaces, bridges, routes and rules go with the namespaces.
 
 A node is reached by ``ssh`` with a ProxyCommand that starts ``sshd -i`` inside its namespaces: no management network.
+With one, its SSH server listens there, and the controller runs in a namespace that has nothing else.
 Addresses are ``10.<rail + 1>.0.<node + 1>``. Traffic between rails goes through a router. Each node sends from an
 address over the interface that has it, as hosts with several rails are set up.
 """
@@ -102,13 +103,14 @@ class Network:
         nodes: How many nodes, called ``n0`` and so on.
         rails: How many interfaces each has, ``eth0`` and so on.
         mtu: Of everything.
+        management: The interface of each node in a management network, which has no route to the rails; "" without.
 
     Attributes:
         names: The nodes' names.
         ssh_config: The configuration that reaches them.
     """
 
-    def __init__(self, folder: Path, nodes: int = 8, rails: int = 4, mtu: int = 9000) -> None:
+    def __init__(self, folder: Path, nodes: int = 8, rails: int = 4, mtu: int = 9000, management: str = "") -> None:
         self.names = [f"n{number}" for number in range(nodes)]
         self.rails = range(rails)
         self.mtu = mtu
@@ -116,12 +118,16 @@ class Network:
         self.ssh_config = folder / "ssh_config"
         self._fabric = _Host("mesh-fabric")
         self._hosts = {name: _Host(f"mesh-{name}") for name in self.names}
+        self._management = management
+        self._console = _Host("mesh-console") if management else None
 
     def __enter__(self) -> Self:
         try:
-            for host in (self._fabric, *self._hosts.values()):
+            for host in self._all():
                 host.wait()
             self._wire()
+            if self._console is not None:
+                self._manage(self._console)
             self._serve()
         except BaseException:
             self.close()
@@ -135,8 +141,15 @@ class Network:
 
     def close(self) -> None:
         """Take everything down."""
-        for host in (*self._hosts.values(), self._fabric):
+        for host in self._all():
             host.end()
+
+    def _all(self) -> list[_Host]:
+        return [*self._hosts.values(), self._fabric, *([self._console] if self._console is not None else [])]
+
+    def controller(self, argv: Iterable[str]) -> list[str]:
+        """Return the command that runs a command where the controller is."""
+        return list(argv) if self._console is None else self._console.enter(argv, only_net=True)
 
     def address(self, node: str, rail: int) -> str:
         """Return the address of a node on a rail."""
@@ -174,6 +187,25 @@ class Network:
                 ]
             host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
 
+    def _manage(self, console: _Host) -> None:
+        """Connect the nodes and the controller by a network of its own."""
+        lines = ["link add wire type bridge", "link set wire up", "addr add 10.99.0.254/24 dev wire"]
+        for name, host in self._hosts.items():
+            lines += [
+                f"link add {name} type veth peer name {self._management} netns {host.pid}",
+                f"link set {name} master wire up",
+            ]
+        console.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+        for name, host in self._hosts.items():
+            lines = [
+                f"addr add {self._login_address(name)}/24 dev {self._management}",
+                f"link set {self._management} up",
+            ]
+            host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+
+    def _login_address(self, name: str) -> str:
+        return f"10.99.0.{self.names.index(name) + 1}"
+
     def _serve(self) -> None:
         """Write what ssh needs to reach the nodes."""
         os.makedirs("/run/sshd", exist_ok=True)
@@ -186,10 +218,14 @@ class Network:
             "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPidFile none\nMaxSessions 64\n"
         )
         sshd = [_path("sshd") or "sshd", "-i", "-f", str(self.folder / "sshd_config")]
-        blocks = [
-            f"Host {name}\n ProxyCommand {' '.join(host.enter(sshd))} 2>/dev/null\n"
-            for name, host in self._hosts.items()
-        ]
+        blocks = []
+        for name, host in self._hosts.items():
+            block = f"ProxyCommand {' '.join(host.enter(sshd))} 2>/dev/null"
+            if self._console is not None:
+                address = self._login_address(name)
+                host.run(sshd[0], "-f", sshd[-1], "-o", f"ListenAddress={address}")
+                block = f"HostName {address}\n HostKeyAlias {name}"
+            blocks.append(f"Host {name}\n {block}\n")
         self.ssh_config.write_text(
             "".join(blocks) + f"Host *\n User root\n IdentityFile {self.folder}/id\n IdentitiesOnly yes\n"
             f" IdentityAgent none\n UserKnownHostsFile {self.folder}/known_hosts\n GlobalKnownHostsFile /dev/null\n"

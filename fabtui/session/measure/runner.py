@@ -211,6 +211,10 @@ class TestRunner:
         left = []
         for a, b in pairs:
             ends = self._bed.endpoints[a], self._bed.endpoints[b]
+            if any(end.address != self._bed.hosts[end.node].address for end in ends):
+                # On other interfaces than those that were checked.
+                left.append((a, b))
+                continue
             found = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
             first = next((result for result in found.values() if result), None)
             if first is None:

@@ -174,7 +174,11 @@ class RankHost:
             "timeout": self.engine.timeout,
             "start_deadline": START_DEADLINE,
             "library": self._library,
-            "ranks": [{"rank": e.number, "index": e.index, "uuid": e.uuid} for e in self.endpoints],
+            # GPUs have NICs of their own, which NCCL chooses.
+            "ranks": [
+                {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": e.address if e.kind == "cpu" else None}
+                for e in self.endpoints
+            ],
             "world": world,
             "faults": list(self.engine.faults),
         }

@@ -47,7 +47,8 @@ class Failed(Exception):
 
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
 
-Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str])])
+Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str]), ("address", Optional[str])])
+"""A rank: its number, its index on the node, UUID of its GPU, and its data address if not that of the rank host."""
 
 
 class Times(TypedDict):

@@ -202,7 +202,7 @@ class RankHost:
         threading.Thread(target=self._watch_start, args=(ready, end - began), daemon=True).start()
         stage = "init"
         try:
-            ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid")) for r in message["ranks"]]
+            ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid"), r.get("address")) for r in message["ranks"]]
             given = message.get("faults") or []
             faults = [Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in given]
             address = str(message["address"])

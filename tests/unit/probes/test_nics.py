@@ -97,6 +97,48 @@ def test_rails_follow_the_rdma_devices_and_other_nics_have_none() -> None:
     assert found(interfaces, devices) == [("10.2.0.1", "ib2", 1), ("10.10.0.1", "ib10", 2), ("192.0.2.1", "eno1", None)]
 
 
+@pytest.mark.parametrize(
+    ("others", "setting", "expected"),
+    [
+        ([nic("eth0", "10.1.0.1/24"), nic("eth1", "10.2.0.1/24")], "", [("eth0", 0), ("eth1", 1)]),
+        ([nic("eth0", "10.1.0.1/24", state="down")], "", []),
+        ([], "", [("eno1", 0)]),
+        ([nic("eth0")], "", [("eno1", 0)]),
+        ([nic("docker0", "172.17.0.1/16", kind="virtual")], "", [("eno1", 0)]),
+        ([nic("eth0", "10.1.0.1/24")], "eno,eth", [("eno1", 0), ("eth0", 1)]),
+        ([nic("eth0", "10.1.0.1/24")], "=eno1", [("eno1", 0), ("eth0", 1)]),
+        ([nic("eth0", "10.1.0.1/24")], "=eno", [("eth0", 0)]),
+        ([nic("eth0", "10.1.0.1/24")], "^eno1", [("eth0", 0)]),
+    ],
+    ids=["no rail", "a rail down", "alone", "no address", "a container's", "prefix", "exact", "another", "excluded"],
+)
+def test_the_interface_that_ssh_came_in_by_is_no_rail(
+    monkeypatch: pytest.MonkeyPatch, others: list[dict[str, Any]], setting: str, expected: list[tuple[str, int]]
+) -> None:
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", setting)
+    mine = nic("eno1", "192.0.2.1/24", login=True)
+    assert [entry[1:] for entry in found([mine, *others])] == expected
+    assert ("192.0.2.1", "eno1", 0) in found([{**mine, "rdma": "mlx5_0"}, *others], [ca("mlx5_0", "eno1")])
+
+
+@pytest.mark.parametrize(
+    ("connection", "expected"),
+    [
+        ("192.0.2.9 5000 127.0.0.1 22", True),
+        ("fe80::9 5000 ::1%lo 22", True),
+        ("fe80::9 5000 ::1%eth7 22", False),
+        ("192.0.2.9 5000 192.0.2.77 22", False),
+        ("UNKNOWN 65535 UNKNOWN 65535", False),
+        ("127.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_the_interface_of_the_ssh_connection(monkeypatch: pytest.MonkeyPatch, connection: str, expected: bool) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    (lo,) = [one for one in nics.read([]) if one["name"] == "lo"]
+    assert lo["login"] is expected
+
+
 def test_a_rail_that_is_down_does_not_renumber_the_others() -> None:
     interfaces = [nic(f"eth{n}", f"10.{n}.0.1/24") for n in range(3)]
     interfaces[1]["state"] = "down"

@@ -138,6 +138,30 @@ def test_cpu_ranks() -> None:
     assert len(admit("n0", inventory, 0, "gloo", 2, None).endpoints) == 2
 
 
+@pytest.mark.parametrize(
+    ("up", "down", "expected"),
+    [
+        ((0, 1), (), [("eth0", 0), ("eth1", 1), ("eth0", 0)]),
+        ((1, 2), (0,), [("eth1", 1), ("eth1", 1), ("eth2", 2)]),
+        ((0,), (), [(None, None)] * 3),
+        ((), (), [(None, None)] * 3),
+    ],
+    ids=["in turn", "a rail down", "one rail", "no address"],
+)
+def test_cpu_ranks_take_the_data_rails_in_turn(up: Any, down: Any, expected: Any) -> None:
+    def listed(rails: Any) -> list[dict[str, Any]]:
+        return [{"address": f"10.{rail}.0.1", "nic": f"eth{rail}", "rail": rail, "family": 4} for rail in rails]
+
+    inventory = {
+        "pythons": [{"path": "/b", "torch": "2.13.0"}],
+        "data_addresses": listed(up),
+        "down_addresses": listed(down),
+    }
+    ends = admit("n0", inventory, 0, "gloo", 3, None).endpoints
+    assert [(end.nic, end.rail) for end in ends] == expected
+    assert [bool(end.address) for end in ends] == [bool(up)] * 3
+
+
 def test_groups_and_busbw() -> None:
     ends = [Endpoint(i, f"n{i // 2}", i % 2) for i in range(4)]
     groups = groups_of(ends, ["n0", "n1"])

@@ -110,7 +110,7 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
     """Return the interfaces in natural order of names, given the RDMA devices; ``ip`` may take ``deadline`` seconds.
 
     ``[{"name", "mac", "state", "speed_mbps", "mtu", "kind", "link_kind", "addresses", "rdma", "bus", "path", "numa",
-    "master", "ports"}]``.
+    "master", "ports", "login"}]``. ``login``: whether SSH came in by it.
     """
     listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
     inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
@@ -123,6 +123,11 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
             continue
         known = listed.get(name) or {"addresses": [] if listed else addresses_by_kernel(name, inet6), "link_kind": None}
         found.append(_nic(os.path.join(folder, name), name, known, cas))
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    address, _, zone = connection[2].partition("%") if len(connection) == 4 else ("", "", "")
+    for nic in found:
+        holds = any(entry["address"] == address for entry in nic["addresses"])
+        nic["login"] = holds and zone in ("", nic["name"])
     return found
 
 
@@ -163,8 +168,36 @@ def carries_data(nic: Nic, nics: List[Nic]) -> bool:
     """Return True if an interface is of a kind that a job's data may use, up or down.
 
     Not: loopback; what container engines, hypervisors and VPNs make, by name or kind; a port of a bridge or a bond
-    (its master has the address); a bridge without a hardware port below it.
+    (its master has the address); a bridge without a hardware port below it; the interface that SSH came in by, unless
+    it has RDMA or is the only one.
     """
+    return _may_carry(nic, nics) and not is_management(nic, nics)
+
+
+def is_management(nic: Nic, nics: List[Nic]) -> bool:
+    """Return True for an interface that SSH came in by, if others may carry a job's data.
+
+    ``NCCL_SOCKET_IFNAME`` may name it all the same.
+    """
+    if not nic.get("login") or nic["rdma"] or _is_named(nic["name"], os.environ.get("NCCL_SOCKET_IFNAME", "")):
+        return False
+    return any(
+        not other.get("login")
+        and _may_carry(other, nics)
+        and any(_routable(one["address"]) for one in other["addresses"])
+        for other in nics
+    )
+
+
+def _is_named(name: str, setting: str) -> bool:
+    return not setting.startswith("^") and any(
+        name == word or (not setting.startswith("=") and name.startswith(word))
+        for word in setting.lstrip("=").split(",")
+        if word
+    )
+
+
+def _may_carry(nic: Nic, nics: List[Nic]) -> bool:
     if nic["kind"] == "loopback" or nic["master"] is not None:
         return False
     if _NOT_DATA.fullmatch(nic["name"]) or nic["link_kind"] in _NOT_DATA_KINDS:

@@ -159,7 +159,8 @@ class PairTest:
         """Exchange hello messages with the other side; return its message."""
         task, host, peer = self._task, self._host, self._peer
         mine = [list(f) for f in host.faults if {f.src, f.dst} == {self._me, peer}]
-        hello = {"node": host.node, "address": host.address, "closed_port": host.closed_port, "faults": mine}
+        own = self._endpoint.rank.address or host.address
+        hello = {"node": host.node, "address": own, "closed_port": host.closed_port, "faults": mine}
         task.put("hello/%d" % self._me, hello)
         take = partial(task.take, "hello/%d" % peer, end)
         return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)

@@ -206,13 +206,14 @@ class TorchEndpoint(Endpoint):
         """Make a process group of two."""
         me = self.rank.rank
         indices = (0, 1) if me < peer else (1, 0)
-        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end)
-        return TorchLink(self._engine, group, (me, peer), indices, peer_address)
+        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
+        return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
         """Make a process group of many."""
         began = time.monotonic()
-        group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end)
+        own = self.rank.address
+        group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end, own)
         try:
             self._engine.joined(group, end)
         except Exception as error:

@@ -158,8 +158,8 @@ class TorchEngine(Engine):
     def enter(self) -> None:
         """Prepare the calling thread."""
 
-    def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
-        """Return a process group; raises what torch raises."""
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
+        """Return a process group whose member here sends from an address, if given; raises what torch raises."""
         raise NotImplementedError
 
     def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int, inside: bool) -> Any:
@@ -201,14 +201,14 @@ class TorchEngine(Engine):
             self._stores.clear()
         return None
 
-    def group(self, task: Task, prefix: str, rank: int, size: int, end: float) -> Any:
-        """Make a process group that is connected by ``end``; raise `Failed` if it is not formed."""
+    def group(self, task: Task, prefix: str, rank: int, size: int, end: float, address: Optional[str]) -> Any:
+        """Make a process group that is connected by ``end``, as `make` does; raise `Failed` if it is not formed."""
         began = time.monotonic()
         until = task.end + task.deadline if self.lasting else end
         store = self.carried(self.store, task.prefix + prefix, task, until)
         self._stores.append(store)
         try:
-            return self.make(store, rank, size, base.remaining(end, 0.05))
+            return self.make(store, rank, size, base.remaining(end, 0.05), address)
         except Exception as error:
             what = "the process group of %d ranks was not formed" % size
             raise failure(CONNECT, what, error, time.monotonic() - began) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any
+from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import Endpoint
@@ -29,17 +29,19 @@ class GlooEngine(TorchEngine):
         self._options: Any = getattr(gloo, "_Options", None) or gloo.Options
         self._type: Any = gloo
         began = time.monotonic()
-        self._device = gloo.create_device(hostname=self.address)
+        self._devices = {self.address: gloo.create_device(hostname=self.address)}
         self.seconds["device"] = time.monotonic() - began
 
     def attach(self, rank: Rank) -> Endpoint:
-        """Return a rank."""
+        """Return a rank, with a device on its data address."""
+        if rank.address and rank.address not in self._devices:
+            self._devices[rank.address] = self._type.create_device(hostname=rank.address)
         return TorchEndpoint(rank, self)
 
-    def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
         """Make a process group whose full mesh gives up in time."""
         options = self._options()
         options._timeout = timedelta(seconds=max(0.05, seconds / CONNECT_TRIES))
-        options._devices = [self._device]
+        options._devices = [self._devices[address or self.address]]
         options._threads = 1
         return self._type(store, rank, size, options)

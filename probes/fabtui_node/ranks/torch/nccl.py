@@ -74,7 +74,7 @@ class TorchNcclEngine(TorchEngine):
         """Select the GPU for the calling thread."""
         self.torch.cuda.set_device(self._ordinal)
 
-    def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
+    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
         """Make a process group; its communicators are formed at their first use."""
         self._mark = self._log.mark()
         options = self._type.Options()

@@ -32,7 +32,7 @@ class TorchLink(Link):
         group: The process group.
         ends: The global numbers of this rank and of its peer.
         indices: Their numbers within the group.
-        peer_address: The data address of the peer's node, where known.
+        addresses: The data addresses of this rank and of its peer, where known.
         inside: Whether messages use the communicator of the group instead of one for the two ranks.
     """
 
@@ -40,14 +40,20 @@ class TorchLink(Link):
     probe_bytes = 65536
 
     def __init__(
-        self, engine: TorchEngine, group: Any, ends: Ends, indices: Ends, peer_address: str = "", inside: bool = False
+        self,
+        engine: TorchEngine,
+        group: Any,
+        ends: Ends,
+        indices: Ends,
+        addresses: Tuple[Optional[str], Optional[str]] = (None, None),
+        inside: bool = False,
     ) -> None:
         super().__init__(*ends)
         self._engine = engine
         self._torch = engine.torch
         self._group = group
         self._own, self._other = indices
-        self._peer_address = peer_address
+        self._addresses = addresses
         self._inside = inside
         self._tag = 0
         self._wrong: Optional[str] = None
@@ -250,7 +256,8 @@ class TorchLink(Link):
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
         """Return the transport, where the engine knows it, and the two data addresses."""
         src, dst = (self._own, self._other) if sending else (self._other, self._own)
-        return self._engine.transport_of(src, dst, sending), self._engine.address, self._peer_address or None
+        here, there = self._addresses
+        return self._engine.transport_of(src, dst, sending), here or self._engine.address, there or None
 
     def close(self, broken: bool) -> None:
         """Release the group; with gloo its sockets close, and a peer that waits on them notices."""

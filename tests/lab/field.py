@@ -1,0 +1,48 @@
+"""A run of ``fabtui run`` over a network with a planted fault, and what it found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.lab.network import Network
+
+#: Small messages, few iterations: enough to see who reaches whom.
+QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", "1")
+
+
+class Outcome(NamedTuple):
+    """What a run of ``fabtui run`` printed and saved."""
+
+    code: int
+    printed: str
+    saved: dict[str, Any]
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the findings, the first one first."""
+        return [finding["title"] for finding in self.saved["findings"]]
+
+    def cells(self, *layers: str, without: str = "") -> list[dict[str, Any]]:
+        """Return the measurements of layers that are not ok, of pairs without a node."""
+        return [
+            m
+            for m in self.saved["measurements"]
+            if m["layer"] in layers
+            and m["verdict"] != "ok"
+            and without not in (m["src"].partition(":")[0], m["dst"].partition(":")[0])
+        ]
+
+
+def run(network: Network, folder: Path, *args: str) -> Outcome:
+    """Run ``fabtui run`` over all nodes of a network."""
+    path = folder / "session.json"
+    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(network.names), "--ssh-config"]
+    argv += [str(network.ssh_config), "--remote-python", sys.executable, "--no-record", "--json", str(path), *args]
+    done = subprocess.run(network.controller(argv), capture_output=True, text=True, timeout=150, check=False)
+    printed = done.stdout + done.stderr
+    assert path.exists(), printed
+    return Outcome(done.returncode, printed, json.loads(path.read_text()))
