@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Kind, Rule, Severity, Subject, register, rules_of
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.links import rules as link_rules
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
@@ -14,9 +14,7 @@ from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.preflight.rules import latest_preflight, preflight
 from fabtui.model import exit_codes
-from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
-from fabtui.sanitize import one_line
 
 __all__ = ["RULES", "exit_code", "findings", "link_rules", "pair_rules", "preflight", "transport_rules"]
 
@@ -49,35 +47,6 @@ class PreflightSummary(Rule[list[Finding]]):
         commands = [command for one in context[:_MOST_RELATED] for command in one.next]
         nodes = list(dict.fromkeys(node for one in context for node in one.nodes))
         yield self.finding("preflight", severity=context[0].severity, nodes=nodes, facts=facts, commands=commands)
-
-
-@register
-class GpuInUse(Rule[Model]):
-    """Another process uses a GPU that was tested."""
-
-    id = "FT105"
-    name = "gpu-in-use"
-    title = "GPU is in use by another process"
-    severity = Severity.WARN
-    domain = Domain.LINKS
-    message = "{gpu} is in use by {process}"
-    next_step = "Test again when the process has ended, or without this GPU."
-
-    def check(self, model: Model) -> Iterator[Finding]:
-        tested = {str(end) for end in model.endpoints}
-        for record in model.nodes.values():
-            for gpu in dicts((record.inventory or {}).get("gpus")):
-                end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
-                if using and end in tested:
-                    names = [
-                        one_line(f"{one.get('name') or 'a process'} (pid {one.get('pid')})", 80) for one in using[:2]
-                    ]
-                    yield self.finding(
-                        end,
-                        nodes=(record.name,),
-                        facts={"gpu": end, "process": ", ".join(names)},
-                        blames=Subject(Kind.GPU, end),
-                    )
 
 
 def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
@@ -131,7 +100,9 @@ def search(
     yield None
     found, left = joined(model, results, facts)
     # A GPU in use is left out of a sweep; it matters where it explains something.
-    listed = [one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, GpuInUse)]
+    listed = [
+        one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
+    ]
     checks = [one for one in left if one.rule.domain is Domain.NODES]
     if every or len(checks) <= _MOST_LISTED:
         listed += checks

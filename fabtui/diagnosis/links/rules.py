@@ -159,6 +159,34 @@ class RdmaPortInactive(_LinkRule):
             )
 
 
+@register
+class GpuInUse(_LinkRule):
+    """Another process uses a GPU that was tested."""
+
+    id = "FT105"
+    name = "gpu-in-use"
+    title = "GPU is in use by another process"
+    severity = Severity.WARN
+    message = "{gpu} is in use by {process}"
+    next_step = "Test again when the process has ended, or without this GPU."
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        tested = {str(end) for end in model.endpoints}
+        for record in model.nodes.values():
+            for gpu in dicts((record.inventory or {}).get("gpus")):
+                end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
+                if using and end in tested:
+                    names = [
+                        one_line(f"{one.get('name') or 'a process'} (pid {one.get('pid')})", 80) for one in using[:2]
+                    ]
+                    yield self.finding(
+                        end,
+                        nodes=(record.name,),
+                        facts={"gpu": end, "process": ", ".join(names)},
+                        blames=Subject(Kind.GPU, end),
+                    )
+
+
 def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
     """Return a key for a link of a node; its values may be of any type."""
     return str(gpu.get("index")), str(link.get("link"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Pair, Route, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.context import PairContext, node_of
 from fabtui.model.endpoints import ClassKey, PairClass
@@ -15,9 +15,12 @@ from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import dicts, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import PairTable
+from fabtui.model.pair_table import PairTable, Places
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+
+if TYPE_CHECKING:
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
@@ -51,33 +54,40 @@ class TransportRule(Rule[PairContext]):
     variables: ClassVar[str]
 
     def check(self, context: PairContext) -> Iterator[Finding]:
-        table = context.tally.table
-        if table is None or not len(table):
+        table, places = context.tally.table, context.tally.places
+        if table is None or places is None or not len(table):
             return
-        odd, tested = self._odd(context, table)
-        if not odd:
+        odd, tested = self._odd(context, table, places)
+        count = np.count_nonzero(odd)
+        if not count:
             return
-        nodes = list(context.model.nodes)
-        whole = [node for node in nodes if _share(node, odd, tested) >= _MOSTLY]
-        if len(odd) >= _MOSTLY * len(tested):
-            yield self._finding(context, Subject(Kind.FABRIC, "all nodes"), odd, nodes)
+        names = places.nodes
+        if count >= _MOSTLY * np.count_nonzero(tested):
+            yield self._finding(context, Subject(Kind.FABRIC, "all nodes"), odd, names)
             return
-        left = set(odd)
-        # A pair of two nodes counts for both: the one whose pairs all take the slower path explains those of the other.
-        for node in whole:
-            mine = {pair for pair in left if node in (node_of(pair[0]), node_of(pair[1]))}
-            if mine:
-                left -= mine
-                yield self._finding(context, Subject(Kind.NODE, node), sorted(mine), [node])
-        if left:
-            named = sorted({node_of(end) for pair in left for end in pair}, key=nodes.index)
-            yield self._finding(context, Subject(Kind.NODES, fold(named)), sorted(left), named)
+        source, target = places.node[table.source], places.node[table.target]
 
-    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
-        """Return the pairs that take the slower path, and all that could take the faster one."""
+        def per_node(pairs: Flags) -> Any:
+            across = pairs & (source != target)
+            return sum(np.bincount(end, minlength=len(names)) for end in (source[pairs], target[across]))
+
+        # A pair of two nodes counts for both: the one whose pairs all take the slower path explains those of the other.
+        tested_of = per_node(tested)
+        for node in np.flatnonzero((tested_of > 0) & (per_node(odd) >= _MOSTLY * tested_of)).tolist():
+            mine = odd & ((source == node) | (target == node))
+            if mine.any():
+                odd &= ~mine
+                yield self._finding(context, Subject(Kind.NODE, names[node]), mine, [names[node]])
+        if odd.any():
+            named = [names[node] for node in np.flatnonzero(per_node(odd)).tolist()]
+            yield self._finding(context, Subject(Kind.NODES, fold(named)), odd, named)
+
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+        """Return which pairs take the slower path, and which could take the faster one."""
         raise NotImplementedError
 
-    def _finding(self, context: PairContext, subject: Subject, cells: Sequence[Pair], nodes: Sequence[str]) -> Finding:
+    def _finding(self, context: PairContext, subject: Subject, odd: Flags, nodes: Sequence[str]) -> Finding:
+        cells = context.pairs_at(np.flatnonzero(odd).tolist())
         variables = _set_variables(context, nodes, self.variables)
         where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
         facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
@@ -94,13 +104,6 @@ class TransportRule(Rule[PairContext]):
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return []
-
-
-def _share(node: str, odd: Sequence[Pair], tested: Sequence[Pair]) -> float:
-    def mine(pairs: Sequence[Pair]) -> int:
-        return sum(node in (node_of(src), node_of(dst)) for src, dst in pairs)
-
-    return mine(odd) / (mine(tested) or 1)
 
 
 def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
@@ -120,15 +123,19 @@ def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
     return ", ".join(list(found)[:3])
 
 
-def _pairs_where(context: PairContext, table: PairTable, where: Any) -> list[Pair]:
-    names = [str(end) for end in context.model.endpoints]
-    return [(names[table.source[at]], names[table.target[at]]) for at in np.flatnonzero(where).tolist()]
-
-
 def _has_rdma(context: PairContext, node: str) -> bool:
     record = context.model.nodes.get(node)
     ports = dicts((record.inventory or {}).get("ib")) if record is not None else []
     return any(port.get("state") == "Active" for port in ports)
+
+
+def _with_active_nvlinks(context: PairContext, node: str) -> set[str]:
+    """Return the indices of the GPUs of a node that have an active NVLink."""
+    record = context.model.nodes.get(node)
+    gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
+    return {
+        str(gpu.get("index")) for gpu in gpus if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
+    }
 
 
 @register
@@ -143,14 +150,11 @@ class SocketFallback(TransportRule):
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
     variables = "Socket"
 
-    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
-        able = {node for node in context.model.nodes if _has_rdma(context, node)}
-        if not able:
-            return [], []
-        tested = _pairs_where(context, table, (table.kind > 0) & (table.path > 2))
-        tested = [pair for pair in tested if node_of(pair[0]) in able and node_of(pair[1]) in able]
-        socket = set(_pairs_where(context, table, (table.kind > 0) & (table.path == 3)))
-        return [pair for pair in tested if pair in socket], tested
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+        able = np.array([_has_rdma(context, node) for node in places.nodes])
+        tested = (table.kind > 0) & (table.path > 2)
+        tested &= able[places.node[table.source]] & able[places.node[table.target]]
+        return tested & (table.path == 3), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "ibv_devinfo", context.model), on_node(node, "ls /dev/infiniband", context.model)]
@@ -168,16 +172,12 @@ class NoGpuDirect(TransportRule):
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
     variables = "IB"
 
-    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
-        odd: list[Pair] = []
-        tested: list[Pair] = []
-        for kind in (1, 2, 3):
-            # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
-            mine = table.kind == kind
-            if (table.path[mine] == 5).any():
-                tested += _pairs_where(context, table, mine & (table.path >= 4))
-                odd += _pairs_where(context, table, mine & (table.path == 4))
-        return odd, tested
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+        # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
+        setup = np.zeros(4, dtype=bool)
+        setup[np.unique(table.kind[table.path == 5])] = True
+        tested = setup[table.kind] & (table.kind > 0) & (table.path >= 4)
+        return tested & (table.path == 4), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", context.model)]
@@ -197,22 +197,11 @@ class NoPeerToPeer(TransportRule):
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
     variables = "P2P"
 
-    def _odd(self, context: PairContext, table: PairTable) -> tuple[list[Pair], list[Pair]]:
-        inside = (table.kind == 0) & (table.path > 0)
-        tested = [pair for pair in _pairs_where(context, table, inside) if self._connected(context, pair)]
-        odd = set(_pairs_where(context, table, inside & (table.path > 1)))
-        return [pair for pair in tested if pair in odd], tested
-
-    @staticmethod
-    def _connected(context: PairContext, pair: Pair) -> bool:
-        record = context.model.nodes.get(node_of(pair[0]))
-        gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
-        active = {
-            str(gpu.get("index"))
-            for gpu in gpus
-            if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
-        }
-        return all(end.rpartition(":")[2] in active for end in pair)
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+        active = {node: _with_active_nvlinks(context, node) for node in places.nodes}
+        connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
+        tested = (table.kind == 0) & (table.path > 0) & connected[table.source] & connected[table.target]
+        return tested & (table.path > 1), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "nvidia-smi topo -p2p n", context.model)]
