@@ -11,7 +11,7 @@ from fabtui.model.session_model import Model
 _SAME = 0.7
 _MOST_COMMANDS = 5
 #: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
-_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206"})
+_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT220", "FT221"})
 
 
 def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
@@ -97,7 +97,7 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
 
 def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about the component that a finding blames, or about a rival of it."""
-    if not one.cells or one.severity is Severity.NOTE:
+    if not (one.cells or one.measurements) or one.severity is Severity.NOTE:
         return False
     suspects = {one.subject, *one.rivals}
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))

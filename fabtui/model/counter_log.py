@@ -185,12 +185,17 @@ class CounterLog:
         self._long: dict[tuple[str, str, float], float] = {}
         self._worlds: list[float] = []
         self._in_world = False
+        #: Changes of the carrier by node and interface, also of intervals that are not kept.
+        self.carrier_changes: Counter[tuple[str, str]] = Counter()
 
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
         """Add the deltas of a node over an interval (seconds since the epoch)."""
         counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
         listed = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
         shape = _Shape(tuple(counts), *listed)
+        for path, count in counts.items():
+            if path[0] == "net" and path[-1] == "carrier_changes":
+                self.carrier_changes[node, path[1]] += count
         if len(self._shapes) > self._most:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)

@@ -461,6 +461,10 @@ class Model:
         """
         return self._counters.between(node, since, until)
 
+    def carrier_changes(self, node: str, interface: str) -> int:
+        """Return how often the carrier of an interface changed while its counters were read."""
+        return self._counters.carrier_changes[node, interface]
+
     def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
         """Return the counter deltas of the nodes of a pair during its measurement.
 

@@ -251,13 +251,19 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind is Kind.ACROSS else f"between {_where(scope)}"
 
 
+def _but(scope: ScopeFact, does: str) -> str:
+    return f", but {does}" if scope.reverse_passes else f"; whether it {does} was not measured"
+
+
 def _unreachable(scope: ScopeFact) -> str:
     """Return the title of a scope that passes nothing."""
     where, direction = _where(scope), scope.direction
     if scope.kind in (Kind.NODE, Kind.ADDRESS):
         on, on_any = (" on every rail", " on any rail") if scope.kind is Kind.NODE else ("", "")
-        forms = {"both": f"is cut off{on}", "out": f"sends nothing{on_any}, but receives"}
-        return f"{where} {forms.get(direction, f'receives nothing{on_any}, but sends')}"
+        does, other = ("sends", "receives") if direction == "out" else ("receives", "sends")
+        return f"{where} " + (
+            f"is cut off{on}" if direction == "both" else f"{does} nothing{on_any}{_but(scope, other)}"
+        )
     if scope.kind is Kind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
     if scope.kind is Kind.SPLIT:
@@ -267,7 +273,7 @@ def _unreachable(scope: ScopeFact) -> str:
         if direction == "both":
             known = ", in either direction" if scope.one_way_known else ""
             return f"no traffic between {a} and {b}{where}{known}"
-        return f"one-way loss: {a} > {b}{where}; reverse passes"
+        return f"one-way loss: {a} > {b}{where}; reverse " + ("passes" if scope.reverse_passes else "not measured")
     everything = {Kind.EVERYTHING: "between any two nodes", Kind.MANY: f"between addresses of {where}"}
     return f"no traffic {everything.get(scope.kind, where)}"
 

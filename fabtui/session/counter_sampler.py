@@ -127,6 +127,9 @@ class CounterSampler:
 
     def _interfaces(self, node: str) -> list[str]:
         record = self._bed.pump.model.nodes.get(node)
-        entries = dicts(((record.inventory if record is not None else None) or {}).get("data_addresses"))
-        names = [entry.get("nic") for entry in entries]
+        inventory = (record.inventory if record is not None else None) or {}
+        # A link that flaps may have been down when it was listed.
+        names = [
+            entry.get("nic") for name in ("data_addresses", "down_addresses") for entry in dicts(inventory.get(name))
+        ]
         return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))

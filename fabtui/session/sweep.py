@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Iterable
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fabtui.lab.spec import PairFault
+from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, PhaseStart, PlanUpdate
+from fabtui.model.events import CounterDeltas, EndpointsAdded, PhaseStart, PlanUpdate
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.external_tools import PairTools
-from fabtui.session.measure.mesh_targets import addresses_of, targets_between
+from fabtui.session.measure.mesh_targets import Address, addresses_of, targets_between
 from fabtui.session.measure.one_way import OneWay
 from fabtui.session.measure.ping_mesh import PingMesh
 from fabtui.session.measure.runner import TestRunner
-from fabtui.session.node_client import NodeClient
+from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import Engine, RankHost
@@ -29,6 +32,8 @@ from fabtui_node import registry
 PROBE_PATIENCE = 1.0
 #: Maximum time (s) that started ranks wait for those of slower nodes, which are tested later.
 RANKS_SETTLE = 15.0
+#: Deadline (s) of the counters of a node around the mesh.
+COUNTERS_DEADLINE = 3.0
 
 
 class Sweep:
@@ -218,10 +223,33 @@ class Sweep:
             return
         if len(targets) < total:
             self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
-        if self._wants("ping"):
-            await PingMesh(self._pump, self.clients).run(targets)
-        if self._wants("udp"):
-            await OneWay(self._pump, self.clients).run(targets)
+        async with self._carriers_watched(addresses):
+            if self._wants("ping"):
+                await PingMesh(self._pump, self.clients).run(targets)
+            if self._wants("udp"):
+                await OneWay(self._pump, self.clients).run(targets)
+
+    @contextlib.asynccontextmanager
+    async def _carriers_watched(self, addresses: Mapping[str, list[Address]]) -> AsyncIterator[None]:
+        """Read the counters of the interfaces before and after: a link that flaps explains what is lost."""
+        before = await self._counters_of(addresses)
+        yield
+        for node, (until, value) in (await self._counters_of(addresses)).items():
+            if node in before and (moved := deltas(before[node][1], value)):
+                self._pump.emit(CounterDeltas(node=node, since=before[node][0], until=until, deltas=moved))
+
+    async def _counters_of(self, addresses: Mapping[str, list[Address]]) -> dict[str, tuple[float, dict[str, Any]]]:
+        found = {}
+
+        async def read(node: str, nics: list[str]) -> None:
+            with contextlib.suppress(ProbeFailed):
+                value = await self.clients[node].probe("counters", {"nics": nics}, COUNTERS_DEADLINE)
+                found[node] = (time.time(), value)
+
+        async with asyncio.TaskGroup() as group:
+            for node in self.alive(addresses):
+                group.create_task(read(node, sorted({one.nic for one in addresses[node] if one.nic})))
+        return found
 
     def _start_ranks(
         self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import AddressPair, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.mesh.scopes import Kind, Scope, scopes
+from fabtui.diagnosis.mesh.interfaces import InterfaceFault, interface_faults, paths_at
+from fabtui.diagnosis.mesh.scopes import Kind, Scope, Seat, scopes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -108,6 +109,7 @@ class ScopeFact(NamedTuple):
         every_rail: Whether these are all that there are between the two nodes.
         node_pairs: How many pairs of nodes it covers.
         one_way_known: Whether datagrams were counted, so that the lossy direction is known.
+        reverse_passes: Whether the opposite direction of one direction was measured, and passes.
     """
 
     kind: Kind
@@ -119,6 +121,7 @@ class ScopeFact(NamedTuple):
     every_rail: bool
     node_pairs: int
     one_way_known: bool
+    reverse_passes: bool
 
 
 class Mesh:
@@ -136,7 +139,13 @@ class Mesh:
             for measurement in model.addresses.pairs(layer):
                 setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
         self.explained: set[tuple[Layer, AddressPair]] = set()
+        #: Paths that pass nothing.
         self.dead = {path for path in self.paths if self._is_dead(path)}
+        seats = {(path.src, path.src_addr) for path in self.paths} | {(path.dst, path.dst_addr) for path in self.paths}
+        self.faults: dict[Seat, InterfaceFault] = interface_faults(model, sorted(seats))
+        self.at_fault = paths_at(self.faults, self.paths, self.dead, self._rail) if self.faults else {}
+        #: Paths that a faulty interface may break: they are no evidence about anything else.
+        self.clouded = set().union(*self.at_fault.values())
 
     def _is_dead(self, path: AddressPair) -> bool:
         """Return True if nothing passes: echoes are lost, and so are datagrams where they were counted."""
@@ -149,10 +158,18 @@ class Mesh:
 
     def scopes(self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None) -> list[Scope]:
         """Return scopes that explain bad pairs. Pairs that pass nothing are no evidence about other faults."""
-        seat = self.model.addresses.seat
-        bad = set(bad)
-        known = set(self.paths if tested is None else tested)
-        return scopes(bad, (known - self.dead) | bad, lambda node, address: seat(node, address).rail, self.order)
+        bad = set(bad) - self.clouded
+        known = set(self.paths if tested is None else tested) - self.clouded
+        return scopes(bad, (known - self.dead) | bad, self._rail, self.order)
+
+    def _rail(self, node: str, address: str) -> int | None:
+        return self.model.addresses.seat(node, address).rail
+
+    def scope_of(self, seat: Seat) -> Scope:
+        """Return the scope of all that is bad at a faulty interface."""
+        rail = self._rail(*seat)
+        rails = () if rail is None else (rail,)
+        return Scope(Kind.ADDRESS, (seat[0],), rails, seat[1], "both", frozenset(self.at_fault[seat]))
 
     @cached_property
     def dead_scopes(self) -> list[Scope]:
@@ -253,14 +270,24 @@ class Mesh:
             interface = f"{nic} {scope.address}" if nic else scope.address
         node_pairs = len({frozenset((path.src, path.dst)) for path in scope.pairs})
         known = all(self.paths[path].small_arrived is not None for path in scope.pairs if path in self.paths)
+        backs = [self.paths.get(path.reverse, PathMeasurements()) for path in scope.pairs]
+        passes = (all if scope.kind is Kind.PAIR else any)(bool(back.small_arrived or back.echo) for back in backs)
         return ScopeFact(
-            scope.kind, scope.nodes, scope.rails, interface, scope.direction, links, every_rail, node_pairs, known
+            scope.kind,
+            scope.nodes,
+            scope.rails,
+            interface,
+            scope.direction,
+            links,
+            every_rail,
+            node_pairs,
+            known,
+            passes,
         )
 
     def rails(self, path: AddressPair) -> tuple[int | None, int | None]:
         """Return the rails of both ends."""
-        seat = self.model.addresses.seat
-        return seat(path.src, path.src_addr).rail, seat(path.dst, path.dst_addr).rail
+        return self._rail(path.src, path.src_addr), self._rail(path.dst, path.dst_addr)
 
     def interface_state(self, scope: Scope) -> dict[str, Any]:
         """Return what the node itself reports about the interface of a scope of one address."""

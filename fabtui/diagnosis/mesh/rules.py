@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
@@ -35,6 +35,53 @@ _FILLING = frozenset(f"{layer}{again}" for layer in MESH for again in ("", " aga
 
 class _MeshRule(Rule[Mesh]):
     domain = Domain.MESH
+
+
+class _InterfaceRule(_MeshRule):
+    """Base of the rules about interfaces whose nodes report a fault of them."""
+
+    command: ClassVar[str]
+    evidence: ClassVar[tuple[str, ...]] = ("{bad} of {count} address pairs at it fail or lose packets",)
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for seat, fault in mesh.faults.items():
+            if bool(fault.flaps) is (self.name == LinkFlaps.name):
+                scope = mesh.scope_of(seat)
+                nic = shlex.quote(fault.nic)
+                facts = {"nic": nic, "changes": fault.flaps, "off": fault.enabled is False, "on": fault.enabled is True}
+                found = mesh.finding(self, scope, MESH, facts, on_node(seat[0], self.command.format(nic), mesh.model))
+                bad = len({path for _, path in found.measurements})
+                severity = self.severity if bad else Severity.WARN
+                yield found.replace(facts={**found.facts, "bad": bad or None}, severity=severity)
+
+
+@register
+class LinkFlaps(_InterfaceRule):
+    """The carrier of an interface went and came back during the session."""
+
+    id = "FT220"
+    name = "link-flaps"
+    title = "Link flaps"
+    message = "{scope:subject}: the link flaps (carrier changed {changes} times during the session)"
+    next_step = "Check the cable, the transceiver and the switch port."
+    command = "sudo ethtool {}"
+
+
+@register
+class InterfaceDown(_InterfaceRule):
+    """A node reports that an interface is down whose network works on other nodes."""
+
+    id = "FT221"
+    name = "interface-down"
+    title = "Interface is down"
+    message = "{scope:subject} is down"
+    evidence = (
+        "{off:flag}it is switched off: sudo ip link set {nic} up",
+        "{on:flag}it has no carrier: check the cable and the switch port",
+        *_InterfaceRule.evidence,
+    )
+    next_step = "Switch the interface on; if it has no carrier, check the cable and the switch port."
+    command = "ip -s link show {}"
 
 
 class _DeadScopes(_MeshRule):
@@ -158,11 +205,11 @@ class Firewall(_MeshRule):
     next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        paths = mesh.paths.items()
+        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
         tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
         udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
         both = tcp & udp
-        tested = {path for path in mesh.paths if mesh.passes_small(path)}
+        tested = {path for path, _ in paths if mesh.passes_small(path)}
         for bad, protocols, layers in (
             (both, "TCP and UDP", (Layer.TCP, Layer.UDP)),
             (tcp - both, "TCP", (Layer.TCP,)),
@@ -277,7 +324,7 @@ def _cached(model: Model) -> _Cached:
 
 def _blocked_paths(finding: Finding) -> set[AddressPair]:
     """Return the address pairs of a finding that carry no data of a job either."""
-    if isinstance(finding.rule, (Unreachable, OneWay, MtuBlackHole)):
+    if isinstance(finding.rule, (InterfaceDown, Unreachable, OneWay, MtuBlackHole)):
         return {path for _, path in finding.measurements}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 

@@ -247,7 +247,8 @@ class _Search:
             return
         for (a, b), paths in sorted(by_nodes.items(), key=lambda item: tuple(map(self._place, item[0]))):
             there, back = {w for w in paths if w.src == a}, {w for w in paths if w.src == b}
-            both = {w for w in paths if w.reverse in paths}
+            # The opposite direction may be bad for a larger reason that explains it already.
+            both = {w for w in paths if w.reverse in self.bad}
             parts = (((a, b), both, "both"), ((a, b), there - both, "out"), ((b, a), back - both, "out"))
             for nodes, mine, how in parts:
                 if mine:

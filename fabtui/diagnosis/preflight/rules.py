@@ -15,7 +15,7 @@ from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import Compare, FactTable, Odd, fact_table, shown
-from fabtui.model.facts.network import nccl_interfaces
+from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -35,6 +35,8 @@ _NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (i
 _MOST_LISTED = 8
 #: Maximum number of values of a fact that are named in a title.
 _MOST_VALUES = 4
+#: Facts that differ where an interface is down.
+_OF_INTERFACES = ("addresses_number", "nccl_interfaces")
 _WORDS = re.compile(r"[^\s,:]+")
 #: An RDMA port as the subject of a judgement.
 _PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
@@ -417,7 +419,10 @@ class FactDiffers(NodeRule):
     next_step = "Make the nodes equal, or confirm that the difference is intended."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        yield from map(self.of_fact, context.table.odd)
+        down = {node.name: down_interfaces(node) for node in context.nodes}
+        for found in map(self.of_fact, context.table.odd):
+            about = [Subject(Kind.NIC, f"{node} {nic}") for node in found.nodes for nic in down[node]]
+            yield found.replace(about=tuple(about)) if found.topic in _OF_INTERFACES and about else found
 
     def of_fact(self, odd: Odd) -> Finding:
         """Return the finding of a fact in which nodes differ."""

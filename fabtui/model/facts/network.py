@@ -130,7 +130,16 @@ def _gpudirect(node: ProbedNode) -> Value:
 
 
 def _number_of_addresses(node: ProbedNode) -> Value:
-    return len(dicts(node.part("data_addresses"))) if node.inventory else None
+    if not node.inventory:
+        return None
+    count, down = len(dicts(node.part("data_addresses"))), down_interfaces(node)
+    return f"{count} ({', '.join(down)} down)" if down else count
+
+
+def down_interfaces(node: ProbedNode) -> list[str]:
+    """Return the interfaces with an address that data could use if they were up."""
+    names = (text(entry.get("nic")) for entry in dicts(node.part("down_addresses")))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def _partitions(node: ProbedNode) -> Value:

@@ -49,14 +49,21 @@ class Net:
         self.loses: Bad = never
         self.slow: Bad = never
         self.icmp: Bad = never
+        #: What single nodes report of an interface, by node and rail; carrier changes by node.
+        self.nics: dict[tuple[str, int], dict[str, Any]] = {}
+        self.flaps: dict[str, dict[str, int]] = {}
 
     def model(self) -> Model:
         maker = ModelMaker().start(self.nodes, options={"probes": ["ping", "udp"]})
         for node in self.nodes:
             entries = [{"address": address(node, r), "nic": f"eth{r}", "rail": r, "family": 4} for r in self.rails]
-            nics = [{"name": f"eth{r}", "state": "up", "mtu": 9000} for r in self.rails]
+            usual = {"state": "up", "mtu": 9000}
+            nics = [{"name": f"eth{r}", **usual, **self.nics.get((node, r), {})} for r in self.rails]
             maker.add("inventory", node=node, value={"data_addresses": entries, "nics": nics})
         maker.add("measured", measurements=[m.to_json() for m in self.measured()])
+        for node, changes in self.flaps.items():
+            net = {nic: {"carrier_changes": count, "rx_bytes": 5} for nic, count in changes.items()}
+            maker.add("counters", node=node, since=0.0, until=1.0, deltas={"net": net})
         return maker.model()
 
     def measured(self) -> list[Measurement]:
@@ -216,6 +223,68 @@ def test_datagrams_that_were_not_counted_are_not_recommended_again() -> None:
     model.apply(Measured(measurements=rows))
     (found,) = mesh_findings(model)
     assert evidence(found)[-1] == f"no datagrams could be counted, which would show the direction: {error}"
+
+
+@pytest.mark.parametrize("enabled", [True, False, None])
+def test_an_interface_that_is_down_explains_all_that_is_lost_there(enabled: bool | None) -> None:
+    net = Net()
+    net.nics["n3", 2] = {"state": "down", "enabled": enabled}
+    # What it sends from the address to other rails leaves by other interfaces: that it arrives means nothing.
+    net.drops = lambda a, r, b, s: (b, s) == ("n3", 2) or ((a, r) == ("n3", 2) and s == 2)
+    (found,) = net.findings()
+    assert (found.rule.id, title(found)) == ("FT221", "n3 rail 2 (eth2 10.3.0.4) is down")
+    first = {True: "it has no carrier", False: "it is switched off: sudo ip link set eth2 up", None: "56 of 56 address"}
+    assert evidence(found)[0].startswith(first[enabled])
+    # Without routes by source, all that goes to that rail is lost as well.
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a == "n3" and s == 2) or (b == "n3" and r == 2)
+    assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) is down"]
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a, r, b, s) == ("n3", 0, "n1", 2)
+    assert net.texts() == [
+        "n3 rail 2 (eth2 10.3.0.4) is down",
+        "one-way loss: n3 > n1 on rail 0 > rail 2 (10.1.0.4 > 10.3.0.2); reverse passes",
+    ]
+
+
+def test_a_link_that_flaps_explains_what_is_lost_there() -> None:
+    net = Net()
+    net.flaps = {"n3": {"eth2": 5, "eth1": 1}}
+    (found,) = net.findings()
+    assert (found.rule.id, found.severity, evidence(found)) == ("FT220", "warn", ())
+    text = "n3 rail 2 (eth2 10.3.0.4): the link flaps (carrier changed 5 times during the session)"
+    assert title(found) == text
+    net.drops = lambda a, r, b, s: (a, r, b, s) == ("n1", 2, "n3", 2)
+    net.loses = lambda a, r, b, s: (a, r, b) == ("n3", 2, "n5")
+    net.icmp = lambda a, r, b, s: (a, r, b, s) == ("n3", 2, "n6", 2)
+    net.filters = lambda a, r, b, s: (a, r, b, s) == ("n7", 0, "n3", 2)
+    (found,) = net.findings()
+    assert (title(found), found.severity) == (text, "bad")
+    assert found.next == ("ssh n3 sudo ethtool eth2",)
+    net.nics["n3", 2] = {"state": "down"}
+    assert net.texts() == [text], "it was down when the node was looked at"
+
+
+def test_a_direction_that_a_larger_cause_explains_does_not_pass() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: b == "n3" or (a == "n3" and r == s == 0 and b == "n1")
+    assert net.texts() == [
+        "no traffic between n1 and n3 on rail 0 (10.1.0.4 > 10.1.0.2), in either direction",
+        "n3 receives nothing on any rail, but sends",
+    ]
+
+
+def test_nothing_is_claimed_of_a_direction_that_was_not_measured() -> None:
+    net = Net(3, 1)
+    net.drops = lambda a, r, b, s: (a, b) == ("n0", "n1")
+    maker = ModelMaker().start(net.nodes, options={"probes": ["ping", "udp"]})
+    rows = [m for m in net.measured() if (m.src, m.dst) != ("n1", "n0")]
+    maker.add("measured", measurements=[m.to_json() for m in rows])
+    (found,) = mesh_findings(maker.model())
+    assert title(found) == "one-way loss: n0 > n1 (10.1.0.1 > 10.1.0.2); reverse not measured"
+    rows = [m for m in net.measured() if m.dst != "n0"]
+    net.drops = lambda a, r, b, s: a == "n0"
+    maker = ModelMaker().start(net.nodes, options={"probes": ["ping", "udp"]})
+    maker.add("measured", measurements=[m.to_json() for m in net.measured() if m.dst != "n0"])
+    assert title(mesh_findings(maker.model())[0]).startswith("n0 (10.1.0.1) ")
 
 
 def test_an_interface_that_sends_nothing() -> None:

@@ -17,6 +17,7 @@ from fabtui_node.system import pci, rdma_devices, run_command, sysfs
 #: The kernel's types of interfaces; an Ethernet interface without hardware is virtual.
 _KINDS = {772: "loopback", 32: "infiniband", 1: "ethernet"}
 _INET6_FLAGS = ((0x01, "temporary"), (0x20, "deprecated"), (0x40, "tentative"), (0x08, "dadfailed"))
+_IFF_UP = 1
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _MAX_NICS = 512
 _MAX_ADDRESSES = 32
@@ -109,8 +110,8 @@ def read_all(root: str = "/sys", deadline: float = 2.0) -> Tuple[List[Nic], List
 def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) -> List[Nic]:
     """Return the interfaces in natural order of names, given the RDMA devices; ``ip`` may take ``deadline`` seconds.
 
-    ``[{"name", "mac", "state", "speed_mbps", "mtu", "kind", "link_kind", "addresses", "rdma", "bus", "path", "numa",
-    "master", "ports", "login"}]``. ``login``: whether SSH came in by it.
+    ``[{"name", "mac", "state", "enabled" (switched on; None: unknown), "speed_mbps", "mtu", "kind", "link_kind",
+    "addresses", "rdma", "bus", "path", "numa", "master", "ports", "login"}]``. ``login``: whether SSH came in by it.
     """
     listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
     inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
@@ -138,10 +139,12 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     numa = sysfs.integer(here, "device/numa_node")
     shared = sysfs.names(here, "device/infiniband")
     master = sysfs.real(here, "master")
+    flags = _flags(here)
     return {
         "name": name,
         "mac": sysfs.text(here, "address") or None,
         "state": sysfs.text(here, "operstate") or "unknown",
+        "enabled": None if flags is None else bool(flags & _IFF_UP),
         "speed_mbps": speed if speed is not None and 0 < speed < 0x7FFFFFFF else None,
         "mtu": sysfs.integer(here, "mtu"),
         "kind": "virtual" if kind == "ethernet" and path is None else kind,
@@ -154,6 +157,12 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "master": os.path.basename(master) if master else None,
         "ports": sysfs.names(here, "brif"),
     }
+
+
+def _flags(here: str) -> Optional[int]:
+    with contextlib.suppress(ValueError):
+        return int(sysfs.text(here, "flags") or "", 16)
+    return None
 
 
 def _link_kind(here: str) -> Optional[str]:

@@ -1,0 +1,83 @@
+"""Interfaces whose nodes report a fault of them: down, or a link that comes and goes.
+
+Such a fault explains all that is bad at the interface. What passes there by chance, or over another interface of the
+node, is no evidence about other faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import AddressPair
+from fabtui.diagnosis.mesh.scopes import Rail, Seat
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+#: Changes of the carrier within a session that are a flap: it went and came back.
+_FLAP = 2
+_WORKING = ("up", "unknown")
+
+
+class InterfaceFault(NamedTuple):
+    """Fault of an interface, as its node reports it.
+
+    Attributes:
+        nic: The interface.
+        flaps: How often the carrier changed during the session; 0 if it is down.
+        enabled: Whether the interface is switched on; None if unknown.
+    """
+
+    nic: str
+    flaps: int
+    enabled: bool | None
+
+
+def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
+    """Return the interfaces with a fault, by node and address."""
+    states: dict[str, dict[str, tuple[str, bool | None]]] = {}
+    found = {}
+    for node, address in seats:
+        if node not in states:
+            record = model.nodes.get(node)
+            states[node] = {
+                str(nic.get("name")): (str(nic.get("state")), enabled if isinstance(enabled, bool) else None)
+                for nic in dicts((record.inventory or {}).get("nics") if record is not None else None)
+                for enabled in (nic.get("enabled"),)
+            }
+        nic = model.addresses.seat(node, address).nic
+        state, enabled = states[node].get(nic, ("unknown", None))
+        flaps = model.carrier_changes(node, nic)
+        if flaps >= _FLAP or state not in _WORKING:
+            found[node, address] = InterfaceFault(one_line(nic, 40), flaps if flaps >= _FLAP else 0, enabled)
+    return found
+
+
+def paths_at(
+    faults: Mapping[Seat, InterfaceFault], paths: Iterable[AddressPair], bad: set[AddressPair], rail: Rail
+) -> dict[Seat, set[AddressPair]]:
+    """Return the paths that each faulty interface may break.
+
+    Hosts that do not route by source send to a rail over their interface there, and answer over it, whatever the
+    address is: where all of these paths are bad, they belong to the interface as well.
+    """
+    found: dict[Seat, set[AddressPair]] = {seat: set() for seat in faults}
+    through: dict[Seat, tuple[set[AddressPair], set[AddressPair]]] = {seat: (set(), set()) for seat in faults}
+    on_rail = {
+        (node, number): (node, address) for node, address in faults if (number := rail(node, address)) is not None
+    }
+    for path in paths:
+        ends = (path.src, path.src_addr), (path.dst, path.dst_addr)
+        touched = [seat for seat in ends if seat in found]
+        for seat in touched:
+            found[seat].add(path)
+        if on_rail and not touched:
+            for side, (node, (peer, address)) in enumerate(((path.src, ends[1]), (path.dst, ends[0]))):
+                if (number := rail(peer, address)) is not None and (seat_ := on_rail.get((node, number))) is not None:
+                    through[seat_][side].add(path)
+    for seat, sides in through.items():
+        for of_side in sides:
+            if of_side <= bad:
+                found[seat] |= of_side
+    return found

@@ -1,0 +1,79 @@
+"""Faults of single NICs and their links, end to end: the first finding names them, and no other finding appears."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.field import Outcome, run
+from tests.lab.network import Network, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+
+MESH = ("--probes", "ping,udp")
+LAYERS = ("ping", "mtu", "udp", "tcp")
+
+
+def blamed(found: Outcome) -> list[tuple[str, str]]:
+    """Return kind and name of what each finding blames."""
+    return [(one["subject"]["kind"], one["subject"]["name"]) for one in found.saved["findings"]]
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with Network(tmp_path_factory.mktemp("links"), nodes=4, rails=2) as network:
+        yield network
+
+
+@pytest.fixture
+def network(wired: Network) -> Iterator[Network]:
+    yield wired
+    wired.heal()
+
+
+@contextlib.contextmanager
+def flapping(network: Network, name: str, rail: int, period: float = 0.8) -> Iterator[None]:
+    """Have a node's link go and come back, again and again."""
+    over = threading.Event()
+
+    def flap() -> None:
+        while not over.is_set():
+            for state in ("down", "up"):
+                network.fabric("ip", "link", "set", f"{name}r{rail}", state)
+                over.wait(period)
+
+    thread = threading.Thread(target=flap)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("rail", [0, 1])
+def test_an_interface_that_is_switched_off(tmp_path_factory: pytest.TempPathFactory, rail: int) -> None:
+    # Routes of an interface are lost with it, so the network is not used again.
+    with Network(tmp_path_factory.mktemp("down"), nodes=4, rails=2) as network:
+        network.on("n2", "ip", "link", "set", f"eth{rail}", "down")
+        found = run(network, network.folder, *MESH)
+    assert found.titles == [f"n2 rail {rail} (eth{rail} {network.address('n2', rail)}) is down"], found.printed
+    assert blamed(found) == [("nic", f"n2 eth{rail}")]
+    evidence = found.saved["findings"][0]["evidence"]
+    assert f"it is switched off: sudo ip link set eth{rail} up" in evidence
+    assert f"n2: data addresses: 1 (eth{rail} down), not 2 as on 3 others" in evidence
+    assert found.cells(*LAYERS, without="n2") == []
+    assert found.code == 1
+
+
+def test_a_link_that_flaps(network: Network) -> None:
+    with flapping(network, "n1", 1):
+        found = run(network, network.folder, *MESH)
+    title, *others = found.titles
+    assert title.startswith("n1 rail 1 (eth1 10.2.0.2): the link flaps (carrier changed "), found.printed
+    assert others == []
+    assert blamed(found) == [("nic", "n1 eth1")]
+    assert found.cells(*LAYERS, without="n1") == []
