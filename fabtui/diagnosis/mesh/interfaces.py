@@ -59,8 +59,8 @@ def paths_at(
 ) -> dict[Seat, set[AddressPair]]:
     """Return the paths that each faulty interface may break.
 
-    Hosts that do not route by source send to a rail over their interface there, and answer over it, whatever the
-    address is: where all of these paths are bad, they belong to the interface as well.
+    Hosts that do not route by source send to a rail over their interface there, and answer over it, from any
+    address: where all of these paths are bad, they belong to the interface as well.
     """
     found: dict[Seat, set[AddressPair]] = {seat: set() for seat in faults}
     through: dict[Seat, tuple[set[AddressPair], set[AddressPair]]] = {seat: (set(), set()) for seat in faults}
