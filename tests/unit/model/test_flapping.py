@@ -36,6 +36,8 @@ _LETTERS = {
         ("o?x?o", 2, 2),
         ("o?-o", 0, 0),
         ("oxoxo", 4, 4),
+        ("oxo" + 7 * "o", 2, 2),
+        ("oxo" + 8 * "o", 2, 0),
     ],
 )
 def test_a_pair_flaps_that_turns_at_least_twice(attempts: str, turned: int, flaps: int) -> None:

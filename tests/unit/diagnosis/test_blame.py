@@ -1,0 +1,232 @@
+"""Components to blame: how many bad pairs it takes, which components are rivals, and what is left to others."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fabtui.diagnosis.finding import Direction, Kind, Reach
+from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
+from fabtui.model.endpoints import Endpoint, EndpointTable
+from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable, Places, relations
+
+#: Returns the share of the usual value of a pair; 0 if it is dead, None if it was not tested.
+Judge = Callable[[str, str], float | None]
+NOISE = 0.05
+NODES = "abcdefghijklmnop"
+
+
+def results(nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "") -> list[Blame]:
+    """Return the components to blame in a fabric."""
+    return [one for one in blamed(*made(nodes, per_node, judge, nic, leaves)) if one is not None]
+
+
+def made(
+    nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = ""
+) -> tuple[PairTable, Places, list[Endpoint]]:
+    """Return the results of a fabric; `leaves` has the leaf switch of each node."""
+    ends = EndpointTable()
+    for at, (node, index) in enumerate(itertools.product(nodes, range(per_node))):
+        ends.add(Endpoint(at, node, index, nic=nic and nic.format(index), rail=index))
+        if leaves:
+            ends.leaves[at] = leaves[nodes.index(node)]
+    pairs = list(itertools.permutations(ends.endpoints, 2))
+    shares = [judge(str(a), str(b)) for a, b in pairs]
+    known = [(a.number, b.number, share) for (a, b), share in zip(pairs, shares, strict=True) if share is not None]
+    source, target = (np.array([one[side] for one in known]) for side in (0, 1))
+    share = np.array([one[2] for one in known], dtype=float)
+    places = Places.of(ends)
+    limit = math.log(0.7)
+    log = np.where(share > 0, np.log(np.where(share > 0, share, 1.0)), np.nan)
+    verdict = np.where(share == 0, DEAD[0], np.where(log < limit, SLOW, OK))
+    count = np.arange(len(known))
+    table = PairTable(
+        source,
+        target,
+        verdict,
+        log,
+        np.full(len(known), NOISE),
+        np.full(len(known), limit),
+        relations(places, source, target)[0],
+        count,
+        0 * count,
+    )
+    return table, places, ends.endpoints
+
+
+def off(src: str, dst: str) -> bool:
+    return src[0] != dst[0]
+
+
+def subjects(found: list[Blame]) -> list[tuple[Kind, str, Direction]]:
+    return [(*one.subject, one.direction) for one in found]
+
+
+def test_a_gpu_that_fails_with_all_others() -> None:
+    (found,) = results("abcd", 4, lambda s, d: 0.0 if "b:2" in (s, d) else 1.0)
+    assert (found.subject, found.reach, found.direction) == ((Kind.GPU, "b:2"), Reach.ALL, Direction.BOTH)
+    assert (found.dead, found.factor, found.tested, found.others, len(found.bad)) == (True, None, 30, 15, 30)
+    assert found.confidence > 0.99
+
+
+def test_a_slow_nic_and_its_factor() -> None:
+    (found,) = results("abcd", 4, lambda s, d: 0.4 if "b:2" in (s, d) and off(s, d) else 1.0)
+    assert (found.subject, found.reach) == ((Kind.NIC, "b m2"), Reach.OFF_NODE)
+    assert (found.dead, found.tested, found.others, len(found.bad)) == (False, 24, 12, 24)
+    assert found.factor == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("sends", "direction"), [(True, Direction.SENDS), (False, Direction.RECEIVES)])
+def test_one_direction(sends: bool, direction: Direction) -> None:
+    found = results("abcd", 2, lambda s, d: 0.3 if off(s, d) and (s if sends else d) == "b:1" else 1.0)
+    assert subjects(found) == [(Kind.NIC, "b m1", direction)]
+    assert (found[0].tested, found[0].others) == (6, 6)
+
+
+def test_bad_pairs_without_a_pattern_blame_nothing() -> None:
+    chosen = {("a:0", "b:1"), ("c:1", "d:0"), ("b:0", "d:1"), ("d:0", "a:1")}
+    assert results("abcd", 2, lambda s, d: 0.0 if (s, d) in chosen else 1.0) == []
+    assert results("abcd", 2, lambda s, d: 0.3 if (s, d) in chosen else 1.0) == []
+
+
+def test_both_directions_of_one_pair_are_a_pair_and_no_component() -> None:
+    assert results("abcd", 4, lambda s, d: 0.0 if {s, d} == {"a:0", "b:0"} else 1.0) == []
+    assert results("ab", 1, lambda s, d: 0.0) == []
+
+
+def star(count: int, good: int = 0, value: float = 0.0) -> Judge:
+    """Return results of nodes of which the first fails with all others, but for some of its ordered pairs."""
+    ways = itertools.chain.from_iterable((f"a:0>{n}:0", f"{n}:0>a:0") for n in NODES[1:count])
+    passing = set(itertools.islice(ways, good))
+    return lambda s, d: value if "a:0" in (s, d) and f"{s}>{d}" not in passing else 1.0
+
+
+@pytest.mark.parametrize(("good", "blames"), [(6, 1), (8, 0)])
+def test_six_of_ten_pairs_have_to_speak_for_a_component(good: int, blames: int) -> None:
+    """Of 18 ordered pairs of a node, 12 bad ones are enough, 10 are not."""
+    assert len(results(NODES[:10], 1, star(10, good))) == blames
+    assert len(results(NODES[:10], 1, star(10, good, 0.4))) == blames
+
+
+@pytest.mark.parametrize(("nodes", "blames"), [(13, 1), (16, 0)])
+def test_fifteen_of_a_hundred_pairs_have_to_be_slow(nodes: int, blames: int) -> None:
+    """Noise lifts most pairs above the limit: 4 slow ones of 24 are enough, 4 of 30 are not."""
+    slow = {("a:0", "b:0"), ("c:0", "a:0"), ("a:0", "d:0"), ("e:0", "a:0")}
+    found = results(NODES[:nodes], 1, lambda s, d: (0.69 if (s, d) in slow else 0.72) if "a:0" in (s, d) else 1.0)
+    assert len(found) == blames
+
+
+@pytest.mark.parametrize(("nodes", "blames"), [(6, 1), (10, 0)])
+def test_of_many_components_one_needs_more_evidence(nodes: int, blames: int) -> None:
+    """Two dead pairs of three save 8 bits; one of ten nodes costs too many of them, one of six does not."""
+    tested = {("a:0", "b:0"): 0.0, ("a:0", "c:0"): 0.0, ("a:0", "d:0"): 1.0}
+
+    def judge(src: str, dst: str) -> float | None:
+        return tested.get((src, dst)) if "a:0" in (src, dst) else 1.0
+
+    assert len(results(NODES[:nodes], 1, judge)) == blames
+
+
+def test_a_rail_a_leaf_and_the_cut_between_leaves() -> None:
+    (rail,) = results("abcd", 4, lambda s, d: 0.0 if off(s, d) and "3" in (s[2], d[2]) else 1.0)
+    assert (rail.subject, rail.tested) == ((Kind.RAIL, "3"), 84)
+    (inside,) = results("abcd", 4, lambda s, d: 0.4 if off(s, d) and s[2] == d[2] == "3" else 1.0)
+    assert (inside.subject, inside.reach, inside.tested) == ((Kind.RAIL, "3"), Reach.INSIDE, 12)
+    (leaf,) = results("abcdef", 2, lambda s, d: 0.0 if off(s, d) and {s[0], d[0]} & set("cd") else 1.0, leaves="112233")
+    assert (leaf.subject, leaf.tested) == ((Kind.LEAF, "c,d"), 72)
+    (cut,) = results("abcd", 2, lambda s, d: 0.0 if (s[0] in "ab") != (d[0] in "ab") else 1.0, leaves="1122")
+    assert (cut.subject, cut.direction) == ((Kind.LEAF_CUT, "a,b - c,d"), Direction.BOTH)
+
+
+def test_groups_that_do_not_reach_each_other_stand_for_unknown_leaves() -> None:
+    (cut,) = results("abcd", 2, lambda s, d: 0.0 if (s[0] in "ab") != (d[0] in "ab") else 1.0)
+    assert cut.subject == (Kind.LEAF_CUT, "a,b - c,d")
+    (node,) = results("abcd", 2, lambda s, d: 0.0 if off(s, d) and "a" in (s[0], d[0]) else 1.0)
+    assert node.subject == (Kind.NODE, "a"), "a group of one node is that node"
+
+
+def test_the_path_between_two_nodes_in_both_directions_and_in_one() -> None:
+    assert subjects(results("abcd", 2, lambda s, d: 0.0 if {s[0], d[0]} == {"b", "d"} else 1.0)) == [
+        (Kind.NODE_PAIR, "b - d", Direction.BOTH)
+    ]
+    assert subjects(results("abcd", 2, lambda s, d: 0.3 if (s[0], d[0]) == ("d", "b") else 1.0)) == [
+        (Kind.NODE_PAIR, "d > b", Direction.SENDS)
+    ]
+
+
+def test_two_rails_all_rails_all_nodes_and_all_pairs() -> None:
+    (two,) = results("abc", 4, lambda s, d: 0.0 if off(s, d) and {s[2], d[2]} == {"1", "3"} else 1.0)
+    assert (two.subject, two.tested) == ((Kind.RAIL_PAIR, "1 - 3"), 12)
+    (across,) = results("abc", 4, lambda s, d: 0.0 if off(s, d) and s[2] != d[2] else 1.0)
+    assert (across.subject, across.tested) == ((Kind.CROSS_RAIL, "all rails"), 72)
+    (between,) = results("abc", 4, lambda s, d: 0.0 if off(s, d) else 1.0)
+    assert between.subject == (Kind.CROSS_NODE, "all nodes")
+    (everything,) = results("abc", 4, lambda s, d: 0.0)
+    assert (everything.subject, everything.tested) == ((Kind.FABRIC, "all pairs"), 132)
+
+
+def test_the_halves_of_a_node() -> None:
+    (found,) = results("ab", 4, lambda s, d: 0.4 if s[0] == d[0] == "b" and (s[2] in "01") != (d[2] in "01") else 1.0)
+    assert (found.subject, found.reach, found.tested) == ((Kind.HALVES, "b"), Reach.INSIDE, 8)
+
+
+def test_two_causes_come_by_what_they_explain_and_each_pair_once() -> None:
+    def judge(src: str, dst: str) -> float:
+        if "a:0" in (src, dst):
+            return 0.0
+        return 0.4 if off(src, dst) and "c:1" in (src, dst) else 1.0
+
+    found = results("abcd", 4, judge)
+    assert subjects(found) == [(Kind.GPU, "a:0", Direction.BOTH), (Kind.NIC, "c m1", Direction.BOTH)]
+    assert [one.dead for one in found] == [True, False]
+    assert len(found[1].bad) == 22, "pairs with the dead GPU are explained"
+
+
+def test_a_slow_pair_of_two_slow_nics_speaks_for_both() -> None:
+    slow = {"a:0": 0.5, "c:1": 0.4}
+
+    def judge(src: str, dst: str) -> float:
+        return slow.get(src, 1.0) * slow.get(dst, 1.0) if off(src, dst) else 1.0
+
+    found = {one.subject.name: one for one in results("abcd", 4, judge)}
+    assert {name: round(one.factor or 0, 2) for name, one in found.items()} == {"a m0": 0.5, "c m1": 0.4}
+    assert len({at for one in found.values() for at in one.bad}) == sum(len(one.bad) for one in found.values()) == 46
+
+
+def test_pairs_that_are_settled_blame_nobody() -> None:
+    table, places, ends = made("abcd", 4, lambda s, d: 0.0 if "b:2" in (s, d) else 1.0)
+    dead = np.flatnonzero(np.isin(table.verdict, DEAD)).tolist()
+    assert [one for one in blamed(table, places, ends, dead) if one is not None] == []
+    (found,) = [one for one in blamed(table, places, ends, dead[:5]) if one is not None]
+    assert (found.tested, len(found.bad)) == (25, 25)
+
+
+def test_rivals_explain_the_same_pairs_about_as_well() -> None:
+    """Without pairs within the node, nothing tells a GPU from its NIC."""
+    (found,) = results("abcd", 2, lambda s, d: None if not off(s, d) else 0.3 if "b:1" in (s, d) else 1.0)
+    both = {found.subject, *found.rivals}
+    assert {(Kind.GPU, "b:1"), (Kind.NIC, "b m1")} <= both
+    # Of equal evidence, the GPU is 0.2 bits likelier.
+    assert found.confidence == pytest.approx(1 / (1 + 2**-0.2))
+    (sure,) = results("abcd", 2, lambda s, d: 0.3 if "b:1" in (s, d) and off(s, d) else 1.0)
+    assert sure.confidence > 0.9
+
+
+def test_pairs_of_nodes_without_a_way_across_rails() -> None:
+    def blocked(judge: Judge, nodes: str = "abc") -> list[tuple[int, int]]:
+        table, places, _ = made(nodes, 2, judge)
+        return blocked_across(table, places)
+
+    def across(src: str, dst: str) -> bool:
+        return off(src, dst) and src[2] != dst[2]
+
+    assert blocked(lambda s, d: 0.0 if across(s, d) and s[0] == "b" else 1.0) == [(1, 0), (1, 2)]
+    assert blocked(lambda s, d: 0.0 if across(s, d) else 1.0) == [], "it is a property of the fabric"
+    assert blocked(lambda s, d: 0.0 if across(s, d) and (s, d[0]) == ("b:0", "a") else 1.0) == [], "one still passes"
+    assert blocked(lambda s, d: 0.0 if off(s, d) and s[0] == "b" else 1.0) == [], "nothing passes at all"
+    single = {("b:0", "a:1")}
+    assert blocked(lambda s, d: 0.0 if (s, d) in single else None if s[0] == "b" and across(s, d) else 1.0) == []

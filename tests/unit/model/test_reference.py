@@ -1,0 +1,121 @@
+"""The reference of a class: which values are clusters of their own, and how widely a cluster spreads."""
+
+from __future__ import annotations
+
+from array import array
+from math import exp, sqrt
+
+import pytest
+
+from fabtui.model.class_statistics import ClassValues
+from fabtui.model.reference import Reference, reference_of
+
+
+def of(values: list[float], less_is_better: bool = False) -> Reference:
+    return reference_of(array("d", sorted(values)), less_is_better)
+
+
+def test_two_levels_are_two_clusters_from_a_fifth_on() -> None:
+    # The logarithm of a fifth less is -0.22.
+    assert of([100.0] * 4 + [100 * exp(-0.21)] * 5).value == pytest.approx(100 * exp(-0.21))
+    assert of([100.0] * 4 + [100 * exp(-0.23)] * 5).value == 100
+
+
+@pytest.mark.parametrize(("noise", "clusters"), [(0.10, 2), (0.125, 1)])
+def test_two_levels_are_two_clusters_from_four_deviations_on(noise: float, clusters: int) -> None:
+    # The levels are 0.6 apart; the deviation within them counts 1 + 4/16 times, because 16 values are few.
+    values = [100 * exp(level + sign * noise) for level in (0.0, -0.6) for sign in (-1, 1) for _ in range(4)]
+    assert (of(values).value > 99) == (clusters == 2)
+
+
+def test_a_cluster_takes_two_values_and_a_twentieth_of_all() -> None:
+    assert of([100.0] * 95 + [200.0] * 5).value == 200
+    assert of([100.0] * 96 + [200.0] * 4).value == 100
+    assert of([10.0] * 8 + [30.0] * 2).value == 30
+    assert of([10.0] * 8 + [30.0]).value == 10
+
+
+def test_between_two_clusters_lies_a_gap_unless_the_worse_one_is_one_or_two_values() -> None:
+    assert of([45.0] * 10 + [20.0] * 3).gap == pytest.approx(30.0)
+    assert of([45.0] * 10 + [20.0] * 2).gap is None
+    assert of([1.0] * 10 + [9.0] * 3, less_is_better=True) == pytest.approx((1.0, of([1.0] * 10).spread, 3.0))
+    assert of([45.0] * 10).gap is None
+
+
+def test_of_three_clusters_the_best_counts() -> None:
+    found = of([45.0] * 10 + [20.0] * 4 + [5.0] * 4)
+    assert found.value == 45.0
+    assert found.gap == pytest.approx(30.0)
+
+
+def test_equal_values_are_credited_with_some_noise() -> None:
+    # At least 0.02 of their own; a noise of 0.06 counts as three more values.
+    assert of([45.0] * 9).spread == pytest.approx(sqrt((9 * 0.02**2 + 3 * 0.06**2) / 12))
+    assert of([45.0, 45.0]).spread == pytest.approx(sqrt((2 * 0.02**2 + 3 * 0.06**2) / 5))
+    assert of([45.0]).spread == 0.06
+
+
+def test_the_spread_is_the_wider_of_the_robust_and_of_the_usual_deviation() -> None:
+    even = [exp(0.1 * at) for at in range(-4, 5)]
+    assert of(even).spread == pytest.approx(sqrt((9 * (0.2 / 0.6745) ** 2 + 3 * 0.06**2) / 12))
+    # Most are equal, so that half of them are no distance from the median.
+    some = [1.0] * 7 + [exp(-0.15), exp(0.15)]
+    assert of(some).spread == pytest.approx(sqrt((9 * 0.005 + 3 * 0.06**2) / 12))
+
+
+def test_values_that_have_no_logarithm_have_a_median_alone() -> None:
+    assert of([0.0, 1.0, 5.0]) == (1.0, 0.0, None)
+
+
+WIDE = [100 * exp(0.1 * at) for at in range(-4, 5)]
+VERY_WIDE = [100 * exp(0.2 * at) for at in range(-4, 5)]
+
+
+@pytest.mark.parametrize("less_is_better", [False, True])
+def test_a_value_of_a_wide_class_is_slow_from_four_and_a_half_deviations_on(less_is_better: bool) -> None:
+    values = ClassValues(WIDE, less_is_better)
+    spread = of(WIDE, less_is_better).spread
+    sign = 1 if less_is_better else -1
+    assert not values.is_slow(100 * exp(sign * 4.4 * spread), 0.7)
+    assert values.is_slow(100 * exp(sign * 4.6 * spread), 0.7)
+
+
+def test_a_fifth_of_the_reference_is_slow_however_widely_a_class_spreads() -> None:
+    assert ClassValues(VERY_WIDE).limit(0.7) == pytest.approx(20.0)
+    assert ClassValues(VERY_WIDE, less_is_better=True).limit(0.7) == pytest.approx(500.0)
+
+
+def test_a_narrow_class_is_judged_by_the_share_of_its_reference() -> None:
+    assert ClassValues([45.0] * 3).limit(0.7) == pytest.approx(0.7 * 45)
+    assert not ClassValues([45.0] * 3).is_slow(ClassValues([45.0] * 3).limit(0.7) or 0.0, 0.7), "the limit itself is ok"
+    assert ClassValues([2.0] * 3, less_is_better=True).limit(0.8) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.9])
+def test_between_two_clusters_the_limit_is_the_stricter_one(share: float) -> None:
+    limit = ClassValues([45.0] * 9 + [34.0] * 9).limit(share)
+    assert limit == pytest.approx(max(sqrt(45 * 34), min(share, exp(-4.5 * of([45.0] * 9).spread)) * 45))
+    times = ClassValues([1.0] * 9 + [1.5] * 9, less_is_better=True).limit(0.7)
+    assert times == pytest.approx(sqrt(1.5))
+    far = ClassValues([45.0] * 9 + [5.0] * 9)
+    assert far.limit(0.7) == pytest.approx(0.7 * 45)
+    assert ClassValues([1.0] * 9 + [9.0] * 9, less_is_better=True).limit(0.7) == pytest.approx(1 / 0.7)
+
+
+def test_a_few_new_values_among_very_many_wait_until_they_are_a_sixtyfourth_or_settled() -> None:
+    values = ClassValues([45.0 + 0.001 * at for at in range(640)])
+    before = values.median
+    for _ in range(10):
+        values.add(44.0)
+    assert values.median == before
+    values.add(44.0)
+    changed = values.median
+    assert changed is not None
+    assert before is not None
+    assert changed < before
+    values.remove(44.0)
+    values.remove(7.0)
+    assert values.median == changed
+    values.settle()
+    assert values.median is not None
+    assert changed < values.median < before
