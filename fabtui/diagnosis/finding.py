@@ -203,8 +203,12 @@ class Rule(ABC, Generic[ContextT]):
         return " ".join((type(self).__doc__ or self.title).split())
 
     @abstractmethod
-    def check(self, context: ContextT) -> Iterable[Finding]:
+    def check(self, context: ContextT) -> Iterable[Finding | None]:
+        """Return the findings of this rule, and None after each small step between them."""
+
+    def findings(self, context: ContextT) -> list[Finding]:
         """Return the findings of this rule."""
+        return [found for found in self.check(context) if found is not None]
 
     def finding(
         self,

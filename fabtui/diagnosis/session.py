@@ -91,11 +91,18 @@ def search(
         if isinstance(rule, pair_rules.BlameRule):
             yield from context.search()
         for finding in rule.check(context):
-            results.append(finding)
+            if finding is not None:
+                results.append(finding)
             yield None
+        yield None
     results += settled_mesh_findings(model) if settled else mesh_findings(model)
     yield None
-    facts = [finding for rule in rules_of(Domain.LINKS) for finding in rule.check(model)]
+    facts = []
+    for fact_rule in rules_of(Domain.LINKS):
+        for finding in fact_rule.check(model):
+            if finding is not None:
+                facts.append(finding)
+            yield None
     facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
     yield None
     found, left = joined(model, results, facts)
@@ -107,5 +114,5 @@ def search(
     if every or len(checks) <= _MOST_LISTED:
         listed += checks
     else:
-        listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.check(checks)]
+        listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
     yield sorted([*found, *listed], key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))

@@ -164,6 +164,18 @@ class MeasurementStore:
         found = _NO_ROW if self._previous is None else self._previous[row]
         return NONE if found == _NO_ROW else found
 
+    def repeated(self) -> list[int]:
+        """Return the rows of the latest attempts of what was attempted several times."""
+        if self._previous is None:
+            return []
+        import numpy as np
+
+        before = np.array(self._previous)
+        latest = (before != _NO_ROW) & (np.array(self._shape_of) != _UNUSED)
+        latest[before[latest]] = False
+        rows: list[int] = np.flatnonzero(latest).tolist()
+        return rows
+
     def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
         """Return the shapes, the shape number of each row, and the value of each row; to be read only."""
         return self._shapes, self._shape_of, self._value

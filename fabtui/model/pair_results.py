@@ -255,10 +255,9 @@ class PairResults:
 
     def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:
         """Yield the first and the latest attempt at each pair of a layer that was tested several times."""
-        for _, _, rows in self._rows.by_source(layer):
-            for last in rows:
-                if self._store.previous(last) != NONE:
-                    yield self._store.get(self._store.attempts(last)[-1]), self._store.get(last)
+        for last in self._store.repeated():
+            if self._store.shape(last).layer is layer:
+                yield self._store.get(self._store.attempts(last)[-1]), self._store.get(last)
 
     def was_slow(self, measurement: Measurement) -> bool:
         """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""

@@ -355,14 +355,10 @@ class Model:
         found = sorted(set(self._table.hardware))
         return [(one, other) for one in found for other in found if one <= other]
 
-    def retested_slow(self) -> tuple[int, int]:
-        """Return how many pairs that were slow in p2p pass since they were tested again, and how many were."""
-        passed = retested = 0
+    def retested(self) -> Iterator[tuple[bool, bool]]:
+        """Yield for each pair that was tested again in p2p whether it was slow at first, and whether it passes now."""
         for before, latest in self._results.repeated(Layer.P2P):
-            if self._results.was_slow(before):
-                retested += 1
-                passed += self.verdict(latest) is Verdict.OK
-        return passed, retested
+            yield self._results.was_slow(before), self.verdict(latest) is Verdict.OK
 
     def with_stalls(self) -> list[Measurement]:
         """Return passed p2p measurements, some messages of which took far longer than the median."""

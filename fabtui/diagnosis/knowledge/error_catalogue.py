@@ -153,6 +153,19 @@ def common_error(errors: Iterable[tuple[str, int]], example: Callable[[int], Mea
         kind = kind_of_error(error)
         counted[kind] = counted.get(kind, 0) + 1
         rows.setdefault(kind, row)
+    return most_common_error(counted, rows, example)
+
+
+def most_common_error(
+    counted: Mapping[str, int], rows: Mapping[str, int], example: Callable[[int], Measurement]
+) -> CommonError | None:
+    """Return the error that most of some measurements have, or None if none has any.
+
+    Args:
+        counted: Number of measurements by error without details.
+        rows: Row of a measurement that has it, by error without details.
+        example: Returns the measurement of a row.
+    """
     if not counted:
         return None
     kind, most = max(counted.items(), key=lambda item: (item[1], item[0]))

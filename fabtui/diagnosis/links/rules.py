@@ -99,11 +99,12 @@ class RdmaPort(_LinkRule):
     message = "{node} RDMA port {port}: {problem}"
     next_step = "Check `ibstat` and the error counters of the port; reseat or replace the cable."
 
-    def check(self, model: Model) -> Iterator[Finding]:
+    def check(self, model: Model) -> Iterator[Finding | None]:
         for record in model.nodes.values():
             found: dict[PortProblem, None] = {}
             for endpoint in model.endpoints_of(record.name):
                 found.update(dict.fromkeys(port_problems(model, endpoint)))
+            yield None
             for problem in found:
                 command = on_node(record.name, f"ibstat {one_line(problem.port.ca, 40)}", model)
                 yield self.finding(

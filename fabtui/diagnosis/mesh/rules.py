@@ -290,7 +290,7 @@ class HighRoundTrip(_MeshRule):
 def mesh_findings(model: Model) -> list[Finding]:
     """Return the findings about addresses, the most serious first; none if nothing was tested."""
     mesh = Mesh(model)
-    return [finding for rule in rules_of(Domain.MESH) for finding in islice(rule.check(mesh), _MOST)]
+    return [finding for rule in rules_of(Domain.MESH) for finding in islice(filter(None, rule.check(mesh)), _MOST)]
 
 
 class _Cached(NamedTuple):

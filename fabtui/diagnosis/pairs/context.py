@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Route, Rule
 from fabtui.diagnosis.knowledge.error_catalogue import (
@@ -16,6 +16,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     common_error,
     kind_of_error,
     meaning_of_measurement,
+    most_common_error,
 )
 from fabtui.diagnosis.knowledge.next_commands import (
     commands_of_meaning,
@@ -29,7 +30,7 @@ from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
@@ -38,6 +39,8 @@ _FEWEST_BLOCKED = 4
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 _MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
+#: Number of cells per step.
+_STEP = 256
 
 
 class SlowestFact(NamedTuple):
@@ -90,25 +93,47 @@ class PairContext:
         error: CommonError | None = None,
         commands: Iterable[str] = (),
         nodes: Iterable[str] | None = None,
-    ) -> Finding:
-        """Return a finding that explains cells, with the evidence that all of them share."""
-        explained = frozenset(cells)
-        for pair in explained:
-            self.unexplained.pop(pair, None)
-        example = self._example(explained) if error is None else error.example
+    ) -> Generator[None, None, Finding]:
+        """Return a finding that explains cells, with the evidence that all of them share; yield after small steps.
+
+        Args:
+            rule: The rule.
+            subject: Topic of the finding.
+            cells: The cells; the first ones are inspected.
+            facts: Facts for the templates of the rule.
+            error: The error that most of the cells have; by default the first ones are asked.
+            commands: Next commands.
+            nodes: Names of nodes; by default those of the cells.
+        """
+        listed = list(cells)
+        explained: set[Pair] = set()
+        ends: set[str] = set()
+        for some in in_steps(listed):
+            explained.update(some)
+            for pair in some:
+                self.unexplained.pop(pair, None)
+                ends.update(pair)
+            yield
+        first_cells = listed[:_MOST_INSPECTED]
+        if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
+            error_of_first = yield from self.error(first_cells)
+            example = None if error_of_first is None else error_of_first.example
+        else:
+            example = None if error is None else error.example
         meaning = meaning_of_measurement(example)
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
         common = {
             "error": None if error is None else error.fact,
             "meaning": None if meaning is None else meaning.text,
-            "ports": self._known_ports(explained),
-            **self._in_world(explained),
+            "ports": self._known_ports(first_cells),
+            **(yield from self._in_world(listed)),
         }
+        yield
         # Commands for what many pairs have in common go before those for one of them.
         following = [*first, *commands] if len(explained) <= 2 else [*commands, *first]
         if nodes is None:
             place = {node: number for number, node in enumerate(self.model.nodes)}
-            nodes = sorted({node_of(end) for pair in explained for end in pair}, key=lambda node: place.get(node, -1))
+            nodes = sorted({node_of(end) for end in ends}, key=lambda node: place.get(node, -1))
         return rule.finding(
             subject,
             nodes=nodes,
@@ -117,40 +142,42 @@ class PairContext:
             commands=list(dict.fromkeys(following))[:_MOST_COMMANDS],
         )
 
-    def _example(self, cells: frozenset[Pair]) -> Measurement | None:
-        if not any(self.tally.bad.get(pair) in DEAD for pair in itertools.islice(cells, 1)):
-            return None
-        found = self.error(heapq.nsmallest(_MOST_INSPECTED, cells))
-        return None if found is None else found.example
-
-    def _known_ports(self, cells: frozenset[Pair]) -> tuple[str, ...]:
-        """Return what probes report about the ports and cables of most of the cells."""
+    def _known_ports(self, cells: Sequence[Pair]) -> tuple[str, ...]:
+        """Return what probes report about the ports and cables of most of some cells."""
         counted: dict[str, int] = defaultdict(int)
-        for pair in sorted(cells)[:_MOST_INSPECTED]:
+        for pair in cells:
             for note in self._port_notes.of(*pair):
                 counted[note] += 1
-        least = min(len(cells), _MOST_INSPECTED) / 2
+        least = len(cells) / 2
         return tuple(note for note, n in sorted(counted.items(), key=lambda item: -item[1]) if n >= least)[:2]
 
-    def _in_world(self, cells: frozenset[Pair]) -> dict[str, Any]:
-        """Return how cells that are bad alone do in the world communicator."""
+    def _in_world(self, cells: Sequence[Pair]) -> Generator[None, None, dict[str, Any]]:
+        """Return how cells that are bad alone do in the world communicator; yield after each small step."""
         table, place = self.tally.table, self.tally.place
-        if table is not None and any(self.model.made_at(int(table.row[place[p]])) for p in cells if p in place):
-            return {"made_by_lab": True}
-        inside = [self.tally.inside[pair] for pair in cells if pair in self.tally.inside]
-        passed = sum(verdict is Verdict.OK for verdict in inside)
+        passed = 0
+        for some in in_steps(cells):
+            if table is not None and any(self.model.made_at(int(table.row[place[p]])) for p in some if p in place):
+                return {"made_by_lab": True}
+            passed += sum(self.tally.inside.get(pair) is Verdict.OK for pair in some)
+            yield
         if not passed:
             return {}
         gpus = all(end.kind == "gpu" for end in self.model.endpoints)
         return {"in_world": InWorldFact(passed, len(cells), gpus and passed == len(cells))}
 
-    def error(self, cells: Iterable[Pair]) -> CommonError | None:
-        """Return the error that most bad pairs have; details such as addresses may differ."""
+    def error(self, cells: Sequence[Pair]) -> Generator[None, None, CommonError | None]:
+        """Return the error that most bad pairs have; details such as addresses may differ. Yield after small steps."""
         table = self.tally.table
         assert table is not None
-        rows = (int(table.row[self.tally.place[pair]]) for pair in cells if pair in self.tally.place)
-        errors = ((error, row) for row in rows if (error := self.model.error_at(row)))
-        return common_error(errors, self.model.stored)
+        counted: Counter[str] = Counter()
+        rows: dict[str, int] = {}
+        for some in in_steps(cells):
+            for pair in some:
+                if (kind := self.error_kind(pair)) is not None:
+                    counted[kind] += 1
+                    rows.setdefault(kind, int(table.row[self.tally.place[pair]]))
+            yield
+        return most_common_error(counted, rows, self.model.stored)
 
     def error_kind(self, pair: Pair) -> str | None:
         """Return the error of a bad pair without its details, or None."""
@@ -166,9 +193,9 @@ class PairContext:
         found = common_error(((m.error, at) for at, m in enumerate(inside) if m.error), inside.__getitem__)
         return None if found is None else found.fact
 
-    def first_commands(self, cells: Iterable[Pair]) -> list[str]:
+    def first_commands(self, cells: Sequence[Pair]) -> list[str]:
         """Return commands that inspect the first of some pairs."""
-        return pair_commands(self.model, *min(cells))
+        return pair_commands(self.model, *cells[0])
 
     def retest(self, pairs: Iterable[Pair]) -> dict[str, Any]:
         """Return what retests with other partners showed about the first pair that was retested."""
@@ -214,23 +241,24 @@ class PairContext:
 
     def explain_blame(
         self, rule: Rule[PairContext], blame: Blame, facts: Mapping[str, Any], commands: Iterable[str]
-    ) -> Finding:
-        """Return the finding of a component that explains bad pairs."""
+    ) -> Generator[None, None, Finding]:
+        """Return the finding of a component that explains bad pairs; yield after each small step."""
         cells = self.pairs_at(blame.bad)
         nodes: tuple[str, ...] | None = None
         kind, name = blame.subject
+        alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
         if kind in (Kind.NODE, Kind.HALVES):
             nodes = (name,)
         elif kind is Kind.GPU:
             nodes = (node_of(name),)
         elif kind is Kind.NIC:
             nodes = (name.partition(" ")[0],)
-        found = self.explain(
+        found = yield from self.explain(
             rule,
             name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
             cells,
             facts={**self._blame_facts(blame, cells), **facts},
-            error=self.error(cells) if blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR) else None,
+            error=(yield from self.error(cells)) if alike else None,
             commands=commands,
             nodes=nodes,
         )
@@ -290,28 +318,36 @@ class PairContext:
         cells = self.pairs_at(blame.bad) if blame.dead else []
         return self.first_commands(cells) if cells else []
 
-    def rails_blocked(self) -> tuple[set[Pair], set[Pair]]:
+    def rails_blocked(self) -> tuple[set[Pair], list[Pair]]:
         """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints.
 
         Empty if that holds for all nodes: then the fabric has no path between rails.
         """
         table, places = self.tally.table, self.tally.places
         if table is None or places is None or not self.unexplained:
-            return set(), set()
+            return set(), []
         codes = blocked_across(table, places)
         nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
         kinds = self.tally.kinds
-        cells = {
+        cells = [
             pair
             for pair, verdict in self.unexplained.items()
             if verdict in DEAD and kinds[pair] is PairClass.CROSS_RAIL and (node_of(pair[0]), node_of(pair[1])) in nodes
-        }
-        return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), set())
+        ]
+        return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), [])
 
-    def contended(self) -> tuple[int, int, list[Pair]]:
-        """Return how many slow pairs passed when they were tested alone, how many were, and those still slow."""
-        slow = [pair for pair, verdict in self.unexplained.items() if verdict is Verdict.SLOW]
-        return (*self.model.retested_slow(), slow)
+    def contended(self) -> Generator[None, None, tuple[int, int, list[Pair]]]:
+        """Return how many slow pairs passed when they were tested alone, how many were, and those still slow.
+
+        Yield after each small step.
+        """
+        passed = tested = 0
+        for number, (slow, passes) in enumerate(self.model.retested()):
+            tested += slow
+            passed += slow and passes
+            if number % _STEP == 0:
+                yield
+        return passed, tested, [pair for pair, verdict in self.unexplained.items() if verdict is Verdict.SLOW]
 
     def slow_inside(self, pair: Pair) -> bool:
         """Return True if a pair is slow in the world communicator, rather than broken."""
@@ -323,14 +359,18 @@ class PairContext:
         table = self.tally.table
         if table is None:
             return None
-        places = [at for pair in cells if (at := self.tally.place.get(pair)) is not None]
-        known = [at for at in places if not math.isnan(table.share[at])]
-        if not known:
+        at = np.array([place for pair in cells if (place := self.tally.place.get(pair)) is not None], dtype=np.int64)
+        at = at[~np.isnan(table.share[at])]
+        if not len(at):
             return None
-        at = min(known, key=lambda at: (table.share[at], at))
-        m = self.model.stored(int(table.row[at]))
+        m = self.model.stored(int(table.row[at[np.argmin(table.share[at])]]))
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
+
+
+def in_steps(cells: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
+    """Yield parts of a list of cells, each for a small step."""
+    return (cells[at : at + _STEP] for at in range(0, len(cells), _STEP))
 
 
 def node_of(end: str) -> str:

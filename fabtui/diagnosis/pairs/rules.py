@@ -7,7 +7,7 @@ again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, register
@@ -19,7 +19,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
-from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, node_of
+from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, in_steps, node_of
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.diagnosis.pairs.tapers import tapers
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
@@ -31,6 +31,8 @@ from fabtui.sanitize import one_line
 
 #: Maximum number of single pairs with the same error that are reported one by one.
 _MOST_SINGLE = 4
+#: Number of errors whose details are removed per step.
+_FEW_ERRORS = 16
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
 #: Weight that puts a lost node before everything else.
@@ -55,7 +57,7 @@ class NodeLost(_PairRule):
     evidence = ("{reason}",)
     next_step = "Run the command of the hint, usually ssh to the node."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         for record in context.model.nodes.values():
             if not record.state.gone:
                 continue
@@ -89,9 +91,12 @@ class Contention(_PairRule):
     )
     next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        passed, retested, cells = context.contended()
-        inside = [pair for pair in context.tally.only_inside if context.slow_inside(pair)]
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        passed, retested, cells = yield from context.contended()
+        inside = []
+        for some in in_steps(context.tally.only_inside):
+            inside += [pair for pair in some if context.slow_inside(pair)]
+            yield None
         many = len(inside) >= max(_FEWEST_CONTENDED, _FEW * len(context.tally.table or ()))
         proven = retested >= _FEWEST_CONTENDED and passed >= _MOSTLY * retested
         if max(passed, len(inside)) < 2:
@@ -101,7 +106,8 @@ class Contention(_PairRule):
         subject = Subject(Kind.CONTENTION, "fabric")
         if proven or many:
             explained = [*(cells if proven else []), *(inside if many else [])]
-            yield context.explain(self, "", explained, facts=facts).replace(blames=subject)
+            found = yield from context.explain(self, "", explained, facts=facts)
+            yield found.replace(blames=subject)
         else:
             # A few pairs may be slow once by chance.
             yield self.finding("", severity=Severity.NOTE, facts=facts, blames=subject)
@@ -118,14 +124,15 @@ class RailsBlockedByNode(_PairRule):
     evidence = ("these nodes reach each other within rails",)
     next_step = "Compare routes between rails of these nodes with those of the others."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         nodes, cells = context.rails_blocked()
         if cells:
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]
             same = ends[0] == ends[1]
             facts = {"among": ends[0]} if same else {"source": ends[0], "destination": ends[1]}
-            yield context.explain(self, "", cells, facts=facts, commands=context.first_commands(cells))
+            commands = context.first_commands(cells)
+            yield (yield from context.explain(self, "", cells, facts=facts, commands=commands))
 
 
 class BlameRule(_PairRule):
@@ -139,14 +146,15 @@ class BlameRule(_PairRule):
     kinds: ClassVar[frozenset[tuple[Kind, Reach]]]
     dead: ClassVar[bool]
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         for blame in context.blames():
             if (
                 blame.dead is self.dead
                 and (blame.subject.kind, blame.reach) in self.kinds
                 and self._applies(context, blame)
             ):
-                yield context.explain_blame(self, blame, self._facts(context, blame), self._commands(context, blame))
+                facts, commands = self._facts(context, blame), self._commands(context, blame)
+                yield (yield from context.explain_blame(self, blame, facts, commands))
 
     def _applies(self, context: PairContext, blame: Blame) -> bool:
         return True
@@ -451,7 +459,7 @@ class LeafTaper(_PairRule):
         "--probes ibfabric shows the links of the switches; --baseline compares with an earlier session",
     )
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         for taper in tapers(context.model):
             facts = {"leaf_a": taper.groups[0], "leaf_b": taper.groups[1], "share": taper.share}
             subject = Subject(Kind.LEAF_CUT, " - ".join(taper.groups))
@@ -468,19 +476,24 @@ class PairsSameError(_PairRule):
     message = "{pairs} pairs fail with the same error"
     next_step = "Look for what the pairs have in common: a switch, a rail, a library."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         # The mesh explains addresses between which nothing passes, and with them their pairs.
-        for pair in [p for p, v in context.unexplained.items() if v in DEAD and p in blocked_pairs(context.model)]:
-            context.unexplained.pop(pair)
-        by_error: dict[str | None, set[Pair]] = defaultdict(set)
-        for pair, verdict in context.unexplained.items():
-            if verdict in DEAD:
-                by_error[context.error_kind(pair)].add(pair)
+        blocked = blocked_pairs(context.model)
+        dead = [pair for pair, verdict in context.unexplained.items() if verdict in DEAD]
+        by_error: dict[str | None, list[Pair]] = defaultdict(list)
+        for number, pair in enumerate(dead):
+            if pair in blocked:
+                context.unexplained.pop(pair)
+            else:
+                by_error[context.error_kind(pair)].append(pair)
+            if number % _FEW_ERRORS == 0:
+                yield None
         for cells in by_error.values():
-            if len({frozenset(pair) for pair in cells}) > _MOST_SINGLE:
-                yield context.explain(
-                    self, "", cells, error=context.error(cells), commands=context.first_commands(cells)
-                )
+            if _are_many(cells):
+                # All have one error.
+                error = yield from context.error(cells[:1])
+                commands = context.first_commands(cells)
+                yield (yield from context.explain(self, "", cells, error=error, commands=commands))
 
 
 @register
@@ -493,11 +506,11 @@ class PairFails(_PairRule):
     message = "{pair:arrow} {verdict}"
     next_step = "Test the pair alone (Y in the pair view copies the command)."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         dead = {frozenset(pair) for pair, verdict in context.unexplained.items() if verdict in DEAD}
         for ends in sorted(map(sorted, dead)):
             pairs = [p for p in _both_directions(ends) if context.unexplained.get(p) in DEAD]
-            yield _single(self, context, pairs)
+            yield (yield from _single(self, context, pairs))
 
 
 @register
@@ -510,10 +523,12 @@ class PairsSlow(_PairRule):
     message = "{pairs} pairs are slow"
     next_step = "Look for what the pairs have in common: a switch, a rail, a leaf."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
-        if len({frozenset(pair) for pair in context.unexplained}) > _MOST_SINGLE:
-            cells = set(context.unexplained)
-            yield context.explain(self, "", cells, facts={"slowest": context.slowest(cells)})
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        if _are_many(context.unexplained):
+            cells = list(context.unexplained)
+            facts = {"slowest": context.slowest(cells)}
+            yield None
+            yield (yield from context.explain(self, "", cells, facts=facts))
 
 
 @register
@@ -526,9 +541,10 @@ class PairSlow(_PairRule):
     message = "{pair:arrow} slow"
     next_step = "Test the pair alone, and compare the transport it uses with that of its class."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         for ends in sorted(map(sorted, {frozenset(pair) for pair in context.unexplained})):
-            yield _single(self, context, [pair for pair in _both_directions(ends) if pair in context.unexplained])
+            pairs = [pair for pair in _both_directions(ends) if pair in context.unexplained]
+            yield (yield from _single(self, context, pairs))
 
 
 @register
@@ -543,7 +559,7 @@ class OnlyInWorld(_PairRule):
     evidence = ("check what all ranks share, and what else failed in that communicator",)
     next_step = "Read the NCCL log of the world communicator."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         if cells := [pair for pair in context.tally.only_inside if not context.slow_inside(pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             error = context.world_error(cells)
@@ -565,7 +581,7 @@ class PairFlaps(_PairRule):
     )
     next_step = "Check the cable and its error counters; retest the pair (r)."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         found = sorted(context.model.flapping.items(), key=lambda item: (-item[1], item[0]))
         if len(found) > _MOST_SINGLE:
             (layer, src, dst), changes = found[0]
@@ -591,7 +607,7 @@ class SlowMessages(_PairRule):
     evidence = ("p99 {p99:us}, {ratio:.1f} x the median: a link that flaps, or a busy node",)
     next_step = "Check error counters of the link, and the load of both nodes."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         found = sorted(context.tally.spreads, key=lambda one: -one.ratio)
         # Times of CPU ranks always spread widely.
         most = _MOST_SPREADS if any(end.kind == "gpu" for end in context.model.endpoints) else 0
@@ -613,7 +629,7 @@ class NotTested(_PairRule):
     evidence = ("{reason}",)
     next_step = "Remove the reason, then retest."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         reasons = {one_line(why, 300): pairs for why, pairs in untested_reasons(context.model).items()}
         gone = [one_line(record.text, 300) for record in context.model.nodes.values() if record.state.gone]
         listed = sorted(reasons.items(), key=lambda item: -len(item[1]))
@@ -631,8 +647,18 @@ def _both_directions(ends: list[str]) -> list[Pair]:
     return [(ends[0], ends[1]), (ends[1], ends[0])]
 
 
-def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Finding:
-    """Return the finding of a pair in one direction or both."""
+def _are_many(pairs: Iterable[Pair]) -> bool:
+    """Return True if there are more pairs, both directions counted as one, than are reported one by one."""
+    found = set()
+    for pair in pairs:
+        found.add(frozenset(pair))
+        if len(found) > _MOST_SINGLE:
+            return True
+    return False
+
+
+def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Generator[None, None, Finding]:
+    """Return the finding of a pair in one direction or both; yield after each small step."""
     first = pairs[0]
     commands = pair_commands(context.model, *first)
     ends = [context.endpoint(name) for name in first]
@@ -648,7 +674,9 @@ def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Finding
         "of_usual" if len(pairs) == 1 else "slowest": context.slowest(pairs) if slow else None,
         **context.retest(pairs),
     }
-    error = None if slow else context.error(pairs)
-    found = context.explain(rule, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands)
+    error = None if slow else (yield from context.error(pairs))
+    found = yield from context.explain(
+        rule, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands
+    )
     name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
     return found.replace(blames=Subject(Kind.PAIR, name))

@@ -175,7 +175,7 @@ class NoGpuDirect(TransportRule):
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
         setup = np.zeros(4, dtype=bool)
-        setup[np.unique(table.kind[table.path == 5])] = True
+        setup[table.kind[table.path == 5]] = True
         tested = setup[table.kind] & (table.kind > 0) & (table.path >= 4)
         return tested & (table.path == 4), tested
 
@@ -232,10 +232,12 @@ class BelowLinkLimit(Rule[PairContext]):
     )
     next_step = "Compare with nccl-tests; check NCCL variables, ACS and GPU clocks. --limit-share sets the share."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         samples: dict[ClassKey, list[_Sample]] = {}
         for sample in _usual_pairs(context):
-            samples.setdefault(context.model.key_of(sample.measurement), []).append(sample)
+            if sample is not None:
+                samples.setdefault(context.model.key_of(sample.measurement), []).append(sample)
+            yield None
         for where, inside in (("within nodes", True), ("between nodes", False)):
             mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
             # Pairs of different leaf switches, or halves of a node, may be slower by design.
@@ -263,17 +265,20 @@ class BelowLinkLimit(Rule[PairContext]):
         return self.finding(severity=severity, facts=facts, commands=commands)
 
 
-def _usual_pairs(context: PairContext) -> Iterator[_Sample]:
-    """Yield some pairs with about the usual value of their class and a known limit, of each relation and transport."""
+def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
+    """Yield some pairs with about the usual value of their class and a known limit, of each relation and transport.
+
+    None is for a pair without one.
+    """
     table, limits = context.tally.table, LinkLimits(context.model)
     if table is None:
         return
     usual = np.flatnonzero((np.abs(table.share) < _USUAL) & (table.path > 0))
     code = table.kind[usual] * 8 + table.path[usual]
-    for one in np.unique(code):
+    for one in np.flatnonzero(np.bincount(code)):
         mine = usual[code == one]
         for at in mine[:: -(-len(mine) // _SAMPLE)].tolist():
             m = context.model.stored(int(table.row[at]))
             limit = limits.of(m)
-            if limit is not None and limit.exact and (m.bytes or 0) >= LEAST_BYTES:
-                yield _Sample(limit, int(table.path[at]), m)
+            known = limit is not None and limit.exact and (m.bytes or 0) >= LEAST_BYTES
+            yield _Sample(limit, int(table.path[at]), m) if known and limit else None

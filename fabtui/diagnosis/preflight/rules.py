@@ -466,7 +466,7 @@ def preflight(model: Model) -> Preflight:
     """Return the preflight of a session, as far as its nodes were inspected."""
     context = NodeContext(model)
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
-    found = [finding for rule in rules for finding in rule.check(context)]
+    found = [finding for rule in rules for finding in rule.findings(context)]
     found = _merged(found, context.table.odd)
     for at, one in enumerate(found):
         commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)

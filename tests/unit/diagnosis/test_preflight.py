@@ -45,7 +45,7 @@ def model_of(*nodes: ProbedNode, lab: str | None = None) -> Model:
 def of_rules(prefix: str, nodes: list[ProbedNode]) -> list[Finding]:
     """The findings of the rules whose ids begin so."""
     context = NodeContext(Model(), nodes)
-    return [one for rule in rules_of(Domain.NODES) if rule.id.startswith(prefix) for one in rule.check(context)]
+    return [one for rule in rules_of(Domain.NODES) if rule.id.startswith(prefix) for one in rule.findings(context)]
 
 
 def clashes(nodes: list[ProbedNode]) -> list[Finding]:
