@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator
 
@@ -76,4 +77,17 @@ def test_a_link_that_flaps(network: Network) -> None:
     assert title.startswith("n1 rail 1 (eth1 10.2.0.2): the link flaps (carrier changed "), found.printed
     assert others == []
     assert blamed(found) == [("nic", "n1 eth1")]
+    assert found.cells(*LAYERS, without="n1") == []
+
+
+@pytest.mark.parametrize("percent", [1, 5])
+def test_packets_that_are_lost_in_one_direction_of_a_nic(network: Network, percent: int) -> None:
+    network.rule(f"ip saddr {network.address('n1', 0)} numgen random mod 100 < {percent}")
+    found = run(network, network.folder, *MESH)
+    title, *others = found.titles
+    assert re.fullmatch(r"n1 rail 0 \(eth0 10\.1\.0\.2\), outgoing: [\d to]+ % of packets are lost", title), (
+        found.printed
+    )
+    assert others == []
+    assert blamed(found) == [("nic", "n1 eth0")]
     assert found.cells(*LAYERS, without="n1") == []

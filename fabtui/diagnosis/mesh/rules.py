@@ -27,6 +27,8 @@ from fabtui_node.protocol import ErrorKind
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
 #: Minimum number of pairs of an address before the address itself is blamed for loss.
 _FEWEST_OF_LOSS = 4
+#: Loss (%) at which a connection of several SYNs may fail by chance.
+_MUCH_LOSS = 10.0
 #: Maximum number of findings per rule.
 _MOST = 24
 #: Phases that fill the mesh: until they end, missing looks like lost.
@@ -207,6 +209,8 @@ class Firewall(_MeshRule):
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
         tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
+        # Where much is lost, so are all SYNs now and then.
+        tcp -= {p for p in tcp if any((_loss(mesh, way) or 0.0) > _MUCH_LOSS for way in (p, p.reverse))}
         udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
         both = tcp & udp
         tested = {path for path, _ in paths if mesh.passes_small(path)}
@@ -245,11 +249,11 @@ class PacketLoss(_MeshRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         one_way = {p for p, found in mesh.paths.items() if found.udp and found.udp.verdict is Verdict.SLOW}
-        bad = set(one_way)
-        for path, found in mesh.paths.items():
-            if found.lossy and not {path, path.reverse} & one_way and path not in mesh.dead:
-                bad.add(path)
-        for scope in mesh.scopes(_widened(mesh, bad)):
+        sure = _widened(mesh, one_way)
+        # An echo is lost with either direction.
+        echoes = {p for p, found in mesh.paths.items() if found.lossy and not {p, p.reverse} & sure} - mesh.dead
+        bad = one_way | echoes
+        for scope in [*mesh.scopes(sure), *mesh.scopes(_widened(mesh, echoes) - sure)]:
             shares = [share for path in scope.pairs if (share := _loss(mesh, path)) is not None]
             facts = {
                 "loss": (min(shares, default=0.0), max(shares, default=0.0)),
@@ -390,7 +394,9 @@ def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
 
 
 def _loss(mesh: Mesh, path: AddressPair) -> float | None:
-    found = mesh.paths[path]
+    found = mesh.paths.get(path)
+    if found is None or not found.lossy:
+        return None
     if found.udp is not None and found.udp.verdict is Verdict.SLOW:
         return found.udp.value
     shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]

@@ -374,6 +374,16 @@ def test_loss_by_chance_is_still_one_finding() -> None:
     )
 
 
+def test_where_much_is_lost_a_connection_that_fails_is_no_firewall() -> None:
+    net = Net()
+    # 20 % loss: all SYNs to one address were lost, or all answers to those of another.
+    net.loses = lambda a, r, b, s: (a, r) == ("n2", 1)
+    net.filters = lambda *way: way in (("n2", 1, "n4", 1), ("n5", 0, "n2", 1))
+    assert net.texts() == ["n2 rail 1 (eth1 10.2.0.3), outgoing: 20 % of packets are lost"]
+    net.filters = lambda *way: way == ("n3", 1, "n4", 1)
+    assert len(net.texts()) == 2, "nothing is lost there"
+
+
 def test_late_answers_are_reported_and_are_not_bad() -> None:
     net = Net()
     net.slow = lambda a, r, b, s: {a, b} == {"n1", "n4"} and r == s == 0

@@ -58,8 +58,8 @@ def listening() -> Iterator[Listening]:
     found.end()
 
 
-def send(*targets: dict[str, Any], small: int = 3, big: int = 2) -> list[dict[str, Any]]:
-    args = {"role": "send", "token": TOKEN, "targets": list(targets), "small": small, "big": big}
+def send(*targets: dict[str, Any], small: int = 3, big: int = 2, **more: int) -> list[dict[str, Any]]:
+    args = {"role": "send", "token": TOKEN, "targets": list(targets), "small": small, "big": big, **more}
     rows: list[dict[str, Any]] = udp_one_way.run(args, lambda value: None, 20.0)["rows"]
     return sorted(rows, key=lambda row: row["number"])
 
@@ -171,3 +171,19 @@ def test_connections_that_do_not_come_about_end_in_time() -> None:
         udp_one_way.connect(rows, time.monotonic() + 0.3)
     assert all((row["connected"] is None) == ("no answer" in (row["connect_error"] or "")) for row in rows)
     assert rows[-1]["connected"] is None
+
+
+def test_one_of_several_connections_is_enough(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    start = udp_one_way._start_connection
+
+    def lose_the_first(src: str, dst: str, port: int) -> socket.socket:
+        tried.append(port)
+        if len(tried) in (1, 3):
+            raise OSError(110, "Connection timed out")
+        return start(src, dst, port)
+
+    monkeypatch.setattr(udp_one_way, "_start_connection", lose_the_first)
+    (row,) = send(target(0, listening.ports[HERE[0]]), tries=3)
+    assert len(tried) == 3
+    assert row["connected"] is not None

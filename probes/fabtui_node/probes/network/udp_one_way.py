@@ -31,7 +31,7 @@ _HEAD = struct.Struct("!16sIHH")
 _SMALL_BYTES = 64
 _MAX_ADDRESSES = 64
 _MAX_TARGETS = 8192
-_MAX_DATAGRAMS = 64
+_MAX_DATAGRAMS = 1024
 #: Maximum number of targets that one listener counts; no node has more peers.
 _MAX_COUNTED = 1 << 17
 _RECEIVE_BUFFER = 8 << 20
@@ -44,6 +44,7 @@ _ROOM_WAIT = 0.02
 _SENT_AT_ONCE = 200
 _CONNECT_WAIT = 1.0
 _CONNECTED_AT_ONCE = 256
+_MAX_TRIES = 8
 
 Row = Dict[str, Any]
 Emit = Callable[[Row], None]
@@ -304,7 +305,9 @@ def _send(args: Row, token: bytes, end: float) -> Row:
     rows = _targets(args)
     small, big = (_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big"))
     _send_all([row for row in rows if row["udp"]], token, small, big, end)
-    connect([row for row in rows if row["tcp"]], min(end, time.monotonic() + _CONNECT_WAIT))
+    # One of several connections at once is enough: a single SYN may be lost.
+    tries = _whole(args.get("tries"), 1, _MAX_TRIES) or 1
+    connect([row for row in rows if row["tcp"] for _ in range(tries)], min(end, time.monotonic() + _CONNECT_WAIT))
     return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
 
 
@@ -327,8 +330,9 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
 
     ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of a test
     share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp" and "tcp" (ports, or
-    null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each. A listener emits ``{"ports":
-    [{"address", "udp", "tcp", "error"}]}`` once they are open.
+    null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each; ``tries``: connections to
+    each, of which one is enough. A listener emits ``{"ports": [{"address", "udp", "tcp", "error"}]}`` once they are
+    open.
 
     Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms, or
     null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
