@@ -89,13 +89,19 @@ def probes() -> str:
 def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import finding, session  # noqa: F401 - registers all rules
+    from fabtui.diagnosis.trials import trials_text
 
     rows = [
-        [rule.id, code(rule.name), cell(rule.title), rule.severity, cell(rule.description), cell(rule.next_step)]
+        [
+            *(rule.id, code(rule.name), cell(rule.title), rule.severity, cell(rule.description), cell(rule.next_step)),
+            cell(trials_text(rule.trials)),
+        ]
         for rule in sorted(finding.RULES, key=lambda rule: rule.id)
     ]
     intro = "A finding is a rule that fired. Severities: `bad` (a test fails or is slow), `warn` (likely), `note`."
-    return page("Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step"], rows))
+    return page(
+        "Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows)
+    )
 
 
 def options() -> str:

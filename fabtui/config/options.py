@@ -198,6 +198,8 @@ _DISPLAY = (
     OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
 )
 _RUN = (
+    OptionSpec("confirm", "after the sweep, run experiments about the first findings", "summary", ("run",), "switch",
+        field="confirm", needs=("p2p",)),
     OptionSpec("watch", "after the sweep, retest pairs for this time", "summary", ("run",), "number", "SECONDS"),
     OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
     OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run",), metavar="LIST"),

@@ -65,6 +65,21 @@ class Kind(StrEnum):
     FABRIC = "fabric"
 
 
+class Trial(StrEnum):
+    """Experiment that separates a finding from its rivals; `fabtui.diagnosis.trials` declares how it is run."""
+
+    ALONE = "alone"
+    PARTNERS = "other-partners"
+    SOCKET = "sockets"
+    OTHER_HCA = "other-hca"
+    GID = "gid-index"
+    ONE_RAIL = "one-rail"
+    NO_P2P = "no-p2p"
+    P2P = "p2p"
+    RDMA = "rdma"
+    GPUDIRECT = "gpudirect"
+
+
 class Reach(StrEnum):
     """Pairs of a component: all, those with other nodes, or those within its node."""
 
@@ -186,6 +201,7 @@ class Rule(ABC, Generic[ContextT]):
         message: Template of the title of a finding.
         evidence: Templates of lines of evidence.
         next_step: What to do about it.
+        trials: Experiments that confirm or refute its findings, the decisive ones first.
     """
 
     id: ClassVar[str]
@@ -196,6 +212,7 @@ class Rule(ABC, Generic[ContextT]):
     message: ClassVar[str]
     evidence: ClassVar[tuple[str, ...]] = ()
     next_step: ClassVar[str] = ""
+    trials: ClassVar[tuple[Trial, ...]] = ()
 
     @property
     def description(self) -> str:

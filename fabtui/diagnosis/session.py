@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fabtui.diagnosis.confirmation import confirmed
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.links import rules as link_rules
@@ -115,4 +116,5 @@ def search(
         listed += checks
     else:
         listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
-    yield sorted([*found, *listed], key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))
+    listed = [confirmed(model, one) for one in (*found, *listed)]
+    yield sorted(listed, key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))

@@ -19,6 +19,9 @@ from fabtui.model.measurement import Measurement
 #: Version of the recording format.
 FORMAT = 1
 
+#: Start of the arms of measurements that belong to experiments.
+EXPERIMENT_ARM = "experiment "
+
 #: An ordered pair of endpoint names.
 Pair = tuple[str, str]
 #: An ordered pair of endpoint names, with a reason or a conclusion.
@@ -376,6 +379,41 @@ class PlanUpdate(Event):
 
 
 @dataclass
+class Experiment(Event):
+    """End of an experiment about a finding; its measurements came before, in its `arm`.
+
+    Attributes:
+        rule: Id of the rule of the finding.
+        subject: Kind and name of the component that the finding blames.
+        trial: What was tried.
+        env: Environment variables of the ranks, besides those of the session.
+        pairs: Ordered pairs whose results decide.
+        controls: Ordered pairs that should pass.
+        problem: Why it could not be run, or "".
+    """
+
+    kind: ClassVar[str] = "experiment"
+
+    rule: str
+    subject: Sequence[str]
+    trial: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    pairs: Sequence[Pair] = ()
+    controls: Sequence[Pair] = ()
+    problem: str = ""
+
+    @property
+    def arm(self) -> str:
+        """Arm of its measurements, which belong to no A/B comparison."""
+        return EXPERIMENT_ARM + self.env_text
+
+    @property
+    def env_text(self) -> str:
+        """Its variables: ``NCCL_NET=Socket``."""
+        return " ".join(f"{name}={value}" for name, value in self.env.items())
+
+
+@dataclass
 class CounterDeltas(Event):
     """Counter deltas of a node between two samples (`fabtui.model.counter_log`); none are sent where nothing moved."""
 
@@ -444,6 +482,7 @@ EVENTS: dict[str, type[Event]] = {
         PairsStarted,
         Measured,
         PlanUpdate,
+        Experiment,
         CounterDeltas,
         LogEntry,
         Paused,

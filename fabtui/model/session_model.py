@@ -15,6 +15,7 @@ from fabtui.model.events import (
     CounterDeltas,
     EndpointsAdded,
     Event,
+    Experiment,
     InventoryUpdate,
     LogEntry,
     Measured,
@@ -28,6 +29,7 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
+from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
@@ -70,6 +72,7 @@ class Model:
         suspects: Conclusion about each bad pair from tests with other partners.
         inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         addresses: Measurements between addresses of nodes.
+        experiments: Experiments about findings, with their results.
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
         baseline: Earlier session to compare with, or None; set by the front end.
@@ -98,6 +101,7 @@ class Model:
         self.running: set[tuple[str, str]] = set()
         self.untested: dict[tuple[str, str], str] = {}
         self.addresses = AddressLog()
+        self.experiments = ExperimentLog()
         self._table = EndpointTable()
         self._results = PairResults(self._table.key_between, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
@@ -117,6 +121,7 @@ class Model:
             PairsStarted: self._on_running,
             Measured: self._on_measured,
             PlanUpdate: self._on_plan,
+            Experiment: self.experiments.add,
             CounterDeltas: self._on_counters,
             LogEntry: self._on_log,
             Paused: self._on_paused,
@@ -261,7 +266,9 @@ class Model:
             return
         if layer == self.phase.name and self.phase.since != self.sweep_since and measurement.arm is None:
             self._note_sweep(measurement)
-        if measurement.arm is not None:
+        if self.experiments.take(measurement):
+            pass
+        elif measurement.arm is not None:
             self._results.add_to_arm(measurement)
         else:
             self._results.add(measurement)

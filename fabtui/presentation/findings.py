@@ -15,6 +15,7 @@ from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     # The first frame of the screen needs titles, but no rules.
+    from fabtui.diagnosis.confirmation import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
     from fabtui.diagnosis.pairs.context import InWorldFact
@@ -30,7 +31,7 @@ def title(finding: Finding) -> str:
 
 def evidence(finding: Finding) -> tuple[str, ...]:
     """Return the evidence of a finding, one line each: that of its rule, then what rules have in common."""
-    lines = _COMMON["known"](finding.facts.get("known", ()))
+    lines = _confirmation(finding) + _COMMON["known"](finding.facts.get("known", ()))
     for template in finding.rule.evidence:
         lines += (_render(template, finding.facts) or "").split("\n")
     for name, render in _COMMON.items():
@@ -43,6 +44,17 @@ def evidence(finding: Finding) -> tuple[str, ...]:
         sure = f"{percent_text(finding.confidence or 0.0)} sure; " if finding.confidence is not None else ""
         lines.append(f"{sure}the same results fit {', '.join(map(_named, finding.rivals))}")
     return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
+
+
+def _confirmation(finding: Finding) -> list[str]:
+    """Return what experiments showed; with rivals, the confidence stands beside them."""
+    fact: ConfirmationFact | None = finding.facts.get("confirmation")
+    if fact is None:
+        return []
+    if fact.after is None or finding.rivals:
+        return list(fact.lines)
+    before = "" if fact.before is None else f" ({percent_text(fact.before)} before)"
+    return [*fact.lines, f"{percent_text(fact.after)} sure after these tests{before}"]
 
 
 def pairs_text(finding: Finding) -> str:
@@ -163,7 +175,8 @@ def _named(subject: Subject) -> str:
 def _related(related: Iterable[Finding]) -> list[str]:
     titles = ((one.nodes, title(one)) for one in related)
     named = (
-        text if len(nodes) == 1 and text.startswith(nodes[0]) else f"{fold(nodes)}: {text}" for nodes, text in titles
+        text if not nodes or (len(nodes) == 1 and text.startswith(nodes[0])) else f"{fold(nodes)}: {text}"
+        for nodes, text in titles
     )
     return list(dict.fromkeys(named))
 

@@ -8,6 +8,7 @@ from typing import Any
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.log_causes import Causes, Occurrences, Place
+from fabtui.diagnosis.trials import trials_text
 from fabtui.nodeset import count
 from fabtui.report.tables import wrapped
 from fabtui.sanitize import one_line
@@ -24,7 +25,8 @@ _MOST_UNKNOWN = 5
 def rule_lines(rule: Rule[Any], width: int) -> list[str]:
     """Return the lines of a rule."""
     lines = wrapped("", f"{rule.id} {rule.name} ({rule.severity}): {rule.title}", width)
-    return lines + _fields([("means", rule.description), ("next", rule.next_step)], width)
+    fields = [("means", rule.description), ("next", rule.next_step), ("tests", trials_text(rule.trials))]
+    return lines + _fields(fields, width)
 
 
 def error_lines(meaning: Meaning, width: int) -> list[str]:

@@ -302,7 +302,8 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     # The mesh comes first: it explains pairs of endpoints.
     found.sort(key=lambda one: one.rule.domain is not Domain.MESH)
     headline = [f"{title(one)}: {'; '.join(evidence(one))}" for one in found if one.rule.name == "rail-isolated"]
-    listed = [one for one in found if one.rule.name not in _LISTED_ELSEWHERE and not _single(one)]
+    listed = [one for one in found if one.rule.name not in _LISTED_ELSEWHERE]
+    listed = [one for one in listed if not _single(one) or "confirmation" in one.facts]
     single = [one for one in found if one.rule.domain is Domain.PAIRS and _single(one)]
     following = {min(one.cells): one.next[0] for one in single if one.next}
     many = {pair for one in listed if one.rule.domain is Domain.PAIRS for pair in one.cells}

@@ -55,6 +55,7 @@ class SessionOptions:
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
     #: Share of its link limit below which what is usual in a class is reported; None: by transport.
     limit_share: float | None = None
+    confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
     preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.

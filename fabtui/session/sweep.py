@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fabtui.lab.spec import PairFault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, PhaseStart, PlanUpdate
+from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -34,6 +34,8 @@ PROBE_PATIENCE = 1.0
 RANKS_SETTLE = 15.0
 #: Deadline (s) of the counters of a node around the mesh.
 COUNTERS_DEADLINE = 3.0
+#: Deadline (s) for all experiments about findings that are asked for at once.
+CONFIRM_DEADLINE = 180.0
 
 
 class Sweep:
@@ -287,6 +289,45 @@ class Sweep:
             self._start_ranks(sorted(nodes), {}, group)
         await self.runner.pairs_alone(pairs)
         await self.cool()
+
+    async def confirm(self, experiments: Sequence[Experiment]) -> None:
+        """Run experiments about findings, those with the same environment together, under one deadline in all."""
+        until = asyncio.get_running_loop().time() + CONFIRM_DEADLINE
+        tests = sum(2 * len((*one.pairs, *one.controls)) for one in experiments if not one.problem)
+        self._pump.emit(PhaseStart(name="confirm", total=tests))
+        base = {} if self._engine is None else self._engine.env
+        # Ranks start again for every other environment.
+        for one in sorted(experiments, key=lambda one: (bool(one.problem), sorted(one.env.items()))):
+            problem = one.problem
+            if not problem:
+                try:
+                    async with asyncio.timeout_at(until):
+                        problem = await self._experiment(one)
+                except TimeoutError:
+                    problem = f"had no time within {CONFIRM_DEADLINE:.0f} s"
+            self._pump.emit(replace(one, problem=problem))
+        for host in list(self.bed.hosts.values()):
+            if host.engine.env != base or asyncio.get_running_loop().time() >= until:
+                await host.stop()
+        await self.cool()
+
+    async def _experiment(self, one: Experiment) -> str:
+        """Test the pairs of an experiment, one at a time; return why that was not possible, or ""."""
+        numbers = {str(end): end.number for end in self.bed.endpoints}
+        pairs = [(numbers[src], numbers[dst]) for src, dst in (*one.pairs, *one.controls)]
+        nodes = sorted({self.bed.endpoints[number].node for pair in pairs for number in pair})
+        if missing := set(nodes) - set(self.alive(self.bed.hosts)):
+            return f"needs {', '.join(sorted(missing))}, which cannot be tested any more"
+        what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
+        self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")
+        async with asyncio.TaskGroup() as group:
+            self._start_ranks(nodes, dict(one.env), group)
+        self.bed.arm = one.arm
+        try:
+            await self.runner.pairs_alone(pairs)
+        finally:
+            self.bed.arm = None
+        return ""
 
     async def ready_again(self) -> None:
         """Start the ranks that were given back or left down; those that run are left as they are."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar
 
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,
     pair_commands,
@@ -22,6 +22,7 @@ from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, in_steps, node_of
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.diagnosis.pairs.tapers import tapers
+from fabtui.diagnosis.trials import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
@@ -90,6 +91,7 @@ class Contention(_PairRule):
         "{inside} pairs pass alone and are slow in the world communicator, beside all others",
     )
     next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
+    trials = (Trial.ALONE,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         passed, retested, cells = yield from context.contended()
@@ -123,6 +125,7 @@ class RailsBlockedByNode(_PairRule):
     message = "no traffic across rails[ among {among}][ from {source} to {destination}]"
     evidence = ("these nodes reach each other within rails",)
     next_step = "Compare routes between rails of these nodes with those of the others."
+    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         nodes, cells = context.rails_blocked()
@@ -175,6 +178,7 @@ class AllPairsFail(BlameRule):
     title = "All pairs fail"
     message = "all {pairs} pairs fail: check what they have in common"
     next_step = "Check the interface, library and environment that all ranks use."
+    trials = PATH_TRIALS
     kinds = frozenset({(Kind.FABRIC, Reach.ALL)})
     dead = True
 
@@ -188,6 +192,7 @@ class NodeDead(BlameRule):
     title = "All pairs of a node fail"
     message = "all pairs of {node} fail{one_way:one_way}, including those within the node"
     next_step = "Check the GPUs, the driver and the processes of the node."
+    trials = END_TRIALS
     kinds = frozenset({(Kind.NODE, Reach.ALL)})
     dead = True
 
@@ -204,6 +209,7 @@ class NodeInsideFails(BlameRule):
     title = "All pairs within a node fail"
     message = "all pairs within {node} fail; with other nodes they pass"
     next_step = "Check P2P access, NVLinks and shared memory on the node."
+    trials = (Trial.ALONE, Trial.NO_P2P)
     kinds = frozenset({(Kind.NODE, Reach.INSIDE)})
     dead = True
 
@@ -217,6 +223,7 @@ class CrossNodeFails(BlameRule):
     title = "No pair of different nodes works"
     message = "all {pairs} pairs of different nodes fail; pairs within a node pass"
     next_step = "Check the network that all nodes use: interface, GID, firewall, NCCL_IB_HCA, NCCL_SOCKET_IFNAME."
+    trials = PATH_TRIALS
     kinds = frozenset({(Kind.CROSS_NODE, Reach.ALL)})
     dead = True
 
@@ -230,6 +237,7 @@ class HalvesFail(BlameRule):
     title = "Halves of a node do not reach each other"
     message = "the two halves of {node} do not reach each other; within a half all pairs pass"
     next_step = "Check P2P access between NUMA nodes or PCIe switches (ACS, IOMMU)."
+    trials = (Trial.ALONE, Trial.NO_P2P)
     kinds = frozenset({(Kind.HALVES, Reach.INSIDE)})
     dead = True
 
@@ -247,6 +255,7 @@ class RailIsolated(BlameRule):
         "{across_rails} of {tested} pairs across rails fail; most pairs within rails pass",
     )
     next_step = "Add routes between rails, or keep NCCL within rails (PXN, NCCL_CROSS_NIC=0)."
+    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
     kinds = frozenset({(Kind.CROSS_RAIL, Reach.ALL)})
     dead = True
 
@@ -270,6 +279,7 @@ class RailsBlocked(BlameRule):
     message = "no traffic {rails:rails}"
     evidence = ("on all nodes; within their rails, these endpoints reach others",)
     next_step = "Check the route between the two rails on the switches."
+    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
     kinds = frozenset({(Kind.RAIL_PAIR, Reach.ALL)})
     dead = True
 
@@ -283,6 +293,7 @@ class NodeUnreachable(BlameRule):
     title = "Node reaches no other node"
     message = "{node} reaches no other node{one_way:one_way}"
     next_step = "Check the network interfaces, routes and firewall of the node."
+    trials = END_TRIALS
     kinds = frozenset({(Kind.NODE, Reach.OFF_NODE)})
     dead = True
 
@@ -301,6 +312,7 @@ class EndpointFails(BlameRule):
         "[{inside} fails within its node, not with other nodes: check its NVLinks or PCIe]"
     )
     next_step = "Check the GPU and its process; if it works within its node, check its NIC."
+    trials = END_TRIALS
     kinds = frozenset({(Kind.GPU, Reach.ALL), (Kind.GPU, Reach.INSIDE), (Kind.NIC, Reach.OFF_NODE)})
     dead = True
 
@@ -318,6 +330,7 @@ class NodePairBlocked(BlameRule):
         "{lost_pings} of {pings} address pairs answer no ping",
     )
     next_step = "Check route and firewall between the two nodes."
+    trials = PATH_TRIALS
     kinds = frozenset({(Kind.NODE_PAIR, Reach.ALL)})
     dead = True
 
@@ -334,6 +347,7 @@ class RailFails(BlameRule):
     title = "Rail fails on all nodes"
     message = "rail {rail} fails on all nodes"
     next_step = "Check the leaf switch of the rail, and its subnet or partition."
+    trials = PATH_TRIALS
     kinds = frozenset({(Kind.RAIL, Reach.OFF_NODE), (Kind.RAIL, Reach.INSIDE)})
     dead = True
 
@@ -349,6 +363,7 @@ class LeafBlocked(BlameRule):
         "no traffic between [{leaf} and the other leaf switches][{leaf_a} and {leaf_b}]; within each group pairs pass"
     )
     next_step = "Check the uplinks of the leaf switch, and the spine switches."
+    trials = PATH_TRIALS
     kinds = frozenset({(Kind.LEAF, Reach.OFF_NODE), (Kind.LEAF_CUT, Reach.ALL)})
     dead = True
 
@@ -365,6 +380,7 @@ class NodeSlow(BlameRule):
         "[{inside:flag} within itself, on all its {endpoints} endpoints]{one_way:one_way}"
     )
     next_step = "Compare PCIe topology, GPUDirect and IOMMU settings with another node."
+    trials = END_TRIALS
     kinds = frozenset({(Kind.NODE, reach) for reach in Reach})
     dead = False
 
@@ -385,6 +401,7 @@ class EndpointSlow(BlameRule):
         "[{inside} is slow within its node: check its NVLinks]"
     )
     next_step = "Check the link width and speed of its NIC and PCIe slot, its clocks, or its NVLinks."
+    trials = END_TRIALS
     kinds = EndpointFails.kinds
     dead = False
 
@@ -398,6 +415,7 @@ class RailSlow(BlameRule):
     title = "Rail is slow on all nodes"
     message = "rail {rail} is slow on all nodes"
     next_step = "Check the leaf switch of the rail: congestion, port errors, flow control."
+    trials = PATH_TRIALS
     kinds = RailFails.kinds
     dead = False
 
@@ -415,6 +433,7 @@ class PathSlow(BlameRule):
         "[{cross_node:flag}all pairs of different nodes are slow][{fabric:flag}all pairs are slow]"
     )
     next_step = "Check links, congestion and errors of the switches between the two ends."
+    trials = PATH_TRIALS
     kinds = frozenset(
         {
             (Kind.NODE_PAIR, Reach.ALL),
@@ -438,6 +457,7 @@ class HalvesSlow(BlameRule):
     title = "Halves of a node are slow with each other"
     message = "the two halves of {node} are slow with each other; within a half pairs are as fast as usual"
     next_step = "Compare PCIe topology, P2P access and NUMA settings with another node."
+    trials = (Trial.ALONE,)
     kinds = HalvesFail.kinds
     dead = False
 
@@ -475,6 +495,7 @@ class PairsSameError(_PairRule):
     title = "Several pairs fail with the same error"
     message = "{pairs} pairs fail with the same error"
     next_step = "Look for what the pairs have in common: a switch, a rail, a library."
+    trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         # The mesh explains addresses between which nothing passes, and with them their pairs.
@@ -505,6 +526,7 @@ class PairFails(_PairRule):
     title = "Pair fails"
     message = "{pair:arrow} {verdict}"
     next_step = "Test the pair alone (Y in the pair view copies the command)."
+    trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         dead = {frozenset(pair) for pair, verdict in context.unexplained.items() if verdict in DEAD}
@@ -522,6 +544,7 @@ class PairsSlow(_PairRule):
     title = "Several pairs are slow"
     message = "{pairs} pairs are slow"
     next_step = "Look for what the pairs have in common: a switch, a rail, a leaf."
+    trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if _are_many(context.unexplained):
@@ -540,6 +563,7 @@ class PairSlow(_PairRule):
     title = "Pair is slow"
     message = "{pair:arrow} slow"
     next_step = "Test the pair alone, and compare the transport it uses with that of its class."
+    trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         for ends in sorted(map(sorted, {frozenset(pair) for pair in context.unexplained})):

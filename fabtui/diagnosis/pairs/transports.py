@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.context import PairContext, node_of
 from fabtui.model.endpoints import ClassKey, PairClass
@@ -148,6 +148,7 @@ class SocketFallback(TransportRule):
     message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
     evidence = ("set: {variables}",)
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
+    trials = (Trial.RDMA,)
     variables = "Socket"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
@@ -170,6 +171,7 @@ class NoGpuDirect(TransportRule):
     message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
     evidence = ("set: {variables}",)
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
+    trials = (Trial.GPUDIRECT,)
     variables = "IB"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
@@ -195,6 +197,7 @@ class NoPeerToPeer(TransportRule):
     )
     evidence = ("set: {variables}",)
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
+    trials = (Trial.P2P,)
     variables = "P2P"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:

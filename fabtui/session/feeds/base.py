@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 
 
@@ -25,6 +26,9 @@ class Feed:
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Test ordered pairs of endpoints (``n060:3``) again, alone; return when they are done."""
+
+    async def confirm(self, experiments: Sequence[Experiment]) -> None:
+        """Run experiments about findings after the running tests; return when they are done."""
 
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""

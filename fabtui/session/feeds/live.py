@@ -14,7 +14,16 @@ from typing import Any, Protocol
 from fabtui import __version__
 from fabtui.errors import InputError
 from fabtui.lab.spec import LabSpec, PairFault, parse_faults
-from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, Paused, PhaseStart, SessionEnd, SessionStart
+from fabtui.model.events import (
+    Experiment,
+    InventoryUpdate,
+    NodeState,
+    NodeUpdate,
+    Paused,
+    PhaseStart,
+    SessionEnd,
+    SessionStart,
+)
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session import user_probes
@@ -165,6 +174,13 @@ class LiveFeed(Feed):
                 await self._sweep.retest(sorted(numbers))
             await self._end()
 
+    async def confirm(self, experiments: Sequence[Experiment]) -> None:
+        """Run experiments about findings, after the running tests."""
+        if self._sweep is not None and experiments:
+            async with self._testing:
+                await self._sweep.confirm(experiments)
+                await self._end()
+
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""
         if self._sweep is None or self._sweeping or not self._first_done.is_set():
@@ -186,6 +202,8 @@ class LiveFeed(Feed):
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self._go, faults)
                 self._hosts = self._sweep.bed.hosts
+                # Experiments follow at once, with the same ranks.
+                self._sweep.warm = self._options.confirm
                 self._sweep.probes.own = self._own.probes
                 self._watch = Watch(self._options, self._sweep, self._testing, self._end)
                 stack.push_async_callback(self._leave)
@@ -373,8 +391,24 @@ class LiveFeed(Feed):
                     self._swept += new
             if not self._open_nodes() and all(name in shown for name in self._order):
                 break
+        if self._options.confirm:
+            await self._confirm_first()
         await self._end()
         self._first_done.set()
+
+    async def _confirm_first(self) -> None:
+        """Run the experiments about the first findings."""
+        assert self._sweep is not None
+        await self._pump.flush()
+        from fabtui.diagnosis.confirmation import first_planned
+        from fabtui.diagnosis.session import findings
+
+        async with self._testing:
+            self._sweep.warm = False
+            if experiments := first_planned(self.model, findings(self.model)):
+                await self._sweep.confirm(experiments)
+            else:
+                await self._sweep.cool()
 
     async def _end(self) -> None:
         assert self._sweep is not None

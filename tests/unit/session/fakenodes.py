@@ -23,6 +23,7 @@ class Script:
         late: Seconds that a node takes to be reached.
         rates: Bytes a second of ordered pairs of ranks that differ from ``rate``; a list is used up attempt by attempt.
         silent: Ordered pairs of ranks that time out.
+        cure: Environment of the ranks that ends silence and slowness: name and value of a variable, or None.
         hang: Unordered pairs (lower first) of which nothing is ever heard, and which ignore an abort.
         dies_after: Number of pairs after which the link of a node is lost.
         busy: GPUs (node and index) that another process uses.
@@ -52,6 +53,7 @@ class Script:
     rate: float = 50e9
     rates: dict[tuple[int, int], float | list[float]] = field(default_factory=dict)
     silent: set[tuple[int, int]] = field(default_factory=set)
+    cure: tuple[str, str] | None = None
     hang: set[tuple[int, int]] = field(default_factory=set)
     dies_after: dict[str, int] = field(default_factory=dict)
     busy: set[tuple[str, int]] = field(default_factory=set)
@@ -100,6 +102,7 @@ class FakeLink(Link):
         self.sent: list[dict[str, Any]] = []
         self.closed = False
         self.spawns = 0
+        self.envs: list[dict[str, str]] = []
         self.pairs = 0
         self.worlds = 0
         self._queue: asyncio.Queue[dict[str, Any] | LinkLost] = asyncio.Queue()
@@ -138,6 +141,7 @@ class FakeLink(Link):
             if self.spawns:
                 self._queue.put_nowait({"t": "exit", "code": None, "signal": 9, "stderr": ""})
             self.spawns += 1
+            self.envs.append(message["env"])
             self._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
         elif kind == "rank":
             self._rank(message["m"])
@@ -309,6 +313,8 @@ class FakeLink(Link):
     def _side(self, m: dict[str, Any], src: int, dst: int, role: str) -> None:
         silent = (src, dst) in self.script.silent or bool({(src, dst), (dst, src)} & self.script.away)
         rate = self.script.rates.get((src, dst), self.script.rate)
+        if self.script.cure is not None and self.script.cure in self.envs[-1].items():
+            silent, rate = False, self.script.rate
         if isinstance(rate, list):
             rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]
         self._say(

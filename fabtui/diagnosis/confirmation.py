@@ -1,0 +1,318 @@
+"""Confirmation of findings: experiments on few pairs, and the confidence that their outcomes leave.
+
+`planned` returns the experiments of a finding, a session runs them, and `confirmed` judges their results. A replay has
+the same events, and comes to the same judgement.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Pair, Subject, Trial
+from fabtui.diagnosis.trials import COMPONENTS, TRIALS, TrialSpec, ends_of, subject_text
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Experiment
+from fabtui.model.experiment_log import Tried
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
+from fabtui.model.pair_table import path_of
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+#: Maximum number of bad pairs, of further partners and of controls in an experiment.
+_SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
+#: Maximum number of cells of a finding and of endpoints among which they are chosen.
+_MOST_CELLS, _MOST_ENDS = 256, 32
+#: Factor by which an outcome makes a component likelier, and weight of what is not among the rivals.
+_FACTOR, _UNNAMED = 4.0, 0.1
+#: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
+_UNKNOWN, _LEAST = 0.5, 0.05
+_WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
+#: Number of findings that a session confirms by itself.
+MOST_CONFIRMED = 5
+_NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
+
+
+class ConfirmationFact(NamedTuple):
+    """Outcome of the experiments about a finding.
+
+    Attributes:
+        lines: What was tried and what it showed, one sentence each.
+        before: Confidence before them, or None if it was unknown.
+        after: Confidence after them, or None if none of them decided.
+    """
+
+    lines: tuple[str, ...]
+    before: float | None
+    after: float | None
+
+
+def planned(model: Model, finding: Finding) -> list[Experiment]:
+    """Return the experiments that separate a finding from its rivals; those that cannot be run say why."""
+    nccl = any(end.kind == "gpu" for end in model.endpoints) and model.options.get("engine") != "gloo"
+    found = []
+    for trial in finding.rule.trials:
+        spec = TRIALS[trial]
+        sample = _sample(model, finding, spec)
+        pairs = _with_partners(model, finding, sample) if trial is Trial.PARTNERS else sample
+        env = spec.env(model, finding.subject, pairs) if pairs else None
+        if env is None:
+            continue
+        found.append(
+            Experiment(
+                rule=finding.rule.id,
+                subject=tuple(map(str, finding.subject)),
+                trial=trial.value,
+                env=env,
+                pairs=pairs,
+                controls=_controls(model, finding, sample[0], pairs),
+                problem=_NEEDS_NCCL if env and not nccl else "",
+            )
+        )
+    return found
+
+
+def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
+    """Return the experiments of the first findings that have some."""
+    plans = (plan for one in found if (plan := planned(model, one)))
+    return [one for plan in itertools.islice(plans, MOST_CONFIRMED) for one in plan]
+
+
+def _sample(model: Model, finding: Finding, spec: TrialSpec) -> list[Pair]:
+    """Return a few bad pairs of a finding that an experiment is about, with as many different ends as possible."""
+    cells = sorted(finding.cells)
+    cells = [
+        pair
+        for pair in cells[:: max(1, len(cells) // _MOST_CELLS)]
+        if spec.inside in (None, _node(pair[0]) == _node(pair[1]))
+        and not any(model.gone(_node(end)) for end in pair)
+        and (last := model.latest(Layer.P2P, *pair)) is not None
+        and path_of(last.transport) not in spec.needless
+        and not (spec.dead and model.verdict(last) is Verdict.SLOW)
+    ]
+    chosen: list[Pair] = []
+    while cells and len(chosen) < _SAMPLE:
+        used = {name for pair in chosen for end in pair for name in (end, _node(end))}
+        best = min(cells, key=lambda pair: sum(name in used for end in pair for name in (end, _node(end))))
+        chosen.append(best)
+        # Both directions are tested at once.
+        cells = [pair for pair in cells if set(pair) != set(best)]
+    return chosen
+
+
+def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> list[Pair]:
+    """Return pairs of the ends of bad pairs with other partners.
+
+    Where a component is blamed, these are other pairs of it, if possible such that its first rival does not carry.
+    Where a path is blamed, each of its ends gets a partner that it works with.
+    """
+    subject, chosen = finding.subject, list[Pair]()
+    mine = _names_of(model, subject)
+    theirs = _names_of(model, finding.rivals[0]) if mine and finding.rivals else set()
+    apart = (mine ^ theirs) if theirs and mine != theirs else set()
+    for pair in sample:
+        for at in (0, 1):
+            if mine and pair[at] not in mine:
+                continue
+            ways = [
+                (end, other) if at == 0 else (other, end)
+                for end in sorted(apart or {pair[at]})
+                for other in map(str, _near(model, pair))
+                if other not in {*pair[:at], *pair[at + 1 :], end, *mine, *theirs}
+                and (not mine or model.class_between(end, other) is model.class_between(*pair))
+            ]
+            known = {frozenset(one) for one in (*sample, *chosen)}
+            ways = [way for way in ways if frozenset(way) not in known]
+            if ways and len(chosen) < _PARTNERS:
+                chosen.append(min(ways, key=lambda way: _partner_rank(model, pair, way, passing=not mine)))
+    return chosen
+
+
+def _names_of(model: Model, subject: Subject) -> set[str]:
+    """Return the endpoints of a component that has some of its own, else none."""
+    return {str(end) for end in ends_of(model, subject)} if subject.kind in COMPONENTS else set()
+
+
+def _partner_rank(model: Model, pair: Pair, way: Pair, *, passing: bool) -> tuple[bool, bool]:
+    """Return what orders pairs with other partners: the same class first, then passing or other ones."""
+    last = model.latest(Layer.P2P, *way)
+    bad = last is not None and model.verdict(last).bad
+    return model.class_between(*way) is not model.class_between(*pair), bad if passing else last is not None and not bad
+
+
+def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]) -> list[Pair]:
+    """Return a few pairs that passed, of the same class as a bad pair, and without the component that is blamed."""
+    without = _names_of(model, finding.subject) or set(pair)
+    near = [end for end in _near(model, pair) if str(end) not in without]
+    bad = model.latest(Layer.P2P, *pair)
+    known = {frozenset(one) for one in tested}
+    found = []
+    for source, target in itertools.permutations(near, 2):
+        way = str(source), str(target)
+        last = model.latest(Layer.P2P, *way)
+        if frozenset(way) in known or last is None or bad is None or model.key_of(last) != model.key_of(bad):
+            continue
+        if model.verdict(last) is Verdict.OK and way not in finding.cells and way[::-1] not in finding.cells:
+            known.add(frozenset(way))
+            found.append(way)
+            if len(found) == _CONTROLS:
+                break
+    return found
+
+
+def _near(model: Model, pair: Pair) -> list[Endpoint]:
+    """Return endpoints that can be tested, those on the nodes of a pair first: further nodes have to start ranks."""
+    nodes = dict.fromkeys((*map(_node, pair), *itertools.islice(model.nodes, _MOST_ENDS)))
+    ends = [end for node in nodes if not model.gone(node) for end in model.endpoints_of(node) if end.kind != "none"]
+    return ends[:_MOST_ENDS]
+
+
+def _node(end: str) -> str:
+    return end.rpartition(":")[0]
+
+
+class _Step(NamedTuple):
+    """Judgement of an experiment.
+
+    Attributes:
+        text: What it showed.
+        votes: 1 for each component that the outcome speaks for, -1 for those it speaks against.
+    """
+
+    text: str
+    votes: dict[Subject, int]
+
+
+def confirmed(model: Model, finding: Finding) -> Finding:
+    """Return a finding with the outcomes of the experiments about it: evidence, confidence, and the likeliest rival."""
+    subjects = {tuple(map(str, one)) for one in (finding.subject, *finding.rivals)}
+    done = model.experiments.about(finding.rule.id, subjects, model.sweep_since) if finding.rule.trials else []
+    if not done:
+        return finding
+    subject, lines, votes = finding.subject, [], []
+    for one in done:
+        if problem := one.event.problem:
+            lines.append(f"not tried: {one.event.env_text or TRIALS[Trial(one.event.trial)].name} {problem}")
+            continue
+        step = _judged(model, finding, one)
+        votes.append(step.votes)
+        lines.append(f"{_WORDS[step.votes.get(subject, 0)]}: {step.text}")
+    weights = _weighed(finding, votes)
+    likeliest = max(weights, key=lambda one: weights[one])
+    if likeliest != subject:
+        lines.append(f"{subject_text(model, likeliest)} is likelier than {subject_text(model, subject)}")
+    after = weights[likeliest] if any(any(one.values()) for one in votes) else None
+    if after is not None and all(one.get(subject, 0) >= 0 for one in votes):
+        after = max(after, finding.confidence or 0.0)
+    before = finding.confidence if finding.rivals else None
+    rivals = [one for one in weights if one != likeliest and weights[one] >= _LEAST]
+    return finding.replace(
+        facts={**finding.facts, "confirmation": ConfirmationFact(tuple(lines), before, after)},
+        blames=likeliest,
+        rivals=tuple(sorted(rivals, key=lambda one: -weights[one])),
+        confidence=finding.confidence if after is None else after,
+    )
+
+
+def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subject, float]:
+    """Return the probability of a finding's subject and of each rival after some outcomes."""
+    rivals = finding.rivals
+    first = finding.confidence if rivals and finding.confidence is not None else _UNKNOWN
+    weights = {finding.subject: first, **{one: (1 - first) / len(rivals) for one in rivals}}
+    unnamed = _UNNAMED if rivals else 1 - first
+    for outcome in votes:
+        for one in weights:
+            weights[one] *= _FACTOR ** outcome.get(one, 0)
+    whole = sum(weights.values()) + unnamed
+    return {one: weight / whole for one, weight in weights.items()}
+
+
+def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
+    """Return what an experiment showed, and what that says."""
+    one, spec = tried.event, TRIALS[Trial(tried.event.trial)]
+    slow = any(_is_slow(model, pair) for pair in itertools.islice(sorted(finding.cells), _MOST_CELLS))
+    results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
+    passed = [pair for pair, result in results.items() if result]
+    failed = [pair for pair, result in results.items() if result is False]
+    how = f"with {one.env_text}" if one.env else spec.name
+    says = [f"{_names(passed)} {'passes' if len(passed) == 1 else 'pass'} {how}"] if passed else []
+    if failed:
+        says.append(_fail_text(tried, failed, how, by_path=bool(spec.paths)))
+    text = ", ".join(says) or f"no result {how}"
+    controls = [_passes(model, tried, frozenset(), pair, slow=False) for pair in one.controls]
+    if failed and controls and not any(controls):
+        return _Step(
+            f"{text}, and so {'does' if len(controls) == 1 else 'do'} {_names(one.controls)}: no conclusion", {}
+        )
+    if one.trial == Trial.PARTNERS:
+        return _judged_by_partners(model, finding, text, passed, failed)
+    if not says or (passed and failed):
+        return _Step(f"{text}: no conclusion", {})
+    outcome = spec.fails if failed else spec.works
+    candidates = (finding.subject, *finding.rivals)
+    votes = {each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier) for each in candidates}
+    return _Step(f"{text}, {outcome.text}", votes)
+
+
+def _judged_by_partners(
+    model: Model, finding: Finding, text: str, passed: Sequence[Pair], failed: Sequence[Pair]
+) -> _Step:
+    """Return what pairs with other partners say: a component at fault fails in all its pairs, and in no others."""
+    if not passed and not failed:
+        return _Step(text, {})
+    votes = {}
+    for one in (finding.subject, *finding.rivals):
+        ends = _names_of(model, one)
+        wrong = any(ends & set(pair) for pair in passed) or any(not ends & set(pair) for pair in failed)
+        votes[one] = -1 if wrong else 1
+    if not _names_of(model, finding.subject):
+        says = "an endpoint is at fault" if failed else "the endpoints work, and the path does not"
+    else:
+        name, good = subject_text(model, finding.subject), votes[finding.subject] > 0
+        other = next((f", not {subject_text(model, one)}" for one in finding.rivals if votes[one] < 0), "")
+        says = f"{name} is at fault{other or ', whatever its partner'}" if good else f"not all of {name} is at fault"
+    return _Step(f"{text}, so {says}", votes)
+
+
+def _names(pairs: Iterable[Pair]) -> str:
+    return " and ".join(f"{src} > {dst}" for src, dst in pairs)
+
+
+def _fail_text(tried: Tried, pairs: Sequence[Pair], how: str, *, by_path: bool) -> str:
+    """Return how pairs fail: dead, over another transport than the one wanted, or slow."""
+    found, ending = tried.results[pairs[0]], "s" if len(pairs) == 1 else ""
+    if found.verdict.bad:
+        # Without other variables, it is the error of the finding.
+        error = f" ({one_line(found.error, 120)})" if found.error and tried.event.env else ""
+        return f"{_names(pairs)} fail{ending} {how}{error}"
+    if by_path:
+        return f"{_names(pairs)} use{ending} {one_line(found.transport or 'no known transport', 60)} {how}"
+    return f"{_names(pairs)} stay{ending} slow {how}"
+
+
+def _is_slow(model: Model, pair: Pair) -> bool:
+    last = model.latest(Layer.P2P, *pair)
+    return last is not None and model.verdict(last) is Verdict.SLOW
+
+
+def _passes(model: Model, tried: Tried, paths: Container[int], pair: Pair, *, slow: bool) -> bool | None:
+    """Return whether a pair passed in an experiment, and as fast as controls if it was slow; None if unknown."""
+    found = tried.results.get(pair)
+    if found is None or found.verdict is not Verdict.OK:
+        return False if found is not None and found.verdict.bad else None
+    if paths:
+        return path_of(found.transport) in paths
+    if not slow:
+        return True
+    key = model.key_of(found)
+    usual, limit = model.median(Layer.P2P, key), model.limit(Layer.P2P, key)
+    beside = [m for way in tried.event.controls if (m := tried.results.get(way)) is not None]
+    values = [m.value for m in beside if m.value is not None and model.key_of(m) == key]
+    # With other variables, values of the session are no measure.
+    reference = statistics.median(values) if values else None if tried.event.env else usual
+    if reference is None or not usual or limit is None or found.value is None:
+        return None
+    return found.value >= reference * limit / usual

@@ -1,0 +1,254 @@
+"""Experiments about findings: what is planned, and what outcomes do to confidence, evidence and rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.confirmation import ConfirmationFact, confirmed, first_planned, planned
+from fabtui.diagnosis.finding import RULES, Finding, Kind, Subject, Trial
+from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.trials import TRIALS
+from fabtui.model.events import (
+    EXPERIMENT_ARM,
+    Experiment,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    event_from_json,
+)
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json, evidence
+from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
+
+Pair = tuple[str, str]
+
+
+def played(
+    model: Model, experiments: list[Experiment], result: Callable[[Experiment, Pair], float | str | None]
+) -> None:
+    """Apply experiments with the results of their pairs: a value, an error or a transport, or None for no result."""
+    for one in experiments:
+        for pair in () if one.problem else (*one.pairs, *one.controls):
+            found = result(one, pair)
+            verdict = Verdict.FAILED if isinstance(found, str) and "/" not in found else Verdict.OK
+            changes: dict[str, Any] = {"error": found} if verdict is Verdict.FAILED else {"transport": found}
+            changes |= {"value": found} if isinstance(found, float) else {"value": 45.0}
+            if found is not None:
+                row = Measurement(Layer.P2P, *pair, verdict, unit="GB/s", bytes=8, time=3.0, arm=one.arm, **changes)
+                model.apply(Measured(measurements=[row], time=3.0))
+        model.apply(event_from_json({**one.to_json(), "time": 4.0}))
+
+
+def fact(finding: Finding) -> ConfirmationFact:
+    found = finding.facts["confirmation"]
+    assert isinstance(found, ConfirmationFact)
+    return found
+
+
+def by_trial(experiments: list[Experiment]) -> dict[str, Experiment]:
+    return {one.trial: one for one in experiments}
+
+
+def dead_pair(kind: str = "gpu") -> Model:
+    return fabric("ab", 4, dead_if(lambda s, d: (s, d) == ("a:1", "b:2")), kind=kind)
+
+
+def with_hcas(model: Model, layer: str = "InfiniBand", gids: Mapping[str, list[int]] | None = None) -> Model:
+    for at, node in enumerate(list(model.nodes)):
+        ports = [
+            {
+                "ca": f"mlx5_{index}",
+                "state": "Active",
+                "link_layer": layer,
+                "gids": [
+                    {"index": number, "gid": f"::ffff:10.0.{index}.{at + 1}", "type": "RoCE v2"}
+                    for number in (gids or {}).get(node, [])
+                ],
+            }
+            for index in range(4)
+        ]
+        model.apply(InventoryUpdate(node=node, value={"ib": ports}, time=2.0))
+    return model
+
+
+def test_every_declared_trial_is_defined_and_used() -> None:
+    assert set(TRIALS) == set(Trial)
+    assert {trial for rule in RULES for trial in rule.trials} == set(Trial)
+
+
+def test_a_dead_pair_is_tested_alone_with_partners_and_over_tcp() -> None:
+    model = dead_pair()
+    (one,) = findings(model)
+    plan = by_trial(planned(model, one))
+    assert list(plan) == ["alone", "other-partners", "sockets"]
+    assert all(len((*each.pairs, *each.controls)) <= 8 for each in plan.values())
+    assert plan["alone"].pairs == [("a:1", "b:2")]
+    assert plan["alone"].env == {}
+    ends = plan["other-partners"].pairs
+    assert ends[0][0] == "a:1"
+    assert ends[1][1] == "b:2"
+    assert ("a:1", "b:2") not in ends
+    assert plan["sockets"].env == {"NCCL_NET": "Socket"}
+    assert plan["sockets"].arm == f"{EXPERIMENT_ARM}NCCL_NET=Socket"
+    assert plan["sockets"].controls
+    assert not {"a:1", "b:2"} & {end for pair in plan["sockets"].controls for end in pair}
+
+
+def test_cpu_ranks_have_no_experiments_of_nccl_and_say_so() -> None:
+    model = dead_pair("cpu")
+    (one,) = findings(model)
+    plan = by_trial(planned(model, one))
+    assert [trial for trial, each in plan.items() if each.problem] == ["sockets"]
+    played(model, list(plan.values()), lambda each, pair: "gone" if pair == ("a:1", "b:2") else 45.0)
+    assert evidence(findings(model)[0])[2] == ("not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks")
+
+
+def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
+    model = dead_pair()
+    (before,) = findings(model)
+
+    def result(one: Experiment, pair: Pair) -> float | str:
+        return "gone" if pair == ("a:1", "b:2") and not one.env else 45.0
+
+    played(model, planned(model, before), result)
+    (after,) = findings(model)
+    assert after.cells == before.cells, "the grid is as before"
+    assert model.latest(Layer.P2P, "a:1", "b:2") is not None
+    assert list(model.arms()) == []
+    lines = evidence(after)
+    assert lines[0] == "confirmed: a:1 > b:2 fails alone, so other traffic is not the reason"
+    assert lines[1].endswith("with other partners, so the endpoints work, and the path does not")
+    assert lines[2] == (
+        "confirmed: a:1 > b:2 passes with NCCL_NET=Socket, so RDMA is at fault, and the GPUs and IP are not"
+    )
+    assert lines[3] == "98 % sure after these tests"
+    assert after.confidence == pytest.approx(64 / 65)
+    assert as_json(after)["facts"]["confirmation"]["after"] == after.confidence
+
+
+def test_a_pair_that_passes_alone_is_refuted() -> None:
+    model = dead_pair()
+    (one,) = findings(model)
+    alone = [each for each in planned(model, one) if each.trial == Trial.ALONE]
+    played(model, alone, lambda each, pair: 45.0)
+    (after,) = findings(model)
+    assert fact(after).lines == ("refuted: a:1 > b:2 passes alone, so only other traffic, or chance, makes it bad",)
+    assert after.confidence == pytest.approx(0.2)
+
+
+def test_controls_that_fail_as_well_allow_no_conclusion() -> None:
+    model = dead_pair()
+    (one,) = findings(model)
+    tcp = [each for each in planned(model, one) if each.trial == Trial.SOCKET]
+    played(model, tcp, lambda each, pair: "no interface")
+    (after,) = findings(model)
+    assert fact(after).lines[0].startswith("tested: a:1 > b:2 fails with NCCL_NET=Socket (no interface), and so do ")
+    assert fact(after).after is None
+    assert after.confidence == one.confidence
+
+
+def test_another_hca_separates_a_gpu_from_its_nic() -> None:
+    def slow(src: str, dst: str) -> float:
+        return 0.4 if "a:1" in (src, dst) and src[0] != dst[0] else 1.0
+
+    model = with_hcas(fabric("abc", 4, slow))
+    (one,) = findings(model)
+    assert one.subject == Subject(Kind.NIC, "a mlx5_1")
+    gpu = Subject(Kind.GPU, "a:1")
+    one = one.replace(rivals=(gpu,), confidence=0.6)
+    plan = by_trial(planned(model, one))
+    assert plan["other-hca"].env == {"NCCL_IB_HCA": "^=mlx5_1"}
+    assert all(pair[0][0] != pair[1][0] for pair in plan["other-hca"].pairs)
+    played(model, [plan["other-hca"]], lambda each, pair: 18.0 if "a:1" in pair else 45.0)
+    after = confirmed(model, one)
+    assert (after.subject, after.rivals) == (gpu, (one.subject,))
+    assert fact(after).lines[0].startswith("refuted: ")
+    assert fact(after).lines[1] == "GPU a:1 is likelier than NIC mlx5_1 of a"
+    assert fact(after).before == 0.6
+    played(model, [plan["other-hca"]], lambda each, pair: 44.0)
+    again = confirmed(model, one)
+    assert again.subject == one.subject
+    assert again.confidence is not None
+    assert again.confidence > 0.9
+    assert again.rivals == ()
+
+
+def test_a_rival_is_told_apart_by_pairs_that_it_does_not_carry() -> None:
+    model = fabric("abc", 2, lambda s, d: 0.3 if s == "a:1" and d[0] != "a" else 1.0)
+    (one,) = findings(model)
+    node, gpu = Subject(Kind.NODE, "a"), Subject(Kind.GPU, "a:1")
+    one = one.replace(blames=node, rivals=(gpu,), confidence=0.55)
+    plan = by_trial(planned(model, one))["other-partners"]
+    assert {pair[0] for pair in plan.pairs} == {"a:0"}
+    played(model, [plan], lambda each, pair: 45.0)
+    after = confirmed(model, one)
+    assert after.subject == gpu
+    assert fact(after).lines[1] == "GPU a:1 is likelier than node a"
+    played(model, [plan], lambda each, pair: 13.0 if "a:0" in pair else 45.0)
+    assert confirmed(model, one).subject == node
+
+
+def test_a_slow_pair_is_compared_with_controls_of_the_same_environment() -> None:
+    model = fabric("abc", 4, lambda s, d: 0.4 if (s, d) == ("a:1", "b:1") else 1.0)
+    (one,) = findings(model)
+    tcp = by_trial(planned(model, one))["sockets"]
+    assert len(tcp.controls) == 2
+    played(model, [tcp], lambda each, pair: 3.0)
+    assert fact(findings(model)[0]).lines[0].startswith("confirmed: a:1 > b:1 passes with NCCL_NET=Socket")
+    played(model, [tcp], lambda each, pair: 1.0 if pair == ("a:1", "b:1") else 3.0)
+    assert fact(findings(model)[0]).lines[0] == (
+        "tested: a:1 > b:1 stays slow with NCCL_NET=Socket, so it is not RDMA alone"
+    )
+    played(model, [tcp], lambda each, pair: None)
+    assert fact(findings(model)[0]).lines[0] == "tested: no result with NCCL_NET=Socket: no conclusion"
+
+
+def test_a_gid_index_is_tried_where_all_ports_share_another_one() -> None:
+    model = with_hcas(dead_pair(), "Ethernet", {"a": [3, 5], "b": [5, 7]})
+    (one,) = [each for each in findings(model) if each.cells]
+    assert by_trial(planned(model, one))["gid-index"].env == {"NCCL_IB_GID_INDEX": "5"}
+    none = with_hcas(dead_pair(), "Ethernet", {"a": [3], "b": [7]})
+    (one,) = [each for each in findings(none) if each.cells]
+    assert "gid-index" not in by_trial(planned(none, one))
+
+
+def test_transport_rules_are_judged_by_the_transport() -> None:
+    rule = next(rule for rule in RULES if rule.name == "no-peer-to-peer")
+    model = fabric("a", 4, lambda s, d: 1.0)
+    finding = rule.finding("a", cells=[("a:0", "a:1")], blames=Subject(Kind.NODE, "a"))
+    (plan,) = planned(model, finding)
+    assert plan.env == {"NCCL_P2P_DISABLE": "0", "NCCL_P2P_LEVEL": "SYS"}
+    played(model, [plan], lambda each, pair: "P2P/CUMEM")
+    assert "the hardware allows P2P" in fact(confirmed(model, finding)).lines[0]
+    played(model, [plan], lambda each, pair: "SHM/direct")
+    assert (
+        fact(confirmed(model, finding))
+        .lines[0]
+        .startswith(
+            "confirmed: a:0 > a:1 uses SHM/direct with NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS, so it is not a variable"
+        )
+    )
+
+
+def test_lost_nodes_and_earlier_sweeps_count_for_nothing() -> None:
+    model = dead_pair()
+    (one,) = findings(model)
+    plan = planned(model, one)
+    played(model, plan, lambda each, pair: 45.0)
+    model.sweep_since = 5.0
+    assert "confirmation" not in findings(model)[0].facts
+    model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="Connection lost", time=6.0))
+    assert planned(model, one) == []
+
+
+def test_the_first_findings_that_have_experiments_are_confirmed() -> None:
+    model = fabric("abcd", 4, dead_if(lambda s, d: s[0] < d[0] and s[2] == d[2] == str("abcd".index(s[0]))))
+    found = findings(model)
+    assert {one.rule for one in first_planned(model, found)} <= {one.rule.id for one in found}
+    assert len({tuple(one.subject) for one in first_planned(model, found)}) <= 5

@@ -1,0 +1,66 @@
+"""Experiments about findings over played nodes: environments of ranks, deadlines, what a replay shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabtui.diagnosis.confirmation import planned
+from fabtui.diagnosis.session import findings
+from fabtui.model.layers import Layer
+from fabtui.model.recording import read_events
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json
+from fabtui.session import sweep
+from tests.unit.session.fakenodes import Script
+from tests.unit.session.played import feed_of, p2p_of, run
+
+TCP = ("NCCL_NET", "Socket")
+
+
+async def test_a_dead_pair_is_tried_over_tcp_and_a_replay_finds_the_same(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    model, nodes = await run(Script({"a": 4, "b": 4}, silent={(1, 6)}, cure=TCP), record=record, confirm=True)
+    (one,) = [each for each in findings(model) if each.cells]
+    lines = one.facts["confirmation"].lines
+    assert len(lines) == 3
+    assert all(line.startswith("confirmed: ") for line in lines)
+    assert "a:1 > b:2 passes with NCCL_NET=Socket, so RDMA is at fault" in lines[2]
+    assert model.exit_code == 1
+    assert model.phase.name == "done"
+    assert len(p2p_of(model)) == 56
+    assert [m.attempts for m in model.history(Layer.P2P, "a:1", "b:2")] == [1, 2], "the experiments are apart"
+    for link in nodes.links.values():
+        assert [TCP in env.items() for env in link.envs] == [False, True], (
+            "the ranks of the sweep serve the first tests"
+        )
+    again = Model()
+    for event in read_events(record):
+        again.apply(event)
+    assert [as_json(each) for each in findings(again)] == [as_json(each) for each in findings(model)]
+
+
+async def test_a_sweep_after_experiments_has_the_environment_of_the_session() -> None:
+    feed, nodes = feed_of(Script({"a": 2, "b": 2}, silent={(0, 2)}, cure=TCP), keep_warm=True)
+    await feed.run()
+    one = next(each for each in findings(feed.model) if each.cells)
+    await feed.confirm(planned(feed.model, one))
+    await feed.retest([("a:0", "b:0")])
+    assert [TCP in env.items() for env in nodes.links["a"].envs] == [False, True, False]
+    assert feed.model.verdict(feed.model.history(Layer.P2P, "a:0", "b:0")[-1]).bad
+    await feed.close()
+
+
+async def test_experiments_end_at_their_deadline_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "CONFIRM_DEADLINE", 0.0)
+    model, _ = await run(Script({"a": 2, "b": 2}, silent={(0, 2)}), confirm=True)
+    one = next(each for each in findings(model) if each.cells)
+    assert one.facts["confirmation"].lines[0] == "not tried: alone had no time within 0 s"
+    assert model.exit_code == 1
+
+
+async def test_a_healthy_session_has_nothing_to_confirm_and_gives_the_gpus_back() -> None:
+    model, nodes = await run(Script({"a": 2, "b": 2}), confirm=True)
+    assert not model.experiments
+    assert any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
