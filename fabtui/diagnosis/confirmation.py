@@ -51,7 +51,7 @@ class ConfirmationFact(NamedTuple):
 
 
 def planned(model: Model, finding: Finding) -> list[Experiment]:
-    """Return the experiments that separate a finding from its rivals; those that cannot be run say why."""
+    """Return the experiments that separate a finding from its rivals; those that cannot be run have a `problem`."""
     nccl = any(end.kind == "gpu" for end in model.endpoints) and model.options.get("engine") != "gloo"
     found = []
     for trial in finding.rule.trials:
@@ -117,7 +117,7 @@ def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> li
         for at in (0, 1):
             if mine and pair[at] not in mine:
                 continue
-            ways = [
+            options = [
                 (end, other) if at == 0 else (other, end)
                 for end in sorted(apart or {pair[at]})
                 for other in map(str, _near(model, pair))
@@ -125,9 +125,9 @@ def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> li
                 and (not mine or model.class_between(end, other) is model.class_between(*pair))
             ]
             known = {frozenset(one) for one in (*sample, *chosen)}
-            ways = [way for way in ways if frozenset(way) not in known]
-            if ways and len(chosen) < _PARTNERS:
-                chosen.append(min(ways, key=lambda way: _partner_rank(model, pair, way, passing=not mine)))
+            options = [way for way in options if frozenset(way) not in known]
+            if options and len(chosen) < _PARTNERS:
+                chosen.append(min(options, key=lambda way: _partner_rank(model, pair, way, passing=not mine)))
     return chosen
 
 
@@ -231,17 +231,17 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
 
 
 def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
-    """Return what an experiment showed, and what that says."""
+    """Return what an experiment showed, and what follows from it."""
     one, spec = tried.event, TRIALS[Trial(tried.event.trial)]
     slow = any(_is_slow(model, pair) for pair in itertools.islice(sorted(finding.cells), _MOST_CELLS))
     results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
     passed = [pair for pair, result in results.items() if result]
     failed = [pair for pair, result in results.items() if result is False]
     how = f"with {one.env_text}" if one.env else spec.name
-    says = [f"{_names(passed)} {'passes' if len(passed) == 1 else 'pass'} {how}"] if passed else []
+    parts = [f"{_names(passed)} {'passes' if len(passed) == 1 else 'pass'} {how}"] if passed else []
     if failed:
-        says.append(_fail_text(tried, failed, how, by_path=bool(spec.paths)))
-    text = ", ".join(says) or f"no result {how}"
+        parts.append(_fail_text(tried, failed, how, by_path=bool(spec.paths)))
+    text = ", ".join(parts) or f"no result {how}"
     controls = [_passes(model, tried, frozenset(), pair, slow=False) for pair in one.controls]
     if failed and controls and not any(controls):
         return _Step(
@@ -249,7 +249,7 @@ def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
         )
     if one.trial == Trial.PARTNERS:
         return _judged_by_partners(model, finding, text, passed, failed)
-    if not says or (passed and failed):
+    if not parts or (passed and failed):
         return _Step(f"{text}: no conclusion", {})
     outcome = spec.fails if failed else spec.works
     candidates = (finding.subject, *finding.rivals)
@@ -260,7 +260,7 @@ def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
 def _judged_by_partners(
     model: Model, finding: Finding, text: str, passed: Sequence[Pair], failed: Sequence[Pair]
 ) -> _Step:
-    """Return what pairs with other partners say: a component at fault fails in all its pairs, and in no others."""
+    """Return what pairs with other partners show: a component at fault fails in all its pairs, and in no others."""
     if not passed and not failed:
         return _Step(text, {})
     votes = {}
@@ -269,12 +269,12 @@ def _judged_by_partners(
         wrong = any(ends & set(pair) for pair in passed) or any(not ends & set(pair) for pair in failed)
         votes[one] = -1 if wrong else 1
     if not _names_of(model, finding.subject):
-        says = "an endpoint is at fault" if failed else "the endpoints work, and the path does not"
+        parts = "an endpoint is at fault" if failed else "the endpoints work, and the path does not"
     else:
         name, good = subject_text(model, finding.subject), votes[finding.subject] > 0
         other = next((f", not {subject_text(model, one)}" for one in finding.rivals if votes[one] < 0), "")
-        says = f"{name} is at fault{other or ', whatever its partner'}" if good else f"not all of {name} is at fault"
-    return _Step(f"{text}, so {says}", votes)
+        parts = f"{name} is at fault{other or ' with any partner'}" if good else f"not all of {name} is at fault"
+    return _Step(f"{text}, so {parts}", votes)
 
 
 def _names(pairs: Iterable[Pair]) -> str:

@@ -1,4 +1,4 @@
-"""Experiments about findings: environment, pairs, and what each outcome says about components."""
+"""Experiments about findings: environment, pairs, and the meaning of each outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.model.session_model import Model
 
-#: Returns the variables of an experiment with some pairs, or None where it says nothing.
+#: Returns the variables of an experiment with some pairs, or None where it shows nothing.
 Env = Callable[[Model, Subject, Sequence[Pair]], Mapping[str, str] | None]
 
 _ANY = frozenset(Kind)
@@ -24,7 +24,7 @@ _RAILS = frozenset({Kind.CROSS_RAIL, Kind.RAIL_PAIR})
 
 
 class Outcome(NamedTuple):
-    """What an outcome of an experiment says: in words, and the kinds of components that it makes likelier or not."""
+    """Meaning of an outcome: in words, and the kinds of components that it makes likelier or less likely."""
 
     text: str
     likelier: frozenset[Kind] = frozenset()
@@ -37,8 +37,8 @@ class TrialSpec(NamedTuple):
     Attributes:
         name: What is changed, for readers.
         env: Variables of the ranks.
-        works: What it says if the pairs pass.
-        fails: What it says if they do not.
+        works: Meaning if the pairs pass.
+        fails: Meaning if they do not.
         inside: Whether it is about pairs within nodes (True), of different nodes (False), or both (None).
         dead: Whether it is about pairs that fail, not about slow ones.
         paths: Places in `PATHS` of the transports that count as success; none: any.
@@ -84,7 +84,7 @@ def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[
 
 
 def _without_hca(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
-    """Return the variable that excludes the HCA of a component, if all nodes have another one."""
+    """Return the variable that excludes the HCA of a component, if all nodes have a second one."""
     if subject.kind not in (Kind.GPU, Kind.NIC, Kind.RAIL):
         return None
     names = {end.nic for end in ends_of(model, subject)}
@@ -132,7 +132,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so only other traffic, or chance, makes it bad", _CONTENTION, _ANY - _CONTENTION),
         Outcome("so other traffic is not the reason", _ANY - _CONTENTION, _CONTENTION),
     ),
-    # Which components carry the pairs says what their results mean.
+    # The meaning of results follows from the components that carry the pairs.
     Trial.PARTNERS: TrialSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
     Trial.OTHER_HCA: TrialSpec(
         "with another HCA (NCCL_IB_HCA)",
@@ -188,7 +188,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         "with NCCL_NET=IB",
         _fixed(NCCL_IB_DISABLE="0", NCCL_NET="IB"),
         Outcome("so RDMA works: a variable or a plug-in keeps NCCL from it", _ANY),
-        Outcome("so NCCL cannot use RDMA, and the error says why", _ANY),
+        Outcome("so NCCL cannot use RDMA, and the error gives the reason", _ANY),
         inside=False,
         paths=frozenset({4, 5}),
     ),

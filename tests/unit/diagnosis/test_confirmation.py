@@ -179,7 +179,7 @@ def test_another_hca_separates_a_gpu_from_its_nic() -> None:
     assert again.rivals == ()
 
 
-def test_a_rival_is_told_apart_by_pairs_that_it_does_not_carry() -> None:
+def test_a_rival_is_separated_by_pairs_that_it_does_not_carry() -> None:
     model = fabric("abc", 2, lambda s, d: 0.3 if s == "a:1" and d[0] != "a" else 1.0)
     (one,) = findings(model)
     node, gpu = Subject(Kind.NODE, "a"), Subject(Kind.GPU, "a:1")
