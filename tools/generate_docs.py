@@ -104,6 +104,27 @@ def rules() -> str:
     )
 
 
+def xids() -> str:
+    """Return the page of the Xids."""
+    from fabtui.diagnosis.knowledge.toml_data import load
+    from fabtui.diagnosis.knowledge.xids import xids as known
+
+    rows = [
+        [str(number), code(one.mnemonic), cell(one.name), str(one.usual), one.part, code(one.action)]
+        for number, one in sorted(known().items())
+    ]
+    actions = [[code(action), cell(text)] for action, text in load("xids")["action"].items()]
+    source = "[NVIDIA's Xid catalogue](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html)"
+    intro = f"Names and immediate actions are those of {source}. The rule `FT130` reports Xids with them."
+    return page(
+        "Xids",
+        intro,
+        table(["Xid", "mnemonic", "name", "severity", "part", "action"], rows),
+        "## Actions\n",
+        table(["action", "meaning"], actions),
+    )
+
+
 def options() -> str:
     """Return the page of the options."""
     from fabtui.config.options import option_rows
@@ -188,6 +209,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "options.md": options,
     "probes.md": probes,
     "rules.md": rules,
+    "xids.md": xids,
     "transports.md": transports,
 }
 

@@ -1,4 +1,4 @@
-"""Write files and texts at the end of a command, and say which."""
+"""Write the files and texts of a command, with a line for each file."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.node_view import ProbedNode, dicts
 from fabtui.sanitize import one_line
 from fabtui_node import registry
@@ -16,20 +17,26 @@ _MOST = 200
 
 
 def judgements(node: ProbedNode) -> list[dict[str, str]]:
-    """Return the judgements of a node by its probes: ``[{"probe", "subject", "verdict", "text", "devices"}]``."""
+    """Return the judgements of a node by its probes.
+
+    ``[{"probe", "subject", "verdict", "text", "devices", "check", "action"}]``.
+    """
     found: list[dict[str, str]] = []
     for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
         judged: Any = _user_probe(probe, value)
         if spec is not None and spec.judge is not None and value and value.keys() != {"error"}:
             try:
-                judged = spec.judge(dict(value))
+                judged = spec.judge(dict(value)) + (xids.judged(value) if probe == "kernel" else [])
             except Exception as error:
                 # A malformed result of one probe must not hide those of the others.
                 text = f"cannot interpret the result of {probe}: {type(error).__name__}: {error}"
                 judged = [{"subject": probe, "verdict": "note", "text": text}]
         for one in dicts(judged)[:_MOST]:
             known = {name: one_line(str(one.get(name, "")), 300) for name in _FIELDS}
+            # A user probe has no place in the catalogue.
+            ours = one if spec is not None else {}
+            known |= {name: one_line(str(ours.get(name, "")), 300) for name in ("check", "action")}
             devices = one.get("devices")
             known["devices"] = " ".join(map(str, devices))[:300] if isinstance(devices, list) else ""
             found.append({"probe": probe, **known})

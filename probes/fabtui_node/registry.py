@@ -29,9 +29,14 @@ class _Judged(TypedDict):
 
 
 class Judgement(_Judged, total=False):
-    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices`` are the GPUs meant."""
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices`` are the GPUs meant.
+
+    ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
+    """
 
     devices: List[str]
+    check: str
+    action: str
 
 
 Judge = Callable[[Value], List[Judgement]]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
-from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.probe_judgements import judgements, severity_of
-from fabtui.model.facts.catalogue import facts_for
-from fabtui.model.facts.compare import Compare, FactTable, Odd, fact_table, shown
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui_node import registry
 
 ALL_WELL = 0
 FOUND = 1
@@ -38,11 +35,6 @@ _MOST_VALUES = 4
 #: Facts that differ where an interface is down.
 _OF_INTERFACES = ("addresses_number", "nccl_interfaces")
 _WORDS = re.compile(r"[^\s,:]+")
-#: An RDMA port as the subject of a judgement.
-_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
-_DIGIT = re.compile(r"[0-9]")
-#: Texts that differ in numbers only are grouped.
-_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 
 
 class NodeVerdict(NamedTuple):
@@ -87,28 +79,6 @@ class Preflight(NamedTuple):
         if serious:
             return NodeVerdict(str(serious[0].severity), tuple(dict.fromkeys(one.rule.id for one in serious)))
         return NodeVerdict("unknown" if any(node in nodes for nodes, _ in self.missing) else "ok", ())
-
-
-class NodeContext:
-    """Nodes that were inspected (by default those of the model), and their facts."""
-
-    def __init__(self, model: Model, nodes: Sequence[ProbedNode] | None = None) -> None:
-        self.model = model
-        records = [record for record in model.nodes.values() if record.inventory is not None]
-        known = [ProbedNode(record.name, record.inventory or {}, record.probe_results) for record in records]
-        self.nodes = known if nodes is None else list(nodes)
-
-    @cached_property
-    def table(self) -> FactTable:
-        return fact_table(self.nodes, facts_for(self.nodes))
-
-
-class NodeRule(Rule[NodeContext]):
-    """Base of the rules about nodes."""
-
-    domain = Domain.NODES
-    #: The nodes of a lab are one machine, by intent, and communicate over its loopback.
-    not_in_lab: ClassVar[bool] = False
 
 
 class _IdentityRule(NodeRule):
@@ -341,69 +311,6 @@ class LocalSocketInterface(_InterfaceRule):
         return {"interface": found[0]} if found and found[0].startswith(_LOCAL_ONLY) else None
 
 
-class _Judgement(NamedTuple):
-    node: str
-    subject: str
-    text: str
-    devices: str
-
-
-@register
-class ProbeJudgement(NodeRule):
-    """A probe judged its own result on one or several nodes. Equal judgements are one finding."""
-
-    id = "FT301"
-    name = "probe"
-    title = "Problem reported by a probe"
-    message = "[{devices:devices}: ]{text}[; and {more} more of the kind]"
-    next_step = "Run the command of the finding on the node."
-
-    def check(self, context: NodeContext) -> Iterator[Finding]:
-        groups: dict[tuple[str, str, Severity, str], dict[_Judgement, None]] = {}
-        for node in context.nodes:
-            for one in judgements(node):
-                # Devices such as mlx5_3/1 are many; equal judgements of them are grouped.
-                topic = "" if _DIGIT.search(one["subject"]) else one["subject"]
-                # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
-                severity = Severity.NOTE if one["verdict"] == "inconclusive" else severity_of(one["verdict"])
-                key = one["probe"], topic, severity, _NUMBERS.sub("#", one["text"])
-                groups.setdefault(key, {})[_Judgement(node.name, one["subject"], one["text"], one["devices"])] = None
-        buses = {(end.node, end.bus): str(end) for end in context.model.endpoints if end.bus}
-        for (probe, topic, severity, _), group in groups.items():
-            found = self._finding(severity, topic, probe, list(group))
-            yield found.replace(about=tuple(subject for one in group for subject in _devices(one, buses)))
-
-    def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[_Judgement]) -> Finding:
-        names = list(dict.fromkeys(one.node for one in group))
-        texts = list(dict.fromkeys(one.text for one in group))
-        by_text: dict[str, list[str]] = {}
-        for one in group:
-            by_text.setdefault(one.text if topic else f"{one.subject}: {one.text}", []).append(one.node)
-        port = _PORT.fullmatch(group[0].subject)
-        command = f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _command_for(topic, probe)
-        facts = {
-            "probe": probe,
-            "text": texts[0],
-            "more": len(texts) - 1 or None,
-            "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
-            "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
-        }
-        following = [command.replace("{node}", fold(names[:1]))] if command else []
-        return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
-
-
-def _devices(one: _Judgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
-    """Return the GPUs and NICs that a judgement is about; the node if it names none."""
-    found = []
-    for device in one.devices.split():
-        kind, _, name = device.partition(":")
-        if end := buses.get((one.node, name)) if kind == "bus" else f"{one.node}:{name}":
-            found.append(Subject(Kind.GPU, end))
-    if port := _PORT.fullmatch(one.subject):
-        found.append(Subject(Kind.NIC, f"{one.node} {port[1]}"))
-    return found or [Subject(Kind.NODE, one.node)]
-
-
 @register
 class FactDiffers(NodeRule):
     """A fact of some nodes differs from that of the other nodes of their hardware kind."""
@@ -453,13 +360,6 @@ class FactDiffers(NodeRule):
         following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
         severity = Severity(fact.verdict)
         return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
-
-
-def _command_for(topic: str, probe: str) -> str:
-    """Return the command that inspects the subject of a judgement, else that of its probe."""
-    found: str | None = load("next_commands")["preflight"].get(topic)
-    specs = (registry.PROBES.get(name) for name in (topic, probe))
-    return found or next((spec.next for spec in specs if spec is not None and spec.next), "")
 
 
 def preflight(model: Model) -> Preflight:

@@ -68,7 +68,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone."""
     devices = part(value, "devices")
     cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
-    found = _limits(value, cards, graphics)
+    found = _limits(value, cards, graphics) + _cores(value)
     if cards or graphics > 1:
         found += _paths(value, cards, graphics)
     if graphics:
@@ -129,6 +129,21 @@ def _inside(value: Dict[str, Any]) -> List[Judgement]:
     slow = sorted(str(name) for name in governors if name != "performance") if isinstance(governors, dict) else []
     if slow:
         found.append(judgement("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
+    return found
+
+
+def _cores(value: Dict[str, Any]) -> List[Judgement]:
+    """Judge processors and NUMA nodes that are missing; masks that are not known are not judged."""
+    processors = part(value, "processors")
+    masks = [processors.get(name) for name in ("cpus_present", "cpus_online", "nodes_with_cpus", "nodes_with_memory")]
+    present, online, cores, memory = [set(mask) if isinstance(mask, list) else set() for mask in masks]
+    found = []
+    if online and present - online and processors.get("smt") not in ("off", "forceoff"):
+        text = "%d of %d CPUs are offline" % (len(present - online), len(present))
+        found.append(judgement("cpus", "warn", text, check="cpu-count"))
+    if memory and cores - memory:
+        text = "NUMA node %s has CPUs and no memory" % ", ".join(map(str, sorted(cores - memory)))
+        found.append(judgement("numa_nodes", "warn", text, check="numa-node-count"))
     return found
 
 

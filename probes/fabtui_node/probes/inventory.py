@@ -163,7 +163,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     why = value.get("nvml_error")
     text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))
     text += ": %s" % why if why else ", not %s" % ", ".join(missing[:4])
-    return [judgement("gpus", "bad", text)]
+    return [judgement("gpus", "bad", text, check="gpu-count")]
 
 
 PROBE = ProbeSpec(

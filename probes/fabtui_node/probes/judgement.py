@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from fabtui_node.registry import Judgement
 
 
-def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()) -> Judgement:
+def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = (), check: str = "") -> Judgement:
     """Return a judgement; the verdicts are those of `ProbeSpec.judge`.
 
     Args:
@@ -15,10 +15,13 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
         verdict: Its severity.
         text: The problem.
         devices: GPUs it is about: ``gpu:3`` by index, ``bus:0000:18:00.0`` by PCI address.
+        check: Its name in the catalogue of checks.
     """
     found: Judgement = {"subject": subject, "verdict": verdict, "text": text}
     if devices:
         found["devices"] = list(devices)
+    if check:
+        found["check"] = check
     return found
 
 

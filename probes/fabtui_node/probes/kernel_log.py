@@ -10,7 +10,6 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.kernel import dmesg
-from fabtui_node.parsers.nvidia import xid_table
 from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command, sysfs
@@ -108,19 +107,22 @@ def run(
     ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events" (the
     last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s), "error"}``. That
     it may not be read is no error: most nodes let only root do it. Where the uptime of an event is known, ``age`` (s)
-    is how long ago it was; a count has its ``verdict``.
+    is how long ago it was; a count has its ``verdict``, but for Xids.
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values
     uptime = seconds_since_boot(sysfs.text(proc, "uptime"))
     values["events"] = values["events"][-EVENTS:]
+    # None is cut before an Xid.
     order = ["bad", "warn", "note", None]
-    values["counts"] = sorted(values["counts"], key=lambda entry: order.index(_verdict(entry)))[:COUNTS]
+    values["counts"].sort(key=lambda entry: (entry["kind"] != "xid", order.index(_verdict(entry))))
+    values["counts"] = values["counts"][:COUNTS]
     for event in values["events"]:
         event["age"] = _age(uptime, event["uptime"])
     for entry in values["counts"]:
         entry["age"] = _age(uptime, entry["last"])
-        entry["verdict"] = verdict(entry)
+        verdict = _verdict(entry)
+        entry["verdict"] = verdict and aged(entry, verdict)
     readable = {True: "yes", False: "not permitted", None: "unknown"}[log.permitted]
     return {"source": log.source, "readable": readable, "uptime": uptime, "error": log.error, **values}
 
@@ -132,44 +134,49 @@ def _age(uptime: Optional[float], when: Any) -> Optional[float]:
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is bad on this node alone; reports of long ago are notes."""
-    found = [one for entry in objects(value.get("counts")) if (one := _judged(entry)) is not None]
+    """Return what is bad on this node alone, but for Xids, which the controller explains; old reports are notes."""
+    found = []
+    for entry in objects(value.get("counts")):
+        verdict = _verdict(entry)
+        if verdict is not None:
+            kind = str(entry.get("kind"))
+            code = " %s" % entry["code"] if entry.get("code") is not None else ""
+            name = kind.replace("_", " ") + code
+            found.append(report(entry, aged(entry, verdict), _SUBJECTS.get(kind, "kernel"), name))
     if value.get("readable") == "not permitted":
         text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
         found.append(judgement("kernel", "note", text))
     return found[:200]
 
 
-def _judged(entry: Dict[str, Any]) -> Optional[Judgement]:
-    found = verdict(entry)
-    if found is None:
-        return None
+def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judgement:
+    """Return the judgement of a count of reports."""
     age, times = count(entry, "age"), count(entry, "count") or 1
-    name, reported = _name(entry), str(entry.get("text", ""))[:200]
+    where = entry.get("interface") or entry.get("bus")
+    if where:
+        name += "%s at %s" % ("," if ":" in name else "", where)
+    reported = str(entry.get("text", ""))[:200]
     # The driver repeats the name of an Xid in its message.
     words = [] if reported.rstrip(".") in name else [reported]
     if times > 1:
         words.append("%d times" % times)
     if age is not None:
         words.append("last %s ago" % _long(age))
-    subject = _SUBJECTS.get(str(entry.get("kind")), "kernel")
     devices = ["bus:%s" % entry["bus"]] if isinstance(entry.get("bus"), str) else []
-    return judgement(subject, found, ": ".join([name, "; ".join(words)] if words else [name]), devices)
+    found = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
+    if str(entry.get("kind")) in _CHECKS:
+        found["check"] = _CHECKS[str(entry.get("kind"))]
+    return found
 
 
-def verdict(entry: Dict[str, Any]) -> Optional[str]:
-    """Return ``bad``, ``warn`` or ``note`` for a count of reports, or None; old ones are notes."""
-    age, found = count(entry, "age"), _verdict(entry)
-    return "note" if found and age is not None and age > OLD else found
+def aged(entry: Dict[str, Any], verdict: str) -> str:
+    """Return the verdict on a count of reports; old ones are notes."""
+    age = count(entry, "age")
+    return "note" if age is not None and age > OLD else verdict
 
 
 def _verdict(entry: Dict[str, Any]) -> Optional[str]:
     kind, code, times = entry.get("kind"), entry.get("code"), count(entry, "count") or 0
-    if kind == "xid":
-        known = xid_table.XIDS.get(code) if isinstance(code, int) else None
-        if isinstance(code, int) and xid_table.is_bad(code, str(entry.get("text", ""))):
-            return "bad"
-        return "note" if known is not None and known.blame in ("program", "note", "result") else "warn"
     if kind == "aer":
         return {"fatal": "bad", "nonfatal": "warn"}.get(str(code), "note")
     if kind == "link_down":
@@ -185,18 +192,15 @@ _VERDICTS = {
     "nic_temperature": "warn",
     "peermem": "note",
 }
-_SUBJECTS = {"xid": "xid", "sxid": "sxid", "aer": "aer", "pcie_limited": "pcie", "link_down": "link", "module": "link"}
-
-
-def _name(entry: Dict[str, Any]) -> str:
-    where = entry.get("interface") or entry.get("bus")
-    at = " at %s" % where if where else ""
-    if entry.get("kind") == "xid":
-        meaning = xid_table.explain(entry.get("code"))
-        at = ": %s%s" % (meaning, "," + at if at else "") if meaning else at
-        return "Xid %s%s" % (entry.get("code"), at)
-    code = " %s" % entry["code"] if entry.get("code") is not None else ""
-    return "%s%s%s" % (str(entry.get("kind")).replace("_", " "), code, at)
+_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie", "link_down": "link", "module": "link"}
+#: Checks of the catalogue by the kind of report.
+_CHECKS = {
+    "sxid": "sxid",
+    "aer": "pcie-errors",
+    "link_down": "link-flap",
+    "gpu_lost": "gpu-lost",
+    "gpu_init": "gpu-lost",
+}
 
 
 def _long(seconds: float) -> str:

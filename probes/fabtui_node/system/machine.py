@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import socket
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from fabtui_node.system import sysfs
 
@@ -17,6 +17,21 @@ _MARKS = (
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
     ("ENROOT_ROOTFS", "enroot"),
 )
+#: Masks of the kernel, below devices/system.
+_MASKS = {
+    "cpus_present": "cpu/present",
+    "cpus_online": "cpu/online",
+    "nodes_with_cpus": "node/has_cpu",
+    "nodes_with_memory": "node/has_memory",
+}
+
+
+def parse_list(text: str) -> List[int]:
+    """Return the numbers of a list such as ``0-3,8``, at most 16384."""
+    found: List[int] = []
+    for first, last in re.findall(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", text, re.ASCII):
+        found += range(int(first), min(int(last or first), int(first) + 16384) + 1)
+    return found[:16384]
 
 
 def parse_cpuinfo(text: str) -> Dict[str, Any]:
@@ -92,7 +107,11 @@ def container(environ: Dict[str, str], proc: str = "/proc", root: str = "/") -> 
 
 
 def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Return ``parse_cpuinfo`` and ``governors`` (how many policies have each), ``numa_nodes``, ``numa_balancing``."""
+    """Return ``parse_cpuinfo`` and ``governors`` (how many policies have each), ``numa_nodes``, ``numa_balancing``.
+
+    ``smt`` (the kernel's word), and by number: ``cpus_present``, ``cpus_online``, ``nodes_with_cpus``,
+    ``nodes_with_memory``.
+    """
     value = parse_cpuinfo(sysfs.text(proc, "cpuinfo", limit=1 << 22) or "")
     governors: Dict[str, int] = {}
     folder = os.path.join(sys, "devices/system/cpu/cpufreq")
@@ -102,11 +121,14 @@ def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
             governors[governor[:40]] = governors.get(governor[:40], 0) + 1
     nodes = [n for n in sysfs.names(sys, "devices/system/node") if re.fullmatch("node[0-9]{1,5}", n)]
     balancing = sysfs.integer(proc, "sys/kernel/numa_balancing")
+    places = {name: sysfs.text(sys, "devices/system", path) for name, path in _MASKS.items()}
     load = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
     value.update(
         governors=governors,
         numa_nodes=len(nodes) or None,
         numa_balancing=None if balancing is None else balancing > 0,
+        smt=sysfs.text(sys, "devices/system/cpu/smt/control"),
+        **{name: None if text is None else parse_list(text) for name, text in places.items()},
         load=float(load.group(1)) if load else None,
     )
     return value

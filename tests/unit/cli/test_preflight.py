@@ -18,6 +18,7 @@ from fabtui.cli.commands import preflight as command
 from fabtui.cli.commands import run
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
+from tests.unit.model.broken_nodes import BROKEN, HEALTHY
 from tests.unit.model.cluster import host, memlock
 from tests.unit.session.fakenodes import FakeNodes, Script
 
@@ -79,6 +80,22 @@ def test_json_and_csv_hold_everything(
     rows = list(csv.DictReader(io.StringIO((tmp_path / "facts.csv").read_text())))
     (odd,) = [row for row in rows if row["verdict"]]
     assert (odd["node"], odd["fact"], odd["value"], odd["unit"]) == ("n062", "memlock", "65536", "B")
+
+
+def test_each_check_of_the_catalogue_is_in_the_verdict_of_its_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = {f"n{rule[2:]}": {**HEALTHY, **broken} for rule, broken in BROKEN.items()}
+    play(monkeypatch, nodes := FakeNodes(Script({**dict.fromkeys(results, 1), "n0": 1}, probe_results=results)))
+    nodes.script.probe_results["n0"] = HEALTHY
+    assert preflight(nodes, "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    severe = {one["node"]: (one["verdict"], one["rules"]) for one in found["verdicts"]}
+    for rule in BROKEN:
+        (finding,) = [one for one in found["findings"] if one["id"] == rule]
+        assert finding["nodes"] == [f"n{rule[2:]}"]
+        assert finding["next"]
+        assert (rule in severe[f"n{rule[2:]}"][1]) is (finding["severity"] != "note")
 
 
 @pytest.mark.parametrize(("least", "code"), [("bad", 0), ("warn", 1), ("note", 1)])

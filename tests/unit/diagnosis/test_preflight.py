@@ -11,7 +11,8 @@ import pytest
 
 from fabtui.diagnosis import session
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
-from fabtui.diagnosis.preflight.rules import NodeContext, Preflight, latest_preflight, preflight
+from fabtui.diagnosis.preflight.context import NodeContext
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for

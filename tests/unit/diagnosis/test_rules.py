@@ -10,7 +10,7 @@ import pytest
 from fabtui.diagnosis import finding, session
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.pairs.context import PairContext
-from fabtui.diagnosis.preflight.rules import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.export.json import as_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs

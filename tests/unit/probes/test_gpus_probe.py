@@ -369,6 +369,7 @@ def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None
             "verdict": "bad",
             "text": "GPUs 0-1: PCIe at x8 of x16 under load",
             "devices": ["gpu:0", "gpu:1"],
+            "check": "gpu-pcie",
         }
     ]
 
@@ -398,7 +399,7 @@ def test_which(indexes: list[Any], words: str) -> None:
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     for one in [*gpu_health.judge(value), *gpu_health.judge_load(value)]:
-        assert set(one) - {"devices"} == {"subject", "verdict", "text"}
+        assert set(one) - {"devices", "check"} == {"subject", "verdict", "text"}
         assert one["verdict"] in ("bad", "warn", "note")
 
 

@@ -102,8 +102,10 @@ def test_the_machine(tree: Tree) -> None:
     text = "processor\t: 0\nmodel name\t: Intel(R)  Xeon(R)\nphysical id\t: 0\nflags\t\t: fpu hypervisor\n\n"
     tree.files("proc", cpuinfo=text + text.replace(": 0", ": 1"), loadavg="1.50 1.0 0.9 1/2 3")
     tree.files("proc/sys/kernel", numa_balancing=1)
-    for node in ("node0", "node1", "has_cpu"):
+    for node in ("node0", "node1", "power"):
         tree.files(f"devices/system/node/{node}", x=1)
+    tree.files("devices/system/cpu", present="0-3", online="0-1,3")
+    tree.files("devices/system/cpu/smt", control="on")
     tree.files("devices/system/cpu/cpufreq/policy0", scaling_governor="powersave")
     found = machine.processors(str(tree.root), str(tree.root / "proc"))
     assert found == {
@@ -115,6 +117,11 @@ def test_the_machine(tree: Tree) -> None:
         "numa_nodes": 2,
         "numa_balancing": True,
         "load": 1.5,
+        "smt": "on",
+        "cpus_present": [0, 1, 2, 3],
+        "cpus_online": [0, 1, 3],
+        "nodes_with_cpus": None,
+        "nodes_with_memory": None,
     }
 
 

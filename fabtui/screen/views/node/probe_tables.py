@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.compare import shown
 from fabtui.model.facts.node_view import dicts, field, single, yes
 from fabtui.model.session_model import NodeRecord
@@ -465,6 +466,8 @@ def kernel_lines(kernel: dict[str, Any] | None) -> Lines:
     rows: list[Sequence[Cell]] = []
     for count in dicts(kernel.get("counts"))[:_MAX_REPORTS]:
         code, verdict = count.get("code"), text_of(count.get("verdict"), 8)
+        if count.get("kind") == "xid":
+            verdict = str(xids.severity(count))
         report = f"{text_of(count.get('kind'), 30)}{'' if code is None else f' {text_of(code, 30)}'}"
         device, times = text_of(count.get("interface") or count.get("bus")), text_of(count.get("count"))
         facts = [report.replace("_", " "), device, times, _ago(count.get("age")), text_of(count.get("text"), 160)]

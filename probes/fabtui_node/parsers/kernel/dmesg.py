@@ -6,7 +6,6 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia import xid_table
 
 #: How many events are kept, the last ones; all are counted.
 MOST_EVENTS = 500
@@ -307,7 +306,6 @@ class _Log:
                 pid=int(pid) if pid and re.fullmatch("[0-9]{1,10}", pid, re.ASCII) else None,
                 name=None if name in (None, "<unknown>") else name.strip(),
                 text=(words or "").strip()[:_WIDTH],
-                meaning=xid_table.explain(int(number)),
             )
             self._keep(event)
         return bool(seen)

@@ -14,6 +14,8 @@ _SLOW = {
     "hw_power_brake_slowdown": "the machine's power supply slows it down",
     "sw_thermal_slowdown": "it is too hot and the driver slows it down",
 }
+#: Lowest performance state of a GPU at work; graphics clocks are full in P0, and CUDA may hold P2.
+_LOWEST_STATE = 2
 _MOST = 200
 
 
@@ -34,20 +36,24 @@ class Judgements:
     """Collects judgements of GPUs; equal judgements of several GPUs become one."""
 
     def __init__(self) -> None:
-        self._found: Dict[Tuple[str, str, str], List[Any]] = {}
+        self._found: Dict[Tuple[str, str, str, str], List[Any]] = {}
 
-    def add(self, gpu: Dict[str, Any], subject: str, verdict: str, text: str) -> None:
-        """Add a judgement of a GPU."""
+    def add(self, gpu: Dict[str, Any], subject: str, verdict: str, text: str, check: str = "") -> None:
+        """Add a judgement of a GPU, see `judgement`."""
         if len(self._found) < _MOST:
-            self._found.setdefault((subject, verdict, text), []).append(gpu.get("index"))
+            self._found.setdefault((subject, verdict, text, check), []).append(gpu.get("index"))
 
     def all(self) -> List[Judgement]:
         """Return all judgements."""
         return [
             judgement(
-                subject, verdict, "%s: %s" % (which(indexes), text), ["gpu:%s" % i for i in indexes if i is not None]
+                subject,
+                verdict,
+                "%s: %s" % (which(indexes), text),
+                ["gpu:%s" % i for i in indexes if i is not None],
+                check,
             )
-            for (subject, verdict, text), indexes in self._found.items()
+            for (subject, verdict, text, check), indexes in self._found.items()
         ]
 
 
@@ -65,14 +71,15 @@ def _pcie(gpu: Dict[str, Any], judged: Judgements) -> None:
     width, most = count(pcie, "width"), count(pcie, "width_max")
     if width is not None and most is not None and 0 < width < most:
         when = "under load" if busy else "while idle, which may change under load"
-        judged.add(gpu, "pcie", "bad" if busy else "warn", "PCIe at x%d of x%d %s" % (width, most, when))
+        judged.add(gpu, "pcie", "bad" if busy else "warn", "PCIe at x%d of x%d %s" % (width, most, when), "gpu-pcie")
     now, best = count(pcie, "generation"), count(pcie, "generation_max")
     # An idle GPU lowers its generation to save power: no fault.
     if busy and now is not None and best is not None and 0 < now < best:
-        judged.add(gpu, "pcie", "bad", "PCIe generation %d of %d under load" % (now, best))
+        judged.add(gpu, "pcie", "bad", "PCIe generation %d of %d under load" % (now, best), "gpu-pcie")
     device = count(pcie, "generation_device_max")
     if best is not None and device is not None and 0 < best < device:
-        judged.add(gpu, "pcie", "note", "its slot gives PCIe generation %d, the GPU could do %d" % (best, device))
+        text = "its slot gives PCIe generation %d, the GPU could do %d" % (best, device)
+        judged.add(gpu, "pcie", "note", text, "gpu-pcie")
 
 
 def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
@@ -81,9 +88,15 @@ def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
     for name in special:
         # The general one comes along with the reason for it.
         if name != "hw_slowdown" or len(special) == 1:
-            judged.add(gpu, "clocks", "bad", _SLOW[name])
+            judged.add(gpu, "clocks", "bad", _SLOW[name], "clocks-held-down")
     if "sw_power_cap" in reasons and gpu.get("busy") is True:
-        judged.add(gpu, "clocks", "note", "clocks are held down by the power limit")
+        judged.add(gpu, "clocks", "note", "clocks are held down by the power limit", "power-limit")
+    state = str(gpu.get("perf") or "")
+    if gpu.get("busy") is True and state[1:].isdigit() and int(state[1:]) > _LOWEST_STATE:
+        judged.add(gpu, "clocks", "warn", "it is at work in performance state %s" % state, "power-state")
+    now, slowdown = count(gpu, "temperature"), count(gpu, "temperature_slowdown")
+    if now is not None and slowdown is not None and now >= slowdown > 0:
+        judged.add(gpu, "clocks", "bad", "%g C, the hardware slows it down from %g C" % (now, slowdown), "temperature")
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
@@ -103,29 +116,32 @@ def _dead(gpu: Dict[str, Any], judged: Judgements) -> bool:
     errors = part(gpu, "errors")
     lost = gpu.get("lost")
     if isinstance(lost, str) and lost:
-        judged.add(gpu, "gpus", "bad", "%s; reset it or reboot the node" % lost)
+        judged.add(gpu, "gpus", "bad", "%s; reset it or reboot the node" % lost, "gpu-lost")
         return True
     if errors.get("handle"):
-        judged.add(gpu, "gpus", "bad", str(errors["handle"]))
+        judged.add(gpu, "gpus", "bad", str(errors["handle"]), "gpu-lost")
         return True
     for what, text in list(errors.items())[:8]:
         if text != "not permitted":
             judged.add(gpu, "gpus", "warn", "%s cannot be read: %s" % (what, text))
     recovery = gpu.get("recovery")
     if isinstance(recovery, str) and recovery not in ("none", ""):
-        judged.add(gpu, "gpus", "bad", "the driver asks for recovery: %s" % recovery)
+        judged.add(gpu, "gpus", "bad", "the driver asks for recovery: %s" % recovery, "gpu-lost")
     return False
 
 
 def _memory(gpu: Dict[str, Any], judged: Judgements) -> None:
     rows = part(gpu, "rows")
     if rows.get("failure") is True:
-        judged.add(gpu, "ecc", "bad", "remapping a row of its memory failed; it wants to be replaced")
+        text = "remapping a row of its memory failed; it wants to be replaced"
+        judged.add(gpu, "ecc", "bad", text, "row-remapping")
     if rows.get("pending") is True or gpu.get("retired_pending") is True:
-        judged.add(gpu, "ecc", "warn", "bad memory waits to be replaced by spare memory, which a reset of the GPU does")
+        text = "bad memory waits to be replaced by spare memory, which a reset of the GPU does"
+        judged.add(gpu, "ecc", "warn", text, "row-remapping")
     uncorrected = count(part(gpu, "ecc_errors"), "uncorrected")
     if uncorrected:
-        judged.add(gpu, "ecc", "bad", "%d uncorrected memory errors since the driver was loaded" % uncorrected)
+        text = "%d uncorrected memory errors since the driver was loaded" % uncorrected
+        judged.add(gpu, "ecc", "bad", text, "ecc-uncorrected")
 
 
 def _modes(gpu: Dict[str, Any], judged: Judgements) -> None:
@@ -134,20 +150,22 @@ def _modes(gpu: Dict[str, Any], judged: Judgements) -> None:
         ("MIG", part(gpu, "mig"), True, "MIG is on: instances cannot reach each other over NVLink"),
     ):
         if pair.get("on") is unusual:
-            judged.add(gpu, name.lower(), "note", text)
+            judged.add(gpu, name.lower(), "note", text, "gpu-modes")
         if pair.get("next") is not None and pair.get("next") != pair.get("on"):
             state = "on" if pair["next"] else "off"
-            judged.add(gpu, name.lower(), "note", "%s will be %s after the next reset" % (name, state))
+            judged.add(gpu, name.lower(), "note", "%s will be %s after the next reset" % (name, state), "gpu-modes")
     mode = gpu.get("compute_mode")
     if mode == "prohibited":
-        judged.add(gpu, "gpus", "bad", "its compute mode is prohibited: no program may use it")
+        judged.add(gpu, "gpus", "bad", "its compute mode is prohibited: no program may use it", "gpu-modes")
     elif isinstance(mode, str) and mode.startswith("exclusive"):
-        judged.add(gpu, "gpus", "note", "its compute mode is exclusive: one process at a time may use it")
+        text = "its compute mode is exclusive: one process at a time may use it"
+        judged.add(gpu, "gpus", "note", text, "gpu-modes")
     if gpu.get("persistence") is False:
-        judged.add(gpu, "gpus", "note", "persistence mode is off: the first program waits seconds for the driver")
+        text = "persistence mode is off: the first program waits seconds for the driver"
+        judged.add(gpu, "gpus", "note", text, "gpu-modes")
     limit, usual = count(gpu, "power_limit"), count(gpu, "power_limit_default")
     if limit is not None and usual is not None and 0 < limit < usual:
-        judged.add(gpu, "clocks", "note", "its power limit is %g W, by default %g W" % (limit, usual))
+        judged.add(gpu, "clocks", "note", "its power limit is %g W, by default %g W" % (limit, usual), "power-limit")
 
 
 def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
@@ -157,13 +175,13 @@ def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
         return
     if state != "completed":
         text = "the NVLink fabric is %s: CUDA fails with 'system not yet initialized'" % state
-        judged.add(gpu, "fabric", "bad", text)
+        judged.add(gpu, "fabric", "bad", text, "nvlink-fabric")
     elif status not in (None, "success"):
-        judged.add(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status)
+        judged.add(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status, "nvlink-fabric")
     if fabric.get("summary") not in (None, "healthy"):
-        judged.add(gpu, "fabric", "bad", "the NVLink fabric is %s" % fabric["summary"])
+        judged.add(gpu, "fabric", "bad", "the NVLink fabric is %s" % fabric["summary"], "nvlink-fabric")
     for name in texts(fabric.get("unhealthy")):
-        judged.add(gpu, "fabric", "bad", "NVLink fabric: %s" % name.replace("_", " "))
+        judged.add(gpu, "fabric", "bad", "NVLink fabric: %s" % name.replace("_", " "), "nvlink-fabric")
 
 
 def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
@@ -175,11 +193,12 @@ def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
         text = "%d GPUs are on PCI and %d answer; not: %s" % (len(on_pci), there, missing)
         # A container sees all of PCI, and those GPUs that it was given.
         verdict = "note" if value.get("container") else "warn"
-        found.append(judgement("gpus", verdict, text))
+        found.append(judgement("gpus", verdict, text, check="gpu-count"))
     found += [judgement("gpus", "bad", "nvidia-smi: " + problem) for problem in texts(value.get("problems"))]
     if on_pci and not there and not found:
         why = value.get("error") or "the driver lists none"
-        found.append(judgement("gpus", "bad", "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)))
+        text = "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)
+        found.append(judgement("gpus", "bad", text, check="gpu-count"))
     return found + [judgement("gpus", "warn", text) for text in texts(value.get("disagreements"))]
 
 
@@ -194,8 +213,8 @@ def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgemen
     found: List[Judgement] = []
     if isinstance(version, str) and isinstance(driver, str) and version != driver:
         text = "Fabric Manager %s does not fit driver %s: they must be the same" % (version, driver)
-        found.append(judgement("fabric", "warn" if ready else "bad", text))
+        found.append(judgement("fabric", "warn" if ready else "bad", text, check="nvlink-fabric"))
     if manager.get("active") is False and not ready:
         state = manager.get("said") or "not running"
-        found.append(judgement("fabric", "bad", "the Fabric Manager is %s" % state))
+        found.append(judgement("fabric", "bad", "the Fabric Manager is %s" % state, check="nvlink-fabric"))
     return found

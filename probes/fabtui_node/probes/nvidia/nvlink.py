@@ -168,10 +168,11 @@ def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
             text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
             # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
             board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
-            judged.add(gpu, "nvlink", "bad" if board else "warn", text)
+            judged.add(gpu, "nvlink", "bad" if board else "warn", text, "nvlink-active")
         slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
         if slow:
-            judged.add(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (some(slow), usual))
+            text = "NVLinks %s are slower than the usual %g GB/s" % (some(slow), usual)
+            judged.add(gpu, "nvlink", "warn", text, "nvlink-speed")
 
 
 def _counted(gpu: Dict[str, Any], judged: Judgements) -> None:
@@ -184,7 +185,8 @@ def _counted(gpu: Dict[str, Any], judged: Judgements) -> None:
     if totals:
         words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
         verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
-        judged.add(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)
+        text = "NVLink errors since the driver was loaded: %s" % words
+        judged.add(gpu, "nvlink", verdict, text, "nvlink-counters")
 
 
 PROBE = ProbeSpec(

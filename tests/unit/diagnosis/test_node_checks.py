@@ -1,0 +1,45 @@
+"""The checks of vendors' catalogues: each finds its fault, and nothing on a node that is healthy or unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.preflight.context import NodeContext
+from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.diagnosis.session import RULES
+from fabtui.model.facts.node_view import ProbedNode
+from fabtui.model.session_model import Model
+from tests.unit.model.broken_nodes import BROKEN, HEALTHY, Results, blank
+
+CHECKS = [rule for rule in RULES if isinstance(rule, ProbeJudgement) and rule.check_name]
+
+
+def fired(results: Results) -> list[str]:
+    """Return the ids of the checks that find something."""
+    context = NodeContext(Model(), [ProbedNode("n0", {}, results)])
+    return [found.rule.id for rule in CHECKS for found in rule.check(context)]
+
+
+def test_every_check_is_a_rule_and_has_a_fault() -> None:
+    assert [rule.id for rule in CHECKS] == [row["id"] for row in load("node_checks")["check"]] == list(BROKEN)
+    assert all("Source: " in rule.description and rule.next_step for rule in CHECKS)
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_check_finds_its_fault_alone(rule: str) -> None:
+    assert fired({**HEALTHY, **BROKEN[rule]}) == [rule]
+
+
+def test_a_healthy_node_has_none() -> None:
+    assert fired(HEALTHY) == []
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_what_is_unknown_is_no_fault(rule: str) -> None:
+    assert fired(blank(BROKEN[rule])) == []
+
+
+def test_cpus_that_smt_leaves_out_are_no_fault() -> None:
+    results = {"host": {"processors": {**BROKEN["FT134"]["host"]["processors"], "smt": "off"}}}
+    assert fired(results) == []
