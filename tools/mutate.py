@@ -362,6 +362,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=25, help="total length of the tests of a mutant")
     args = parser.parse_args()
     os.chdir(ROOT)
+    sys.path[:0] = [str(ROOT), str(ROOT / "probes")]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for package in WARM:
         importlib.import_module(package)

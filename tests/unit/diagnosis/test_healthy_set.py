@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,49 @@ def test_the_given_order_stays_where_no_other_is_better() -> None:
     assert found.ring is not None
     assert found.ring.before == found.ring.after
     assert uneven("abc", 1)[0].ring is None, "rings of three nodes are all the same"
+
+
+def ring_of(judge: Callable[[str, str], Verdict | float], nodes: str = "abcd", **more: Any) -> HealthySet:
+    return of(fabric(nodes, 1, judge, **more))
+
+
+@pytest.mark.parametrize(("gain", "order"), [(1.03, "acbd"), (1.01, "abcd")])
+def test_another_order_has_to_gain_two_percent(gain: float, order: str) -> None:
+    found = ring_of(lambda s, d: 1 / gain if {s[0], d[0]} == {"a", "b"} else 1.0)
+    assert found.nodes in (tuple(order), (order[0], *reversed(order[1:])))
+    assert found.ring is not None
+    assert found.ring.before == ("a", "b", pytest.approx(45 / gain))
+    assert found.ring.after.value == pytest.approx(45 if gain > 1.02 else 45 / gain)
+
+
+def test_a_hop_is_as_fast_as_its_slower_direction() -> None:
+    found = ring_of(lambda s, d: 0.8 if (s[0], d[0]) == ("c", "b") else 1.0)
+    assert found.ring is not None
+    assert found.ring.before == ("b", "c", pytest.approx(36))
+    assert found.ring.after.value == pytest.approx(45)
+    assert {"b", "c"} not in [{one, other} for one, other in itertools.pairwise((*found.nodes, found.nodes[0]))]
+
+
+def test_hops_are_known_from_world_where_there_is_no_p2p() -> None:
+    model = Model()
+    model.apply(SessionStart(nodes=list("abcd"), time=1.0))
+    model.apply(EndpointsAdded(endpoints=[Endpoint(at, node, 0) for at, node in enumerate("abcd")], time=1.0))
+    rows = [
+        Measurement(Layer.WORLD, f"{s}:0", f"{d}:0", Verdict.OK, 40.0 if {s, d} == {"c", "d"} else 45.0, "GB/s")
+        for s, d in itertools.permutations("abcd", 2)
+    ]
+    model.apply(Measured(measurements=rows, time=2.0))
+    found = of(model)
+    assert found.ring is not None
+    assert (found.ring.before, found.ring.after.value) == (("c", "d", 40.0), 45.0)
+
+
+def test_hops_of_untested_pairs_are_neither_sought_nor_avoided() -> None:
+    found = ring_of(lambda s, d: Verdict.SKIPPED if {s[0], d[0]} == {"a", "b"} else 1.0)
+    assert found.nodes == tuple("abcd")
+    assert found.ring is not None
+    assert found.ring.before == found.ring.after
+    assert found.ring.before.value == 45.0
 
 
 def test_pairs_that_were_not_tested_are_counted() -> None:

@@ -400,6 +400,31 @@ def test_one_late_echo_of_three_is_no_finding() -> None:
     assert mesh_findings(model) == []
 
 
+@pytest.mark.parametrize(
+    ("usual", "took", "high"), [(0.05, 1.04, False), (0.05, 1.06, True), (0.5, 4.9, False), (0.5, 5.1, True)]
+)
+def test_a_round_trip_is_high_from_ten_times_the_median_and_one_millisecond_on(
+    usual: float, took: float, high: bool
+) -> None:
+    model = Net(4, 1).model()
+    rows = [replace(m, value=usual) for m in model.addresses.pairs(Layer.PING)]
+    for at, m in enumerate(rows):
+        if (m.src, m.dst) == ("n0", "n1"):
+            rows[at] = replace(m, value=took)
+    model.apply(Measured(rows, time=9.0))
+    assert bool(mesh_findings(model)) is high
+
+
+@pytest.mark.parametrize(("lossy", "subject"), [(8, "n2 rail 1 (eth1 10.2.0.3), outgoing"), (6, None)])
+def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str | None) -> None:
+    """Of 14 pairs, some lose nothing by chance."""
+    net = Net(8, 2)
+    ways = [(b, s) for b in net.nodes if b != "n2" for s in net.rails][:lossy]
+    net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and (b, s) in ways
+    named = [text.partition(":")[0] for text in net.texts()]
+    assert (named == [subject]) if subject else (len(named) > 1 and "n2 rail 1" not in named[0])
+
+
 def test_several_faults_at_once() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a, r, b, s) == ("n0", 1, "n1", 1)

@@ -383,3 +383,45 @@ def test_what_is_typed_next_takes_the_ssh_configuration_of_the_session() -> None
     assert by_fabtui(model, "a:0", "b:0") == f"{again} --ranks-per-node 4 --probes ping,p2p --pair 'a:0>b:0'"
     model.lab = "2x1"
     assert pair_commands(model, "a:0", "b:0")[0] == "ping -c3 -I 10.0.0.1 10.0.0.2"
+
+
+def loaded(slow: int, passed: int) -> Model:
+    """Two nodes, some of whose pairs were slow beside others; some of these pass alone."""
+    pairs = [(f"a:{i}", f"b:{j}") for i in range(4) for j in range(4)][:slow]
+    model = fabric("ab", 4, lambda s, d: 1 / 3 if (s, d) in pairs else 1.0)
+    for at, (src, dst) in enumerate(pairs):
+        alone = Measurement(Layer.P2P, src, dst, OK, 45.0 if at < passed else 15.0, "GB/s", 8, 4.0)
+        model.apply(Measured(measurements=[alone], time=4.0))
+    return model
+
+
+def contention(model: Model) -> tuple[str, int] | None:
+    """Return the severity and the number of slow pairs of the finding of contention."""
+    found = [one for one in findings(model) if one.rule.name == "contention"]
+    return (str(found[0].severity), found[0].facts["slow"]) if found else None
+
+
+@pytest.mark.parametrize(
+    ("slow", "passed", "expected"),
+    [
+        (1, 1, None),
+        (2, 2, ("note", 2)),
+        (7, 7, ("note", 7)),
+        (8, 8, ("warn", 8)),
+        (8, 6, ("warn", 8)),
+        (8, 5, ("note", 5)),
+    ],
+)
+def test_contention_is_proven_by_eight_pairs_of_which_three_quarters_pass_alone(
+    slow: int, passed: int, expected: tuple[str, int] | None
+) -> None:
+    assert contention(loaded(slow, passed)) == expected
+
+
+@pytest.mark.parametrize(("slow", "expected"), [(1, None), (7, ("note", 7)), (8, ("warn", 8))])
+def test_eight_pairs_that_are_slow_in_world_alone_are_contention(slow: int, expected: tuple[str, int] | None) -> None:
+    model = fabric("ab", 4, lambda s, d: 1.0)
+    for at in range(slow):
+        one = Measurement(Layer.WORLD, f"a:{at % 4}", f"b:{at // 4}", OK, 15.0, "GB/s", 8, 3.0)
+        model.apply(Measured(measurements=[one], time=3.0))
+    assert contention(model) == expected

@@ -47,6 +47,8 @@ def changed(before: list[Measurement], after: list[Measurement]) -> PairChange |
         (one(OK, 50.0), one(OK, 36.0), SAME, False),
         (one(OK, 50.0), one(OK, 34.0), WORSE, True),
         (one(OK, 50.0), one(OK, 71.0), BETTER, False),
+        (one(OK, 50.0), one(OK, 69.0), SAME, False),
+        (one(OK, 5.0, Layer.TCP), one(OK, 20.0, Layer.TCP), SAME, False),
         (one(OK, 50.0), one(SLOW, 49.0), WORSE, True),
         (one(SLOW, 50.0), one(FAILED), WORSE, True),
         (one(FAILED), one(TIMEOUT), SAME, False),

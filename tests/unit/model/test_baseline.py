@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.baseline import SLOW_BELOW, Baseline, change
+from fabtui.model.baseline import Baseline, change
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
 from fabtui.model.layers import Layer
@@ -25,7 +25,9 @@ def one(verdict: Verdict, value: float | None, **more: Any) -> Measurement:
     [
         (one(OK, 50.0), one(OK, 50.0), OK, 1.0, "50 GB/s then, 50 GB/s now"),
         (one(OK, 50.0), one(OK, 60.0), OK, 1.2, "50 GB/s then, 60 GB/s now"),
-        (one(OK, 50.0), one(OK, 50.0 * SLOW_BELOW - 1), SLOW, SLOW_BELOW - 0.02, "50 GB/s then, 34 GB/s now"),
+        (one(OK, 50.0), one(OK, 34.0), SLOW, 0.68, "50 GB/s then, 34 GB/s now"),
+        (one(OK, 50.0), one(OK, 36.0), OK, 0.72, "50 GB/s then, 36 GB/s now"),
+        (one(OK, 0.0), one(OK, 36.0), Verdict.INCONCLUSIVE, None, "0 GB/s then, 36 GB/s now"),
         (one(SLOW, 10.0), one(SLOW, 10.0), OK, 1.0, "10 GB/s then, 10 GB/s now"),
         (one(OK, 50.0), one(FAILED, None), FAILED, None, "50 GB/s then, failed now"),
         (one(TIMEOUT, None), one(OK, 50.0), OK, None, "timeout then, 50 GB/s now"),

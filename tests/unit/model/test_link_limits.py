@@ -130,6 +130,62 @@ def test_pcie_limits_p2p_without_nvlinks_by_its_state_under_load() -> None:
     assert limit(model_of(word="SYS", change=idle), pair("SHM/direct", "b:0", "b:1")) == (31.504, "PCIe")
 
 
+@pytest.mark.parametrize(
+    ("generation", "width", "expected"),
+    [(1, 16, 4.0), (2, 16, 8.0), (3, 16, 15.76), (4, 16, 31.504), (5, 16, 63.008), (6, 16, 121.008), (4, 8, 15.752)],
+)
+def test_each_generation_of_pcie_has_its_rate(generation: int, width: int, expected: float) -> None:
+    def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        results["gpuload"]["gpus"][0]["pcie"] = {"generation": generation, "width": width}
+        results["gpuload"]["gpus"][1]["pcie"] = {"generation": 6, "width": 16}
+
+    assert limit(model_of(change=slower), pair("SHM/direct", "b:0", "b:1")) == (expected, "PCIe")
+
+
+def test_an_idle_gpu_has_the_best_generation_that_it_and_its_slot_allow() -> None:
+    def idle(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        results.pop("gpuload")
+
+    # 16 lanes of PCIe 5, though it idles at PCIe 1.
+    assert limit(model_of(change=idle), pair("SHM/direct", "b:0", "b:1")) == (63.008, "PCIe")
+
+
+def test_a_value_above_the_limit_used_another_path() -> None:
+    assert limit(model_of(), pair("NET/IB/mlx5_0", value=50.9)) == (50.0, "RDMA port")
+    assert limit(model_of(), pair("NET/IB/mlx5_0", value=51.1)) is None
+
+
+def test_of_two_active_ports_of_a_nic_the_faster_one_limits() -> None:
+    def two(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        inventory["ib"] = [
+            {"ca": "mlx5_0", "port": 1, "state": "Active", "rate": 100.0},
+            {"ca": "mlx5_0", "port": 2, "state": "Active", "rate": 200.0},
+            {"ca": "mlx5_0", "port": 3, "state": "Down", "rate": 400.0},
+        ]
+
+    assert limit(model_of(change=two), pair("NET/IB/mlx5_0")) == (25.0, "RDMA port")
+
+
+def test_an_nvlink_of_unknown_state_or_speed_leaves_the_limit_unknown() -> None:
+    for changed in ({"state": "unknown"}, {"speed": None}):
+
+        def vague(
+            inventory: dict[str, Any], results: dict[str, dict[str, Any]], changed: dict[str, Any] = changed
+        ) -> None:
+            results["nvlink"]["gpus"][1]["links"][3].update(changed)
+
+        assert limit(model_of(change=vague), pair("P2P/CUMEM", "b:0", "b:1")) is None
+        assert limit(model_of(change=vague), pair("P2P/MNNVL", "a:0", "b:1")) is None
+
+
+def test_gpus_of_a_node_without_nvlinks_and_without_a_matrix_use_pcie() -> None:
+    def lose(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        del results["topology"]
+
+    assert limit(model_of(links=0, change=lose), pair("P2P/IPC", "b:0", "b:1")) == (31.504, "PCIe")
+    assert limit(model_of(links=0), pair("P2P/MNNVL", "a:0", "b:0")) is None
+
+
 def test_the_slower_port_limits_rdma_and_pcie_gpudirect() -> None:
     def slower(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
         inventory["ib"][0]["rate"] = 200.0
