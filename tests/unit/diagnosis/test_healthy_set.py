@@ -214,14 +214,16 @@ def test_another_order_has_to_gain_two_percent(gain: float, order: str) -> None:
     found = ring_of(lambda s, d: 1 / gain if {s[0], d[0]} == {"a", "b"} else 1.0)
     assert found.nodes in (tuple(order), (order[0], *reversed(order[1:])))
     assert found.ring is not None
-    assert found.ring.before == ("a", "b", pytest.approx(45 / gain))
+    assert found.ring.before[:2] == ("a", "b")
+    assert found.ring.before.value == pytest.approx(45 / gain)
     assert found.ring.after.value == pytest.approx(45 if gain > 1.02 else 45 / gain)
 
 
 def test_a_hop_is_as_fast_as_its_slower_direction() -> None:
     found = ring_of(lambda s, d: 0.8 if (s[0], d[0]) == ("c", "b") else 1.0)
     assert found.ring is not None
-    assert found.ring.before == ("b", "c", pytest.approx(36))
+    assert found.ring.before[:2] == ("b", "c")
+    assert found.ring.before.value == pytest.approx(36)
     assert found.ring.after.value == pytest.approx(45)
     assert {"b", "c"} not in [{one, other} for one, other in itertools.pairwise((*found.nodes, found.nodes[0]))]
 

@@ -1,0 +1,140 @@
+"""One list of findings: which are about the same, which one gives the title, and which facts explain which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.finding import RULES, Finding, Kind, Severity, Subject
+from fabtui.diagnosis.joined import joined
+from fabtui.diagnosis.session import findings
+from fabtui.model.session_model import Model
+from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
+
+PAIRS = [(f"a:{i}", f"b:{j}") for i in range(8) for j in range(8)]
+NODE_SLOW, GPU_SLOW, FIREWALL, LOSS, JUDGEMENT = "FT020", "FT021", "FT206", "FT207", "FT301"
+
+
+def about(rule: str, first: int = 0, last: int = 0, **more: Any) -> Finding:
+    """Return a finding of a rule about some of the pairs."""
+    found = next(one for one in RULES if one.id == rule)
+    return found.finding("", cells=PAIRS[first:last]).replace(**more)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    made = fabric("ab", 4, dead_if(lambda s, d: False))
+    assert findings(made) == []
+    return made
+
+
+def join(model: Model, *results: Finding, facts: tuple[Finding, ...] = ()) -> tuple[list[Finding], list[Finding]]:
+    return joined(model, results, facts)
+
+
+@pytest.mark.parametrize(("shared", "count"), [(7, 1), (6, 2)])
+def test_findings_that_share_seven_of_ten_cells_are_one(model: Model, shared: int, count: int) -> None:
+    found, _ = join(model, about(NODE_SLOW, 0, 20), about(FIREWALL, 20 - shared, 30 - shared))
+    assert len(found) == count
+    assert len(set().union(*(one.cells for one in found))) == 30 - shared
+
+
+@pytest.mark.parametrize(("cells", "title"), [(10, NODE_SLOW), (15, NODE_SLOW), (16, LOSS)])
+def test_the_one_with_half_as_many_cells_more_gives_the_title(model: Model, cells: int, title: str) -> None:
+    (found,), _ = join(model, about(NODE_SLOW, 0, 10), about(LOSS, 0, cells))
+    assert found.rule.id == title
+    assert len(found.cells) == cells
+    assert len(found.facts["related"]) == 1
+
+
+def test_a_reason_gives_the_title_and_keeps_the_component(model: Model) -> None:
+    gpu, node = Subject(Kind.GPU, "a:0"), Subject(Kind.NODE, "b")
+    slow = about(NODE_SLOW, 0, 10, blames=gpu, tested=30, confidence=0.7, rivals=(node,), severity=Severity.WARN)
+    (found,), _ = join(model, slow, about(FIREWALL, 0, 10, blames=node, next=("nft",)))
+    assert found.rule.id == FIREWALL
+    assert (found.subject, found.tested, found.confidence, found.rivals) == (gpu, 30, 0.7, (node,))
+    assert (found.severity, found.next) == (Severity.BAD, ("nft",))
+    (found,), _ = join(model, slow, about(FIREWALL, 0, 16, blames=node))
+    assert found.subject == node, "what has far more cells is blamed"
+
+
+def test_of_several_the_one_with_the_most_similar_cells_takes_a_consequence(model: Model) -> None:
+    found, _ = join(model, about(NODE_SLOW, 0, 40), about(GPU_SLOW, 40, 50), about(LOSS, 38, 48))
+    assert [len(one.facts.get("related", ())) for one in found] == [0, 1]
+
+
+def test_notes_and_what_blocks_datagrams_alone_stay_apart(model: Model) -> None:
+    found, _ = join(model, about(NODE_SLOW, 0, 10), about(FIREWALL, 0, 10, facts={"protocols": "UDP"}))
+    assert len(found) == 2
+    found, _ = join(model, about(NODE_SLOW, 0, 10), about(FIREWALL, 0, 10, severity=Severity.NOTE))
+    assert len(found) == 2
+    found, _ = join(model, about(NODE_SLOW), about(GPU_SLOW))
+    assert len(found) == 2, "without cells nothing is shared"
+
+
+def test_commands_are_five_at_most_and_each_once(model: Model) -> None:
+    (found,), _ = join(
+        model, about(NODE_SLOW, 0, 9, next=("1", "2", "3")), about(LOSS, 0, 9, next=("3", "4", "5", "6"))
+    )
+    assert found.next == ("1", "2", "3", "4", "5")
+
+
+def fact(kind: Kind, name: str, *more: Subject) -> Finding:
+    return about(JUDGEMENT, blames=Subject(kind, name), about=(Subject(kind, name), *more), next=("look",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "explains"),
+    [
+        (Kind.GPU, "a:1", True),
+        (Kind.NIC, "a mlx5_1", True),
+        (Kind.NODE, "a", False),
+        (Kind.GPU, "a:2", False),
+        (Kind.NIC, "b mlx5_1", False),
+    ],
+)
+def test_a_fact_explains_its_component_and_what_is_next_to_it(
+    model: Model, kind: Kind, name: str, explains: bool
+) -> None:
+    (found,), left = join(
+        model, about(GPU_SLOW, 0, 9, blames=Subject(Kind.GPU, "a:1"), next=("x",)), facts=(fact(kind, name),)
+    )
+    assert len(found.facts.get("known", ())) == explains
+    assert len(left) == (not explains)
+    assert found.next == (("look", "x") if explains else ("x",))
+
+
+def test_a_fact_about_a_part_explains_its_node(model: Model) -> None:
+    slow = about(NODE_SLOW, 0, 9, blames=Subject(Kind.NODE, "a"))
+    halves = slow.replace(blames=Subject(Kind.HALVES, "a"))
+    for one in (slow, halves):
+        (found,), left = join(
+            model, one, facts=(fact(Kind.GPU, "a:3"), fact(Kind.NIC, "a mlx5_0"), fact(Kind.GPU, "b:3"))
+        )
+        assert (len(found.facts["known"]), len(left)) == (2, 1)
+
+
+def test_a_fact_about_a_rival_decides(model: Model) -> None:
+    gpu, nic, node = Subject(Kind.GPU, "a:1"), Subject(Kind.NIC, "a mlx5_1"), Subject(Kind.NODE, "a")
+    tie = about(GPU_SLOW, 0, 9, blames=gpu, rivals=(node, nic), confidence=0.5)
+    (found,), _ = join(model, tie, facts=(fact(*nic),))
+    assert (found.subject, found.rivals, found.confidence) == (nic, (gpu, node), None)
+    (found,), _ = join(model, tie, facts=(fact(*gpu),))
+    assert (found.subject, found.rivals, found.confidence) == (gpu, (node, nic), 0.5)
+
+
+def test_facts_explain_no_notes_and_nothing_without_results(model: Model) -> None:
+    gpu = Subject(Kind.GPU, "a:1")
+    for one in (about(GPU_SLOW, 0, 9, blames=gpu, severity=Severity.NOTE), about(GPU_SLOW, blames=gpu)):
+        (found,), left = join(model, one, facts=(fact(*gpu),))
+        assert ("known" in found.facts, len(left)) == (False, 1)
+
+
+def test_facts_about_one_device_are_one_and_those_about_a_node_are_not(model: Model) -> None:
+    _, left = join(model, facts=(fact(Kind.GPU, "a:1"), fact(Kind.GPU, "a:1"), fact(Kind.GPU, "a:2")))
+    assert [len(one.facts.get("known", ())) for one in left] == [1, 0]
+    _, left = join(model, facts=(fact(Kind.NODE, "a"), fact(Kind.NODE, "a")))
+    assert len(left) == 2
+    _, left = join(model, facts=(fact(Kind.GPU, "a:1"), fact(Kind.GPU, "a:1", Subject(Kind.GPU, "a:2"))))
+    assert len(left) == 2
