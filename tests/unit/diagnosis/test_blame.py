@@ -100,8 +100,8 @@ def test_both_directions_of_one_pair_are_a_pair_and_no_component() -> None:
 
 def star(count: int, good: int = 0, value: float = 0.0) -> Judge:
     """Return results of nodes of which the first fails with all others, but for some of its ordered pairs."""
-    ways = itertools.chain.from_iterable((f"a:0>{n}:0", f"{n}:0>a:0") for n in NODES[1:count])
-    passing = set(itertools.islice(ways, good))
+    paths = itertools.chain.from_iterable((f"a:0>{n}:0", f"{n}:0>a:0") for n in NODES[1:count])
+    passing = set(itertools.islice(paths, good))
     return lambda s, d: value if "a:0" in (s, d) and f"{s}>{d}" not in passing else 1.0
 
 
@@ -206,7 +206,7 @@ def test_pairs_that_are_settled_blame_nobody() -> None:
 
 
 def test_rivals_explain_the_same_pairs_about_as_well() -> None:
-    """Without pairs within the node, nothing tells a GPU from its NIC."""
+    """Without pairs within the node, a GPU and its NIC look alike."""
     (found,) = results("abcd", 2, lambda s, d: None if not off(s, d) else 0.3 if "b:1" in (s, d) else 1.0)
     both = {found.subject, *found.rivals}
     assert {(Kind.GPU, "b:1"), (Kind.NIC, "b m1")} <= both

@@ -419,8 +419,8 @@ def test_a_round_trip_is_high_from_ten_times_the_median_and_one_millisecond_on(
 def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str | None) -> None:
     """Of 14 pairs, some lose nothing by chance."""
     net = Net(8, 2)
-    ways = [(b, s) for b in net.nodes if b != "n2" for s in net.rails][:lossy]
-    net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and (b, s) in ways
+    lossy_paths = [(b, s) for b in net.nodes if b != "n2" for s in net.rails][:lossy]
+    net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and (b, s) in lossy_paths
     named = [text.partition(":")[0] for text in net.texts()]
     assert (named == [subject]) if subject else (len(named) > 1 and "n2 rail 1" not in named[0])
 
