@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
@@ -264,13 +265,15 @@ def _names(nodes: Sequence[ProbedNode]) -> tuple[str, ...]:
 
 class _InterfaceRule(NodeRule):
     not_in_lab = True
+    #: Minimum number of nodes.
+    least: ClassVar[int] = 1
     next_step = "Set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes."
 
     def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
         raise NotImplementedError
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        if len(context.nodes) < 2:
+        if len(context.nodes) < self.least:
             return
         groups: dict[str, tuple[dict[str, str], list[tuple[tuple[str], str]]]] = {}
         for node in context.nodes:
@@ -302,6 +305,7 @@ class NoSocketInterface(_InterfaceRule):
 class LocalSocketInterface(_InterfaceRule):
     """NCCL picks an interface that leads to no other node."""
 
+    least = 2
     id = "FT321"
     name = "local-socket-interface"
     title = "NCCL picks an interface that leads to no other node"

@@ -39,11 +39,16 @@ def _first_version(libraries: list[dict[str, Any]]) -> Value:
     return text(libraries[0].get("version")) if libraries else None
 
 
-def _environment(node: ProbedNode) -> Value:
-    env = node.part("env")
-    names = sorted(name for name in env if str(name).startswith("NCCL_")) if isinstance(env, dict) else []
-    # In a lab each node has its own host id, so that NCCL treats it as a host.
-    return text(" ".join(f"{name}={env[name]}" for name in names if name != "NCCL_HOSTID")) or "none"
+def _environment(*prefixes: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of the variables with some prefixes."""
+
+    def find(node: ProbedNode) -> Value:
+        env = node.part("env")
+        names = sorted(name for name in env if str(name).startswith(prefixes)) if isinstance(env, dict) else []
+        # In a lab each node has its own host id, so that NCCL treats it as a host.
+        return text(" ".join(f"{name}={env[name]}" for name in names if name != "NCCL_HOSTID")) or "none"
+
+    return find
 
 
 def _limit(name: str, unlimited: Value = -1) -> Callable[[ProbedNode], Value]:
@@ -99,7 +104,9 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("torch", "PyTorch", _python("torch"), A, next="the same PyTorch on all nodes"),
     Fact("torch_cuda", "CUDA of PyTorch", _python("torch_cuda"), A),
     Fact("net_plugins", "NCCL net plugins", _plugins),
-    Fact("nccl_env", "NCCL variables", _environment, A, next="ssh {node} env | grep NCCL_"),
+    Fact("nccl_env", "NCCL variables", _environment("NCCL_"), A, next="ssh {node} env | grep NCCL_"),
+    Fact("other_env", "other variables", _environment("UCX_", "TORCH_NCCL_", "CUDA_VISIBLE_"),
+        next="ssh {node} env | grep -E 'UCX_|TORCH_NCCL_|CUDA_VISIBLE_'"),
     Fact("kernel", "kernel", lambda n: text(n.part("kernel")), next="ssh {node} uname -r", main=True),
     Fact("os", "system", lambda n: text(n.part("os")), main=True),
     Fact("memlock", "memlock", _limit("memlock"), unit="B", verdict="bad", next="ssh {node} ulimit -l", main=True),

@@ -8,7 +8,7 @@ import resource
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from fabtui_node.probes.amd import kfd_inventory
 from fabtui_node.probes.judgement import judgement, part
@@ -20,7 +20,13 @@ from fabtui_node.system import nccl_libraries, pci, run_command, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
 _TOOLS += ["mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
-_ENV = re.compile(r"(NCCL_|RCCL_|UCX_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH")
+_ENV = re.compile(
+    r"(NCCL_|RCCL_|UCX_|TORCH_NCCL_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH|GLOO_SOCKET_IFNAME|SLURM_JOB_GPUS"
+)
+#: Variables that name files which are read; of plug-ins, those with a path.
+_READ = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN")
+#: Variables that name files which are written.
+_WRITTEN = ("NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _ENV_LIMIT = 4096
 
 
@@ -85,6 +91,33 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return found
 
 
+def env_paths(environ: Mapping[str, str]) -> Dict[str, Dict[str, str]]:
+    """Return the paths that variables name: ``{"path", "state"}``, the folder of a file that is written.
+
+    ``state``: ``there``, ``missing``, ``not writable``, or ``unknown`` if it may not be looked at.
+    """
+    found = {}
+    for name in (*_READ, *_WRITTEN):
+        path = environ.get(name, "")[:_ENV_LIMIT]
+        if path.startswith("/"):
+            path = path if name in _READ else os.path.dirname(path)
+            found[name] = {"path": path, "state": _state(path, written=name in _WRITTEN)}
+    return found
+
+
+def _state(path: str, written: bool) -> str:
+    # NCCL fills in %h and %p.
+    if "%" in path:
+        return "unknown"
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError:
+        return "unknown"
+    return "there" if not written or os.access(path, os.W_OK) else "not writable"
+
+
 def _system() -> Dict[str, Any]:
     try:
         cpus = len(os.sched_getaffinity(0))
@@ -101,6 +134,7 @@ def _system() -> Dict[str, Any]:
         "tools": {name: run_command.find(name) for name in _TOOLS},
         "endpoints": endpoints if endpoints is not None and endpoints >= 0 else None,
         "env": {name: value[:_ENV_LIMIT] for name, value in sorted(os.environ.items()) if _ENV.fullmatch(name)},
+        "env_paths": env_paths(os.environ),
     }
 
 
@@ -111,7 +145,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
     ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``.
     ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``. ``data_addresses``,
-    ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
+    ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``,
+    ``env_paths``.
     """
     end = time.monotonic() + deadline
     share = min(deadline * 0.7, 5.0)

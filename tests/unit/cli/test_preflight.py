@@ -98,6 +98,18 @@ def test_each_check_of_the_catalogue_is_in_the_verdict_of_its_node(
         assert (rule in severe[f"n{rule[2:]}"][1]) is (finding["severity"] != "note")
 
 
+def test_a_variable_that_names_a_missing_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = script()
+    wanted.inventory["n061"] = {"env": {"NCCL_IB_HCA": "mlx5_9"}, "ib": []}
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes, "--fail-on", "bad") == 1
+    out = capsys.readouterr().out
+    assert "x n061  NCCL_IB_HCA: no RDMA device mlx5_9: NCCL falls back to TCP\n" in out
+    assert "next: ssh n061 env | grep NCCL_IB_HCA\n" in out
+
+
 @pytest.mark.parametrize(("least", "code"), [("bad", 0), ("warn", 1), ("note", 1)])
 def test_only_findings_that_are_severe_enough_count(monkeypatch: pytest.MonkeyPatch, least: str, code: int) -> None:
     odd = host("n062", iommu={"state": "off"})

@@ -1,0 +1,143 @@
+"""The rule about variables of the login environment that refer to what a node does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.model.facts.node_view import ProbedNode, dicts, text
+from fabtui.nodeset import count, fold
+from fabtui.sanitize import one_line
+
+#: Values of CUDA_VISIBLE_DEVICES that hide all GPUs on purpose.
+_NO_GPUS = ("-1", "none", "void", "nodevfiles")
+_PATHS = {"missing": "does not exist", "not writable": "is not writable"}
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
+
+
+class _Problem(NamedTuple):
+    severity: Severity
+    text: str
+
+
+def _names(node: ProbedNode, listed: str, name: str) -> list[str] | None:
+    """Return the names of devices in a list of the inventory; None if it is unknown."""
+    found = node.part(listed)
+    return [str(one.get(name)) for one in dicts(found)] if isinstance(found, list) else None
+
+
+def _ports(node: ProbedNode) -> list[str] | None:
+    found = node.part("ib")
+    return [f"{one.get('ca')}:{one.get('port')}" for one in dicts(found)] if isinstance(found, list) else None
+
+
+def _missing(words: list[str], wanted: str, matches: Callable[[str], bool], result: str) -> Iterator[_Problem]:
+    """Yield the problem of words that match nothing: bad if none does."""
+    lost = [word for word in words if not matches(word)]
+    if lost:
+        names = ", ".join(one_line(word, 40) for word in lost[:4])
+        none = f": {result}" if len(lost) == len(words) else ", and it is ignored"
+        yield _Problem(Severity.BAD if len(lost) == len(words) else Severity.WARN, f"no {wanted} {names}{none}")
+
+
+def _ib_hca(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    """Judge NCCL_IB_HCA: prefixes, or exact names after ``=``, with or without a port; exclusions after ``^``."""
+    ports = _ports(node)
+    if ports is None or value.startswith("^"):
+        return
+    exact = value.startswith("=")
+
+    def matches(word: str) -> bool:
+        name, _, number = word.partition(":")
+        found = [port.split(":") for port in ports]
+        return any(
+            (ca == name if exact else ca.startswith(name)) and (not number or number == port) for ca, port in found
+        )
+
+    words = [word for word in value.lstrip("=").split(",") if word]
+    yield from _missing(words, "RDMA device", matches, "NCCL falls back to TCP")
+
+
+def _ucx_devices(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    """Judge UCX_NET_DEVICES: RDMA ports and interfaces by name; patterns and exclusions are not judged."""
+    ports, nics = _ports(node), _names(node, "nics", "name")
+    words = [word for word in value.split(",") if word]
+    if ports is None or nics is None or value == "all" or re.search(r"[\^*?\[]", value):
+        return
+    known = {*ports, *nics, *(port.partition(":")[0] for port in ports)}
+    yield from _missing(words, "device", known.__contains__, "UCX finds no network")
+
+
+def _gloo_interfaces(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    nics = _names(node, "nics", "name")
+    if nics is not None:
+        words = [word for word in value.split(",") if word]
+        yield from _missing(words, "interface", nics.__contains__, "Gloo does not start")
+
+
+def _visible_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    """Judge CUDA_VISIBLE_DEVICES: the driver lists fewer GPUs than it names."""
+    words = [word for word in value.split(",") if word.strip()]
+    shown = node.part("gpus")
+    if not isinstance(shown, list) or node.part("driver") is None or value.lower() in _NO_GPUS:
+        return
+    if len(shown) < len(words):
+        yield _Problem(
+            Severity.BAD, f"it names {count(len(words), 'GPU')}, programs see {len(shown) or 'none'} of them"
+        )
+
+
+def _allocated_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    """Judge SLURM_JOB_GPUS: Slurm gave the job GPUs with higher numbers than there are GPUs on PCI."""
+    there = node.part("pci_gpus")
+    highest = max((int(last or first) for first, last in _RANGE.findall(value)), default=-1)
+    if isinstance(there, list) and there and highest >= len(there):
+        yield _Problem(Severity.BAD, f"Slurm gave the job GPU {highest}, and there are {len(there)} GPUs on PCI")
+
+
+_CHECKS: Mapping[str, Callable[[ProbedNode, str], Iterator[_Problem]]] = {
+    "NCCL_IB_HCA": _ib_hca,
+    "UCX_NET_DEVICES": _ucx_devices,
+    "GLOO_SOCKET_IFNAME": _gloo_interfaces,
+    "CUDA_VISIBLE_DEVICES": _visible_gpus,
+    "SLURM_JOB_GPUS": _allocated_gpus,
+}
+
+
+def _problems(node: ProbedNode) -> Iterator[tuple[str, _Problem]]:
+    env, paths = node.part("env"), node.part("env_paths")
+    for variable, value in env.items() if isinstance(env, dict) else ():
+        if variable in _CHECKS and isinstance(value, str) and value:
+            yield from ((variable, one) for one in _CHECKS[variable](node, value))
+    for variable, one in paths.items() if isinstance(paths, dict) else ():
+        if isinstance(one, dict) and (problem := _PATHS.get(str(one.get("state")))):
+            yield one_line(str(variable), 60), _Problem(Severity.BAD, f"{text(one.get('path'))} {problem}")
+
+
+@register
+class VariableRefersToNothing(NodeRule):
+    """A variable of the login environment names an RDMA device, interface, GPU or file that the node does not have."""
+
+    id = "FT322"
+    name = "variable-refers-to-nothing"
+    title = "Variable that refers to what is not there"
+    message = "{variable}: {problem}"
+    evidence = ("{variable}={value}",)
+    next_step = "Correct or unset the variable where it is set: shell start file, environment module, container image."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        groups: dict[tuple[str, str | None, _Problem], list[str]] = {}
+        for node in context.nodes:
+            for variable, problem in _problems(node):
+                groups.setdefault((variable, text(node.part("env", variable)), problem), []).append(node.name)
+        for (variable, value, problem), nodes in groups.items():
+            yield self.finding(
+                variable,
+                severity=problem.severity,
+                nodes=nodes,
+                facts={"variable": variable, "value": value, "problem": problem.text},
+                commands=(f"ssh {fold(nodes[:1])} env | grep {variable}",),
+            )
