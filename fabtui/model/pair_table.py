@@ -5,6 +5,7 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,21 @@ from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
 
 if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    from fabtui.model.class_statistics import ClassValues
+
+    Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
 DEAD = (_CODE[Verdict.TIMEOUT], _CODE[Verdict.FAILED])
 #: Transports by what they mean for a pair; the first is "unknown".
 PATHS = ("", "P2P", "SHM", "Socket", "IB", "IB/GDRDMA")
+_BAD = np.array([verdict.bad for verdict in SEVERITY])
+_DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
+#: Number of pairs per step.
+_STEP = 1 << 14
 _KINDS = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
@@ -56,7 +64,7 @@ class Places:
         ]
         half = [table.halves.get(end.number, -1) for end in table.endpoints]
         columns = (node, rail, leaf, half, table.hardware)
-        return cls(list(nodes), *(np.array(column, dtype=np.int64) for column in columns))
+        return cls(list(nodes), *(np.array(column, dtype=np.int32) for column in columns))
 
 
 @dataclass(slots=True)
@@ -88,19 +96,43 @@ class PairTable:
     def __len__(self) -> int:
         return len(self.source)
 
+    def among(self, other: PairTable, ends: int) -> Flags:
+        """Return for each pair whether another table has it; ``ends`` is the number of endpoints."""
+        known = np.zeros(ends * ends, dtype=bool)
+        known[other.source * np.int64(ends) + other.target] = True
+        found: Flags = known[self.source * np.int64(ends) + self.target]
+        return found
+
     @property
-    def code(self) -> Ints:
-        """One number per ordered pair."""
-        return self.source * (1 << 32) + self.target
+    def bad(self) -> Flags:
+        """Whether the verdict of each pair is bad."""
+        found: Flags = _BAD[self.verdict]
+        return found
+
+    @property
+    def dead(self) -> Flags:
+        """Whether each pair failed or timed out."""
+        found: Flags = _DEAD[self.verdict]
+        return found
 
 
-def joined(first: PairTable, second: PairTable) -> PairTable:
-    """Return all pairs of two layers; pairs that both have are those of the first."""
+def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable | None]:
+    """Yield None after each small step, and all pairs of two layers at the end; pairs that both have are the first's.
+
+    Args:
+        first: Results of a layer.
+        second: Those of the other layer.
+        ends: Number of endpoints.
+    """
     if not len(first) or not len(second):
-        return first if len(first) else second
-    more = ~np.isin(second.code, first.code)
-    columns = (field.name for field in fields(PairTable))
-    return PairTable(*(np.concatenate((getattr(first, name), getattr(second, name)[more])) for name in columns))
+        yield first if len(first) else second
+        return
+    more = ~second.among(first, ends)
+    columns = []
+    for name in (field.name for field in fields(PairTable)):
+        columns.append(np.concatenate((getattr(first, name), getattr(second, name)[more])))
+        yield None
+    yield PairTable(*columns)
 
 
 def pair_table(results: PairResults, table: EndpointTable, layer: Layer) -> PairTable:
@@ -112,56 +144,99 @@ def pair_table(results: PairResults, table: EndpointTable, layer: Layer) -> Pair
 
 def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
     """Yield None after each small step, and the results of a layer as arrays at the end."""
-    numbers: list[Ints] = []
-    for src, targets, rows in results.rows_by_source(layer):
+    sources, targets, rows = array("i"), array("i"), array("i")
+    for src, names, its_rows in results.rows_by_source(layer):
         source = table.number(src)
         if source is not None:
-            known = [
-                (number, row)
-                for dst, row in zip(targets, rows, strict=True)
-                if (number := table.number(dst)) is not None
-            ]
-            block = np.array(known, dtype=np.int64).reshape(-1, 2)
-            numbers.append(np.column_stack((np.full(len(block), source), block)))
+            for dst, row in zip(names, its_rows, strict=True):
+                if (number := table.number(dst)) is not None:
+                    targets.append(number)
+                    rows.append(row)
+            sources.extend([source] * (len(targets) - len(sources)))
             yield None
-    source, target, row = (np.concatenate(numbers) if numbers else np.empty((0, 3), dtype=np.int64)).T
     shapes, shape_of, values = results.store.columns()
-    codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes])
+    codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
     has_value = np.array([shape is not None and shape.has_value for shape in shapes])
+    paths = np.array([0 if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
+    yield None
     # A view of an array that may still grow would prevent that: what is needed is copied.
-    shape_of_row = np.array(shape_of, dtype=np.int64)[row]
-    verdict = codes[shape_of_row]
-    value = np.where(has_value[shape_of_row], np.array(values, dtype=np.float64)[row], np.nan)
+    row_column = np.array(rows, dtype=np.int32)
+    shape_column = np.array(shape_of, dtype=np.int32)
+    value_column = np.array(values, dtype=np.float64)
     yield None
-    places = Places.of(table)
-    kind, apart = relations(places, source, target)
+    shape_column = shape_column[row_column]
     yield None
-    share, spread, lowest = (np.full(len(row), one) for one in (np.nan, np.nan, -np.inf))
-    sign = -1.0 if layer.spec.less_is_better else 1.0
-    size = int(places.hardware.max(initial=0)) + 1
-    low = np.minimum(places.hardware[source], places.hardware[target])
-    high = np.maximum(places.hardware[source], places.hardware[target])
-    code = ((kind * 2 + apart) * size + low) * size + high
-    for one in np.unique(code):
-        mine = code == one
-        rest, second = divmod(int(one), size)
-        rest, first = divmod(rest, size)
-        known_kind, is_apart = divmod(rest, 2)
-        class_values = results.values(layer, ClassKey(_KINDS[known_kind], bool(is_apart), (first, second)))
-        usual = None if class_values is None else class_values.reference
-        if class_values is None or usual is None or usual.value <= 0:
-            continue
-        good = value[mine]
-        share[mine] = sign * np.log(np.where(good > 0, good, np.nan) / usual.value)
-        spread[mine] = usual.spread
-        limit = class_values.limit(results.slow_below) if layer.spec.judged else None
-        if limit is not None:
-            lowest[mine] = sign * np.log(limit / usual.value)
-            slow = (good > limit) if layer.spec.less_is_better else (good < limit)
-            verdict[mine] = np.where(slow & (verdict[mine] == OK), SLOW, verdict[mine])
+    value_column = value_column[row_column]
+    yield None
+    count, places = len(row_column), Places.of(table)
+    found = PairTable(
+        source=np.array(sources, dtype=np.int32),
+        target=np.array(targets, dtype=np.int32),
+        verdict=codes[shape_column],
+        share=np.full(count, np.nan, dtype=np.float32),
+        spread=np.full(count, np.nan, dtype=np.float32),
+        limit=np.full(count, -np.inf, dtype=np.float32),
+        kind=np.zeros(count, dtype=np.int8),
+        row=row_column,
+        path=paths[shape_column],
+    )
+    yield None
+    classes = _Classes(results, layer, places)
+    for at in range(0, count, _STEP):
+        part = slice(at, at + _STEP)
+        good = np.where(has_value[shape_column[part]], value_column[part], np.nan)
+        classes.fill(found, part, good)
         yield None
-    paths = np.array([0 if shape is None else path_of(shape.transport) for shape in shapes])
-    yield PairTable(source, target, verdict, share, spread, lowest, kind, row, paths[shape_of_row])
+    yield found
+
+
+class _Classes:
+    """Fills in what depends on the classes of pairs.
+
+    Args:
+        results: All results.
+        layer: The layer of the table.
+        places: Places of the endpoints.
+    """
+
+    def __init__(self, results: PairResults, layer: Layer, places: Places) -> None:
+        self._results, self._layer, self._places = results, layer, places
+        self._size = int(places.hardware.max(initial=0)) + 1
+        self._values: dict[int, ClassValues | None] = {}
+
+    def fill(self, table: PairTable, part: slice, value: Floats) -> None:
+        """Set relation, share, spread, limit and slowness of some pairs with these values."""
+        places, size = self._places, self._size
+        source, target = table.source[part], table.target[part]
+        table.kind[part], apart = relations(places, source, target)
+        low = np.minimum(places.hardware[source], places.hardware[target])
+        high = np.maximum(places.hardware[source], places.hardware[target])
+        code = ((table.kind[part] * 2 + apart) * size + low) * size + high
+        sign = -1.0 if self._layer.spec.less_is_better else 1.0
+        verdict, share = table.verdict[part], table.share[part]
+        for one in np.flatnonzero(np.bincount(code)).tolist():
+            values = self._values_of(one)
+            usual = None if values is None else values.reference
+            if values is None or usual is None or usual.value <= 0:
+                continue
+            mine = code == one
+            good = value[mine]
+            share[mine] = sign * np.log(np.where(good > 0, good, np.nan) / usual.value)
+            table.spread[part][mine] = usual.spread
+            limit = values.limit(self._results.slow_below) if self._layer.spec.judged else None
+            if limit is not None:
+                table.limit[part][mine] = sign * np.log(limit / usual.value)
+                slow = (good > limit) if self._layer.spec.less_is_better else (good < limit)
+                verdict[mine] = np.where(slow & (verdict[mine] == OK), SLOW, verdict[mine])
+
+    def _values_of(self, code: int) -> ClassValues | None:
+        if code not in self._values:
+            rest, second = divmod(code, self._size)
+            rest, first = divmod(rest, self._size)
+            kind, apart = divmod(rest, 2)
+            key = ClassKey(_KINDS[kind], bool(apart), (first, second))
+            self._values[code] = self._results.values(self._layer, key)
+        return self._values[code]
 
 
 def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
@@ -173,7 +248,7 @@ def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
     apart_leaf = (leaf >= 0) & (other_leaf >= 0) & (leaf != other_leaf)
     apart_half = (half >= 0) & (other_half >= 0) & (half != other_half)
     kind = np.where(same_node, 0, np.where(~same_rail, 3, np.where(apart_leaf, 2, 1)))
-    return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int64)
+    return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int32)
 
 
 def path_of(transport: str | None) -> int:

@@ -15,7 +15,7 @@ from fabtui.model.endpoints import EndpointTable
 from fabtui.model.pair_table import PairTable
 
 if TYPE_CHECKING:
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 #: Minimum difference of two kinds of paths (logarithm), and in standard deviations of single values.
 _LEAST, _DEVIATIONS = 0.1, 2.0

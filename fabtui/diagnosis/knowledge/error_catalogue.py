@@ -50,16 +50,33 @@ class Meaning(NamedTuple):
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
     """Return the catalogue of errors; the first match counts."""
-    return tuple(
-        Meaning(
-            **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
-            **{name: one.get(name, "") for name in ("kind", "refines", "when")},
-            pattern=re.compile(one["pattern"]) if "pattern" in one else None,
-            commands=tuple(_commands(one)),
-            follows=tuple(one.get("follows", ())),
-            role=one.get("role", "cause"),
-        )
-        for one in load("errors")["error"]
+    for _ in prepare_meanings():
+        pass
+    return tuple(_MEANINGS)
+
+
+_MEANINGS: list[Meaning] = []
+
+
+def prepare_meanings() -> Iterator[None]:
+    """Read the catalogue unless that was done; yield after each small step, as its patterns take time to compile."""
+    if _MEANINGS:
+        return
+    found = []
+    for one in load("errors")["error"]:
+        found.append(_meaning(one))
+        yield
+    _MEANINGS[:] = found
+
+
+def _meaning(one: Mapping[str, Any]) -> Meaning:
+    return Meaning(
+        **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
+        **{name: one.get(name, "") for name in ("kind", "refines", "when")},
+        pattern=re.compile(one["pattern"]) if "pattern" in one else None,
+        commands=tuple(_commands(one)),
+        follows=tuple(one.get("follows", ())),
+        role=one.get("role", "cause"),
     )
 
 

@@ -12,7 +12,7 @@ hypothesis that everything the component carries is slower by a factor, and unde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,8 +26,8 @@ from fabtui.model.pair_table import PairTable, Places
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
+    Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Maximum number of bits for or against a component by one pair: single results may be wrong.
@@ -135,17 +135,23 @@ def blamed(
         settled: Places in the table of bad pairs that are explained otherwise.
     """
     search = _Search(table, places, endpoints)
+    yield None
+    yield from search.prepare()
     if settled:
         search.forget(settled)
     yield from search.run()
 
 
-def blocked_across(table: PairTable, places: Places) -> list[tuple[int, int]]:
+def blocked_across(table: PairTable, places: Places) -> Generator[None, None, list[tuple[int, int]]]:
     """Return ordered pairs of nodes between which all pairs across rails fail and one within a rail works.
 
-    Empty if that holds for all pairs of nodes that have any.
+    Yield after each small step. Empty if that holds for all pairs of nodes that have any.
     """
-    dead, across = np.isin(table.verdict, pair_table.DEAD), table.kind == 3
+    dead, across = table.dead, table.kind == 3
+    lost_across = across & dead
+    if not lost_across.any():
+        return []
+    yield
     size = int(places.node.max(initial=-1)) + 1
     code = places.node[table.source] * size + places.node[table.target]
 
@@ -153,8 +159,12 @@ def blocked_across(table: PairTable, places: Places) -> list[tuple[int, int]]:
         found: Ints = np.bincount(code[where], minlength=size * size)
         return found
 
-    tested, lost = count(across), count(across & dead)
+    tested = count(across)
+    yield
+    lost = count(lost_across)
+    yield
     works = count((table.kind > 0) & ~across & ~dead)
+    yield
     whole = (tested > 1) & (tested == lost) & (works > 0)
     if not whole.any() or (whole == (tested > 0)).all():
         return []
@@ -165,7 +175,7 @@ class _Search:
     def __init__(self, table: PairTable, places: Places, endpoints: Sequence[Endpoint]) -> None:
         self.table, self.places, self.ends = table, places, endpoints
         self.nodes = places.nodes
-        self.dead: Flags = np.isin(table.verdict, pair_table.DEAD)
+        self.dead = table.dead
         self.slow: Flags = table.verdict == pair_table.SLOW
         #: Slow pairs that no component explains yet; the value of one may show two components.
         self.open: Flags = self.slow | self.dead
@@ -174,17 +184,29 @@ class _Search:
         self.share: Floats = np.where(np.isnan(table.share), 0.0, table.share)
         self.known: Flags = self.alive & ~np.isnan(table.share)
         self.spread: Floats = np.maximum(np.where(np.isnan(table.spread), 1.0, table.spread), _LEAST_SPREAD)
-        self.families = [self._indexed(family) for family in self._families()]
+        self.families: list[_Family] = []
 
-    def _indexed(self, family: _Family) -> _Family:
-        """Return a family whose keys count what belongs to no component last, and that knows how many of it exist."""
-        family.keys = tuple(np.where(key < 0, family.size, key) for key in family.keys if (key >= 0).any())
-        family.exist = max(1, int(np.count_nonzero(family.count(self.alive | self.dead)))) if family.keys else 0
-        return family
+    def prepare(self) -> Iterator[None]:
+        """Find all components; yield after each small step."""
+        known = self.alive | self.dead
+        for family in self._families():
+            yield
+            if family is None:
+                continue
+            # What belongs to no component is counted last.
+            family.keys = tuple(
+                np.where(key < 0, family.size, key).astype(np.min_scalar_type(family.size))
+                for key in family.keys
+                if (key >= 0).any()
+            )
+            yield
+            if family.keys:
+                family.exist = max(1, int(np.count_nonzero(family.count(known))))
+                self.families.append(family)
 
     # -- components ---------------------------------------------------------------------------------------------------
 
-    def _families(self) -> Iterator[_Family]:
+    def _families(self) -> Iterator[_Family | None]:
         table, places = self.table, self.places
         source, target = table.source, table.target
         off, inside = table.kind > 0, table.kind == 0
@@ -193,9 +215,12 @@ class _Search:
 
         def both(
             kind: Kind, reach: Reach, bits: float, of: Ints, where: Flags, name: Callable[[int], str]
-        ) -> Iterator[_Family]:
+        ) -> Iterator[_Family | None]:
             size = int(of.max(initial=-1)) + 1
-            first, second = np.where(where, of[source], -1), np.where(where, of[target], -1)
+            first = np.where(where, of[source], -1)
+            yield None
+            second = np.where(where, of[target], -1)
+            yield None
             twice = (np.where(second == first, -1, second),)
             yield _Family(kind, reach, Direction.BOTH, bits, (first, *twice), name, size)
             if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
@@ -204,11 +229,13 @@ class _Search:
 
         def two(
             kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
-        ) -> Iterator[_Family]:
+        ) -> Iterator[_Family | None]:
             size = int(of.max(initial=-1)) + 1
             a, b = of[source], of[target]
+            yield None
             low, high = np.minimum(a, b), np.maximum(a, b)
             where = where & (a >= 0) & (b >= 0) & (a != b)
+            yield None
             pair, ordered = np.where(where, low * size + high, -1), np.where(where, a * size + b, -1)
             names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
             yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
@@ -230,7 +257,9 @@ class _Search:
         yield from two(
             Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
         )
+        yield None
         leaves, leaf_names = self._leaves()
+        yield None
         if len(leaf_names) > 2:
             yield from both(Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, lambda n: leaf_names[n])
         if len(leaf_names) > 1:
@@ -242,6 +271,7 @@ class _Search:
             whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
         for kind, where, name, bits in whole:
             yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), partial(_constant, name), 1)
+        yield None
         half = np.array([end.index for end in self.ends]) * 2 >= self._count_of_node()
         apart = inside & (half[source] != half[target])
         names = (lambda n: self.nodes[n],)
@@ -264,14 +294,14 @@ class _Search:
         """Return the NIC of each endpoint by number, and the names of all NICs."""
         numbers: dict[tuple[str, str], int] = {}
         found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
-        return np.array(found, dtype=np.int64), [f"{node} {nic}" for node, nic in numbers]
+        return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
 
     def _leaves(self) -> tuple[Ints, list[str]]:
         """Return the leaf switch of each endpoint, and their names.
 
         Where they are unknown, groups of nodes that do not reach each other stand for them.
         """
-        leaf = self.places.leaf
+        leaf: Ints = self.places.leaf
         if leaf.max(initial=-1) < 1:
             leaf = self._groups()
         names = []
@@ -286,8 +316,8 @@ class _Search:
         size = len(self.nodes)
         off = self.alive & (self.table.kind > 0)
         group = np.arange(size)
-        code = np.unique(self.places.node[self.table.source[off]] * size + self.places.node[self.table.target[off]])
-        for one in code.tolist():
+        code = self.places.node[self.table.source[off]] * size + self.places.node[self.table.target[off]]
+        for one in np.flatnonzero(np.bincount(code)).tolist():
             a, b = group[one // size], group[one % size]
             if a != b:
                 group[group == b] = a
@@ -310,16 +340,17 @@ class _Search:
                 return
             scored: list[_Score] = []
             weights: dict[float | None, Floats] = {}
+            groups = ((self.dead, self.dead | self.alive, (None,)), (self.slow, self.known, _FACTORS))
             for at, family in enumerate(self.families):
-                for bad, tested, factors in (
-                    (self.dead, self.dead | self.alive, (None,)),
-                    (self.slow, self.known, _FACTORS),
-                ):
-                    usable, counts = self._usable(family, bad, tested)
+                for bad, tested, factors in groups:
+                    usable, counts = yield from self._usable(family, bad, tested)
+                    yield None
                     for factor in factors if len(usable) else ():
                         if factor not in weights:
                             weights[factor] = self._bits(factor)
+                            yield None
                         savings = family.total(weights[factor])
+                        yield None
                         agree = family.count(weights[factor] > 0)
                         cost = family.bits + math.log2(family.exist)
                         most = [n for n in usable if agree[n] >= _LEAST_SHARE * counts[n]]
@@ -328,13 +359,14 @@ class _Search:
             best = max(scored, default=None, key=lambda one: one.saving)
             if best is None or best.saving < _LEAST_BITS:
                 return
-            yield self._blame(best, scored)
+            yield (yield from self._blame(best, scored))
 
-    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> tuple[list[int], Ints]:
+    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Ints]]:
         """Return the components of a family of which some pairs are bad, and the number of tested pairs of all."""
-        counts = family.count(bad) if family.keys and bad.any() else np.zeros(0, dtype=np.int64)
+        counts = family.count(bad) if bad.any() else np.zeros(0, dtype=np.int64)
         if counts.max(initial=0) < 2:
             return [], counts
+        yield
         # What is only a pair of endpoints is reported as a pair.
         all_of_it = family.count(tested)
         found = np.flatnonzero((counts >= 2) & (all_of_it > 2) & (counts >= _LEAST_BAD * all_of_it))
@@ -348,7 +380,8 @@ class _Search:
         bits = (2 * self.share * shift - shift * shift) / (2 * self.spread**2) / math.log(2)
         return np.where(self.known, np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0)
 
-    def _blame(self, best: _Score, scored: list[_Score]) -> Blame:
+    def _blame(self, best: _Score, scored: list[_Score]) -> Generator[None, None, Blame]:
+        """Return a component with its rivals, and take what it explains out of the search; yield after small steps."""
         saving, at, number, factor = best
         family = self.families[at]
         mine = family.members(number)
@@ -359,14 +392,19 @@ class _Search:
             rival = Subject(self.families[other].kind, self.families[other].name(other_number))
             close = saving - other_saving <= _RIVAL_BITS and (other_factor is None) == (factor is None)
             if rival != subject and close and rivals.get(rival, -math.inf) < other_saving:
+                yield
                 theirs = self.families[other].members(other_number) & (self.dead if factor is None else self.slow)
                 if np.count_nonzero(theirs & bad) >= 0.8 * np.count_nonzero(theirs | bad):
                     rivals[rival] = other_saving
         ranked = sorted(rivals, key=lambda one: -rivals[one])[:_MOST_RIVALS]
         confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))
+        yield
         measured = mine & self.known
         middle = float(np.median(self.share[measured])) if factor is not None and measured.any() else None
         tested = int(np.count_nonzero(mine & (self.alive | self.dead)))
+        others = np.zeros(len(self.ends), dtype=bool)
+        others[self.table.source[mine]] = others[self.table.target[mine]] = True
+        yield
         self._explain(mine, bad, middle)
         bad &= self.open
         self.open = self.open & ~bad
@@ -377,7 +415,7 @@ class _Search:
             factor is None,
             None if middle is None else math.exp(middle),
             tested,
-            len(np.union1d(self.table.source[mine], self.table.target[mine])) - 1,
+            int(np.count_nonzero(others)) - 1,
             tuple(np.flatnonzero(bad).tolist()),
             confidence,
             tuple(ranked),

@@ -17,6 +17,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     kind_of_error,
     meaning_of_measurement,
     most_common_error,
+    prepare_meanings,
 )
 from fabtui.diagnosis.knowledge.next_commands import (
     commands_of_meaning,
@@ -116,9 +117,11 @@ class PairContext:
             yield
         first_cells = listed[:_MOST_INSPECTED]
         if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
+            yield from prepare_meanings()
             error_of_first = yield from self.error(first_cells)
             example = None if error_of_first is None else error_of_first.example
         else:
+            yield from prepare_meanings()
             example = None if error is None else error.example
         meaning = meaning_of_measurement(example)
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
@@ -216,7 +219,10 @@ class PairContext:
         table, places = self.tally.table, self.tally.places
         self._blames = []
         if table is not None and places is not None and self.unexplained:
-            settled = [at for pair, at in self.tally.place.items() if pair not in self.unexplained]
+            settled: list[int] = []
+            for some in in_steps(list(self.tally.place)):
+                settled += [self.tally.place[pair] for pair in some if pair not in self.unexplained]
+                yield
             for found in blamed(table, places, self.model.endpoints, settled):
                 if found is not None:
                     self._blames.append(found)
@@ -318,7 +324,7 @@ class PairContext:
         cells = self.pairs_at(blame.bad) if blame.dead else []
         return self.first_commands(cells) if cells else []
 
-    def rails_blocked(self) -> tuple[set[Pair], list[Pair]]:
+    def rails_blocked(self) -> Generator[None, None, tuple[set[Pair], list[Pair]]]:
         """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints.
 
         Empty if that holds for all nodes: then the fabric has no path between rails.
@@ -326,14 +332,19 @@ class PairContext:
         table, places = self.tally.table, self.tally.places
         if table is None or places is None or not self.unexplained:
             return set(), []
-        codes = blocked_across(table, places)
+        codes = yield from blocked_across(table, places)
         nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
         kinds = self.tally.kinds
-        cells = [
-            pair
-            for pair, verdict in self.unexplained.items()
-            if verdict in DEAD and kinds[pair] is PairClass.CROSS_RAIL and (node_of(pair[0]), node_of(pair[1])) in nodes
-        ]
+        cells: list[Pair] = []
+        for some in in_steps(list(self.unexplained) if nodes else []):
+            cells += [
+                pair
+                for pair in some
+                if self.unexplained[pair] in DEAD
+                and kinds[pair] is PairClass.CROSS_RAIL
+                and (node_of(pair[0]), node_of(pair[1])) in nodes
+            ]
+            yield
         return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), [])
 
     def contended(self) -> Generator[None, None, tuple[int, int, list[Pair]]]:

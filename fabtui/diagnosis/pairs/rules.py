@@ -128,7 +128,7 @@ class RailsBlockedByNode(_PairRule):
     trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        nodes, cells = context.rails_blocked()
+        nodes, cells = yield from context.rails_blocked()
         if cells:
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]

@@ -13,7 +13,6 @@ from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
-from fabtui.model.pair_table import DEAD as DEAD_CODES
 from fabtui.model.pair_table import PairTable, Places, joined
 from fabtui.model.session_model import Model
 
@@ -81,7 +80,7 @@ class Survey:
         if self._steps is None:
             if self.current:
                 return False
-            self._began, self._steps = self._model.version, _gathered(self._model)
+            self._began, self._steps = self._model.version, gathered(self._model)
         end = time.perf_counter() + budget
         for found in self._steps:
             if found is not None:
@@ -99,37 +98,43 @@ class Survey:
         return self.tally
 
 
-def _gathered(model: Model) -> Iterator[Tally | None]:
+def gathered(model: Model) -> Iterator[Tally | None]:
     """Yield None after each small step, and the tally at the end."""
     tables: list[PairTable] = []
+    ends = len(model.endpoints)
     for layer in (Layer.P2P, Layer.WORLD):
         for step in model.pair_tables(layer):
             if step is not None:
                 tables.append(step)
             yield None
     alone, world = tables
-    table = joined(alone, world)
-    yield None
+    table = alone
+    for step in joined(alone, world, ends):
+        table = step or table
+        yield None
     tally = Tally(table, model.places(), spreads=notable(model))
     names = [str(end) for end in model.endpoints]
-    for code, count in zip(*np.unique(table.kind, return_counts=True), strict=True):
-        tally.of_class[_KINDS[int(code)]] = int(count)
+    for kind, count in zip(_KINDS, np.bincount(table.kind, minlength=len(_KINDS)).tolist(), strict=True):
+        if count:
+            tally.of_class[kind] = count
+    yield None
     if len(table) and tally.places is not None:
         nodes = tally.places.nodes
         between = tally.places.node[table.source] * len(nodes) + tally.places.node[table.target]
         tested = np.bincount(between, minlength=len(nodes) ** 2)
-        dead = np.bincount(between[np.isin(table.verdict, DEAD_CODES)], minlength=len(nodes) ** 2)
-        for at in np.flatnonzero(tested).tolist():
+        dead = np.bincount(between[table.dead], minlength=len(nodes) ** 2)
+        for number, at in enumerate(np.flatnonzero(tested).tolist()):
+            if number % _CHUNK == 0:
+                yield None
             tally.between[nodes[at // len(nodes)], nodes[at % len(nodes)]] = [int(tested[at]), int(dead[at])]
     yield None
-    bad_codes = [code for code, verdict in enumerate(SEVERITY) if verdict.bad]
-    for number, at in enumerate(np.flatnonzero(np.isin(table.verdict, bad_codes)).tolist()):
+    for number, at in enumerate(np.flatnonzero(table.bad).tolist()):
         pair = names[table.source[at]], names[table.target[at]]
         tally.place[pair] = at
         tally.bad[pair], tally.kinds[pair] = SEVERITY[table.verdict[at]], _KINDS[table.kind[at]]
         if number % _CHUNK == 0:
             yield None
-    for number, at in enumerate(_in_both(alone, world)):
+    for number, at in enumerate(_in_both(alone, world, ends)):
         pair = names[world.source[at]], names[world.target[at]]
         verdict = SEVERITY[world.verdict[at]]
         if pair in tally.bad:
@@ -141,10 +146,12 @@ def _gathered(model: Model) -> Iterator[Tally | None]:
     yield tally
 
 
-def _in_both(alone: PairTable, world: PairTable) -> list[int]:
+def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     """Return the places in world of pairs that are bad in one of the layers and tested in both."""
     if not len(world) or not len(alone):
         return []
-    bad_codes = [code for code, verdict in enumerate(SEVERITY) if verdict.bad]
-    bad = np.isin(world.code, alone.code[np.isin(alone.verdict, bad_codes)]) | np.isin(world.verdict, bad_codes)
-    return [int(at) for at in np.flatnonzero(bad & np.isin(world.code, alone.code))]
+    bad = np.zeros(ends * ends, dtype=bool)
+    bad[(alone.source * np.int64(ends) + alone.target)[alone.bad]] = True
+    either = bad[world.source * np.int64(ends) + world.target] | world.bad
+    found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
+    return found
