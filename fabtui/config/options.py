@@ -210,6 +210,8 @@ _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
     OptionSpec(
         "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
+    OptionSpec("expect", "expected value of a fact: gpus='8 x H200', numa_nodes=2", "report", ("preflight",), "list",
+        "FACT=VALUE"),
     OptionSpec("fail-on", "exit with 1 for findings at least this severe", "report", ("preflight",), default="warn",
         choices=("bad", "warn", "note")),
     OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),

@@ -22,6 +22,7 @@ from fabtui.cli.write_texts import (
 )
 from fabtui.config.file import read_config
 from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.preflight.expected import expectations
 from fabtui.diagnosis.preflight.rules import FOUND, preflight
 from fabtui.export.preflight import csv_text, json_text, read_earlier
 from fabtui.model.facts.compare import Earlier, changes_since
@@ -32,7 +33,7 @@ from fabtui.session.options import SessionOptions
 from fabtui_node.registry import PREFLIGHT
 
 #: Options with another meaning than in a session.
-_OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii", "fail_on")
+_OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii", "fail_on", "expect")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -43,6 +44,7 @@ def execute(args: argparse.Namespace) -> int:
     """
     given = vars(args)
     outputs = text_outputs(given)
+    expectations(given.get("expect", ()))
     options = _options(args)
     earlier = read_earlier(Path(given["baseline"]).expanduser()) if "baseline" in given else None
     return asyncio.run(_session(options, outputs, earlier, given))
@@ -65,7 +67,7 @@ async def _session(
     progress.watch(feed)
     interrupted = await run_until_signal(feed)
     progress.end()
-    found = preflight(feed.model)
+    found = preflight(feed.model, expectations(given.get("expect", ())))
     changed = None if earlier is None else changes_since(earlier, found.table)
 
     def report(lines: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -15,10 +15,13 @@ from fabtui.model.session_model import Model
 
 
 class NodeContext:
-    """Nodes that were inspected (by default those of the model), and their facts."""
+    """Nodes that were inspected (by default those of the model), their facts, and expected values of facts."""
 
-    def __init__(self, model: Model, nodes: Sequence[ProbedNode] | None = None) -> None:
+    def __init__(
+        self, model: Model, nodes: Sequence[ProbedNode] | None = None, expected: Mapping[str, str] | None = None
+    ) -> None:
         self.model = model
+        self.expected = expected or {}
         records = [record for record in model.nodes.values() if record.inventory is not None]
         known = [ProbedNode(record.name, record.inventory or {}, record.probe_results) for record in records]
         self.nodes = known if nodes is None else list(nodes)

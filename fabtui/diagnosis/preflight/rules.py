@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, r
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
+from fabtui.diagnosis.preflight.expected import unknown
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
@@ -366,9 +367,9 @@ class FactDiffers(NodeRule):
         return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
 
 
-def preflight(model: Model) -> Preflight:
-    """Return the preflight of a session, as far as its nodes were inspected."""
-    context = NodeContext(model)
+def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Preflight:
+    """Return the preflight of a session, as far as its nodes were inspected; ``expected``: values by fact."""
+    context = NodeContext(model, expected=expected)
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
     found = [finding for rule in rules for finding in rule.findings(context)]
     found = _merged(found, context.table.odd)
@@ -376,7 +377,7 @@ def preflight(model: Model) -> Preflight:
         commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
         found[at] = one.replace(next=commands)
     found.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
-    return Preflight(found, context.table, list(_missing(model)))
+    return Preflight(found, context.table, [*_missing(model), *unknown(context)])
 
 
 _LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()

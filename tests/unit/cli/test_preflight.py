@@ -110,6 +110,44 @@ def test_a_variable_that_names_a_missing_device(
     assert "next: ssh n061 env | grep NCCL_IB_HCA\n" in out
 
 
+@pytest.mark.parametrize(
+    ("expected", "code", "line"),
+    [
+        (["gpus=2 x Fake GPU", "memlock=unlimited", "numa_nodes=2"], 0, None),
+        (["gpus=8 x H200"], 1, "x n[060-063]  GPUs: 2 x Fake GPU, expected 8 x H200"),
+        (["numa_nodes=4"], 1, "x n[060-063]  NUMA nodes: 2, expected 4"),
+        (["vbios=96.00"], 3, "  n[060-063]: VBIOS: unknown, expected 96.00"),
+    ],
+)
+def test_expected_values(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    expected: list[str],
+    code: int,
+    line: str | None,
+) -> None:
+    play(monkeypatch, nodes := FakeNodes(script()))
+    assert preflight(nodes, *(f"--expect={one}" for one in expected)) == code
+    assert line is None or line in capsys.readouterr().out.splitlines()
+
+
+def test_a_node_that_lost_all_of_its_gpus(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = Script({"n0": 0}, inventory={"n0": {"gpus": [], "pci_gpus": []}})
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes, "--expect", "gpus=8 x H200") == 1
+    assert "x n0  GPUs: none, expected 8 x H200\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["gpu=8", "gpus", "gpus="])
+def test_an_expectation_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    play(monkeypatch, nodes := FakeNodes(script()))
+    assert preflight(nodes, "--expect", text) == 2
+    assert capsys.readouterr().err.startswith("fabtui: error: --expect: ")
+    assert not nodes.links
+
+
 @pytest.mark.parametrize(("least", "code"), [("bad", 0), ("warn", 1), ("note", 1)])
 def test_only_findings_that_are_severe_enough_count(monkeypatch: pytest.MonkeyPatch, least: str, code: int) -> None:
     odd = host("n062", iommu={"state": "off"})
