@@ -21,6 +21,7 @@ from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
 
 #: A round trip is high from this multiple of the median of its class on, and from this excess (ms).
@@ -84,6 +85,38 @@ class InterfaceDown(_InterfaceRule):
     )
     next_step = "Switch the interface on; if it has no carrier, check the cable and the switch port."
     command = "ip -s link show {}"
+
+
+@register
+class ProbeFailed(_MeshRule):
+    """A probe of the mesh crashed on a node, or did not answer there. It says nothing about cables."""
+
+    id = "FT222"
+    name = "probe-failed"
+    title = "Probe failed on a node"
+    severity = Severity.WARN
+    message = "the {probe} probe failed on {node}: {reason}"
+    evidence = ("{count:count_measurement} without a result",)
+    next_step = "Test again; if the probe fails again, report this text."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        groups: dict[tuple[str, str, str], set[tuple[Layer, AddressPair]]] = {}
+        for path, found in mesh.paths.items():
+            for layer in MESH:
+                m = found.of(layer)
+                extra = (m.extra or {}) if m is not None and m.verdict is Verdict.INCONCLUSIVE else {}
+                if isinstance(node := extra.get("probe_failed"), str):
+                    probe = "ping" if layer in (Layer.PING, Layer.MTU) else "udp"
+                    key = node, probe, one_line(str(extra.get("reason")), 200)
+                    groups.setdefault(key, set()).add((layer, path))
+        for (node, probe, reason), cells in groups.items():
+            fresh = cells - mesh.explained
+            mesh.explained |= cells
+            facts = {"node": node, "probe": probe, "reason": reason, "count": len(fresh)}
+            command = f"fabtui preflight --nodes {shlex.quote(node)}"
+            yield self.finding(
+                node, nodes=(node,), facts=facts, commands=(command,), measurements=fresh, weight=len(fresh)
+            )
 
 
 class _DeadScopes(_MeshRule):

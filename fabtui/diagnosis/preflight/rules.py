@@ -372,7 +372,7 @@ def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Prefli
     context = NodeContext(model, expected=expected)
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
     found = [finding for rule in rules for finding in rule.findings(context)]
-    found = _merged(found, context.table.odd)
+    found = _merged(found, context.table)
     for at, one in enumerate(found):
         commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
         found[at] = one.replace(next=commands)
@@ -391,9 +391,12 @@ def latest_preflight(model: Model) -> Preflight:
     return known[1]
 
 
-def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
-    """Return findings; a difference that a probe reported already becomes evidence of that finding."""
-    judges = {odd.fact.name: odd.fact.judges for odd in odds}
+def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
+    """Return findings; a difference that a probe reported already becomes evidence of that finding.
+
+    What a probe reports of all nodes alike does not explain in what one of them differs.
+    """
+    judges = {odd.fact.name: odd.fact.judges for odd in table.odd}
     found = [finding for finding in findings if not isinstance(finding.rule, FactDiffers)]
     for one in findings:
         if not isinstance(one.rule, FactDiffers):
@@ -402,7 +405,8 @@ def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
             if not isinstance(other.rule, ProbeJudgement) or one.facts.get("tie"):
                 continue
             same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
-            if same and set(one.nodes) <= set(other.nodes):
+            common = len(other.nodes) == len(table.nodes) > len(one.nodes)
+            if same and not common and set(one.nodes) <= set(other.nodes):
                 # A note about a node alone may be more serious where the others differ.
                 worse = min(one.severity, other.severity, key=lambda severity: severity.rank)
                 related = (*other.facts.get("related", ()), one)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import whole
-from fabtui.session.node_client import NodeClient
+from fabtui.session.node_client import NodeClient, ProbeFailed
 
 #: Maximum number of targets per request.
 A_REQUEST = 4096
@@ -77,6 +78,22 @@ class MeshTest:
     def __init__(self, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._pump = pump
         self._clients = clients
+        #: Why the probe failed on a node, for its last failure.
+        self._failures: dict[str, str] = {}
+
+    def _failed(self, probe: str, node: str, failed: ProbeFailed) -> str:
+        """Note that a probe failed on a node, and return why."""
+        why = one_line(failed.text, 300)
+        if self._failures.get(node) != why:
+            self._pump.log("warning", f"{probe}: {why}", node)
+        # A lost node is reported as that.
+        if failed.kind != "lost":
+            self._failures[node] = why
+        return why
+
+    def _failure_of(self, node: str) -> dict[str, Any] | None:
+        """Return further values of a measurement that is missing because the probe failed on a node."""
+        return {"probe_failed": node, "reason": self._failures[node]} if node in self._failures else None
 
     def _latest(self, layer: Layer, target: Target) -> Measurement | None:
         ends = (target.node, target.peer, target.here.address, target.there.address)

@@ -100,7 +100,7 @@ class OneWay(MeshTest):
         try:
             return await self._clients[node].probe("udp", {"token": self._token, **args}, deadline, on_part)
         except ProbeFailed as failed:
-            self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
+            self._failed("udp", node, failed)
             return {}
 
     async def _round(
@@ -158,9 +158,11 @@ class OneWay(MeshTest):
         packet = size + header_bytes(target.here.address) if size else None
         extra: dict[str, Any] = {"payload": size or None}
         verdict, error, loss = Verdict.INCONCLUSIVE, "the sender reported nothing", None
+        extra |= self._failure_of(target.node if came is not None else target.peer) or {}
         if came is None:
             error = f"{target.peer} could not listen"
         elif row is not None:
+            extra = {"payload": size or None}
             sent = {name: int(number(row.get(name)) or 0) for name in ("small", "big")}
             got = {name: min(sent[name], int(number(came.get(name)) or 0)) for name in sent}
             extra |= {"sent": sent, "arrived": got, "no_room": number(counted.get("no_room"))}
@@ -185,7 +187,7 @@ class OneWay(MeshTest):
         )
 
     def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
-        took = number(row.get("connected")) if row else None
+        took, extra = number(row.get("connected")) if row else None, None
         failed = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
         timed_out = row is not None and ErrorKind.of(row.get("connect_error_kind")) is ErrorKind.TIMEOUT
         if took is not None:
@@ -196,8 +198,10 @@ class OneWay(MeshTest):
             listens = ports.get((target.peer, target.there.address), (None, None))[1] is not None
             verdict, error = Verdict.INCONCLUSIVE, None if listens else f"{target.peer} could not listen"
             error = error or "the sender reported nothing"
+            extra = self._failure_of(target.node if listens else target.peer)
         how, attempts = "a TCP connection to a port that the kernel chose", self._next_attempt(Layer.TCP, target)
-        return target.measurement(Layer.TCP, verdict, took, "ms", None, how=how, attempts=attempts, error=error)
+        more = {"how": how, "attempts": attempts, "error": error, "extra": extra}
+        return target.measurement(Layer.TCP, verdict, took, "ms", None, **more)
 
 
 def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | None) -> tuple[Verdict, str]:

@@ -90,7 +90,8 @@ class PingMesh(MeshTest):
     def _read(self, layer: Layer, row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
         if isinstance(row, str):
             unit = "ms" if layer is Layer.PING else "B"
-            return target.measurement(layer, Verdict.INCONCLUSIVE, None, unit, None, error=row)
+            extra = self._failure_of(target.node)
+            return target.measurement(layer, Verdict.INCONCLUSIVE, None, unit, None, error=row, extra=extra)
         attempts = self._next_attempt(layer, target)
         if layer is Layer.PING:
             return read_row(row, target, attempts, self._keep)
@@ -192,9 +193,7 @@ class PingMesh(MeshTest):
         try:
             take(await self._clients[node].probe("ping", {"targets": targets, **plan}, deadline, take))
         except ProbeFailed as failed:
-            why = one_line(failed.text, 300)
-            self._pump.log("warning", f"ping: {why}", node)
-            return why
+            return self._failed("ping", node, failed)
         return "the ping probe gave no row for it"
 
 

@@ -374,6 +374,23 @@ def test_loss_by_chance_is_still_one_finding() -> None:
     )
 
 
+def test_a_probe_that_failed_is_no_cable() -> None:
+    net = Net(3, 2)
+    model = net.model()
+    extra = {"probe_failed": "n1", "reason": "OSError: [Errno 22] Invalid argument"}
+    rows = [
+        replace(m, verdict=Verdict.INCONCLUSIVE, value=None, error="?", extra=extra)
+        for m in net.measured()
+        if m.layer in (Layer.UDP, Layer.TCP) and m.src == "n1"
+    ]
+    model.apply(Measured(measurements=rows))
+    (found,) = mesh_findings(model)
+    assert title(found) == "the udp probe failed on n1: OSError: [Errno 22] Invalid argument"
+    assert evidence(found) == ("16 measurements without a result",)
+    assert (found.nodes, found.severity, found.next) == (("n1",), "warn", ("fabtui preflight --nodes n1",))
+    assert found.measurements == {(m.layer, address_pair(m)) for m in rows}
+
+
 def test_where_much_is_lost_a_connection_that_fails_is_no_firewall() -> None:
     net = Net()
     # 20 % loss: all SYNs to one address were lost, or all answers to those of another.

@@ -117,6 +117,13 @@ def test_a_clock_that_is_off() -> None:
     assert finding.severity == "warn"
 
 
+def test_a_clock_that_is_off_comes_before_what_all_nodes_have_in_common() -> None:
+    clocks = [{**clock(90.0 if at == 3 else 0.0), "synchronised": False} for at in range(4)]
+    first, second = found_on(*(node(f"n06{at}", clock=one) for at, one in enumerate(clocks))).findings
+    assert (title(first), first.nodes) == ("clock offset: 90 s, not about 0 s as on 3 others", ("n063",))
+    assert second.nodes == ("n060", "n061", "n062", "n063")
+
+
 @pytest.mark.parametrize(
     ("other", "subject", "verdict"),
     [
