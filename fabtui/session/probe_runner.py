@@ -101,7 +101,9 @@ class ProbeRunner:
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
         walked = any(self._walked(node.probe_results.get("ibfabric")) for node in self._pump.model.nodes.values())
-        first = [] if walked else nodes[:MAX_WALKERS]
+        # A prolog is about its node: it neither waits for the fabric nor blames the node for it.
+        prolog = self._options.preflight_only and self._options.transport == "local"
+        first = [] if walked or prolog else nodes[:MAX_WALKERS]
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 if node not in first:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -42,14 +42,20 @@ class Pump:
         self.model.apply(event)
 
 
-async def look(asked: Asked, nodes: list[str], model: Model | None = None, without: str = "") -> Model:
+async def look(
+    asked: Asked,
+    nodes: list[str],
+    model: Model | None = None,
+    without: str = "",
+    options: SessionOptions = SessionOptions(),  # noqa: B008 - frozen
+) -> Model:
     model = model or Model()
     for node in nodes:
         ib = [] if node == without else [{"ca": "mlx5_0"}]
         model.apply(InventoryUpdate(node, {"ib": ib}))
     clients: Any = {node: asked.node(node) for node in nodes}
     pump: Any = Pump(model)
-    await ProbeRunner(SessionOptions(), pump, clients).run(nodes, ["ibfabric"])
+    await ProbeRunner(options, pump, clients).run(nodes, ["ibfabric"])
     return model
 
 
@@ -77,3 +83,12 @@ async def test_some_are_tried_and_not_all(fails: set[str]) -> None:
     await look(asked, nodes)
     assert sum(bool(whole) for _, _, whole in asked.questions) == MAX_WALKERS
     assert len(asked.questions) == len(nodes)
+
+
+@pytest.mark.parametrize(
+    ("transport", "preflight", "whole"), [("local", True, False), ("local", False, True), ("ssh", True, True)]
+)
+async def test_a_prolog_walks_no_fabric(transport: Literal["ssh", "local"], preflight: bool, whole: bool) -> None:
+    asked = Asked({"n0"})
+    await look(asked, ["n0"], options=SessionOptions(transport=transport, preflight_only=preflight))
+    assert asked.questions == [("n0", "ibfabric", whole)]
