@@ -81,6 +81,7 @@ class Model:
 
     def __init__(self) -> None:
         self.version = 0
+        self._has_new_pairs = False
         self.layout = 0
         self.nodes_version = 0
         self.nodes: dict[str, NodeRecord] = {}
@@ -219,6 +220,9 @@ class Model:
         """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
         self._results.settle()
         table = self._table
+        if not self._has_new_pairs or (table.halves and table.leaves):
+            return
+        self._has_new_pairs = False
         layer = Layer.P2P if self._results.has(Layer.P2P) else Layer.WORLD
         if not self._results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
@@ -260,6 +264,7 @@ class Model:
     def _take(self, measurement: Measurement) -> None:
         self._change(measurement.src, measurement.dst)
         layer, pair = measurement.layer, (measurement.src, measurement.dst)
+        self._has_new_pairs |= layer in (Layer.P2P, Layer.WORLD) and measurement.arm is None
         if layer.spec.by_address and measurement.arm is None:
             self._results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
