@@ -188,6 +188,11 @@ def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     return [shlex.join(["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"])]
 
 
+def comparison_command(model: Model, arms: str) -> str:
+    """Return the command that tests all nodes under each value of a variable: ``NCCL_PXN_DISABLE=0,1``."""
+    return shlex.join(["fabtui", "run", *_reached(model, tuple(model.nodes)), "--probes", "p2p", "--ab", arms])
+
+
 def by_hand(model: Model, src: str, dst: str) -> str:
     """Return a shell command that sends between two endpoints with plain PyTorch; "" if impossible.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
+    comparison_command,
     node_commands,
     pair_commands,
     path_commands,
@@ -249,7 +250,7 @@ class RailIsolated(BlameRule):
     id = "FT010"
     name = "rail-isolated"
     title = "Rails have no path to each other"
-    message = "rail-isolated fabric"
+    message = "rail-isolated (or PXN-only) fabric"
     evidence = (
         "all {across} pairs across rails fail, all {within} pairs within a rail pass",
         "{across_rails} of {tested} pairs across rails fail; most pairs within rails pass",
@@ -267,6 +268,13 @@ class RailIsolated(BlameRule):
         if broken or len(blame.bad) < context.tally.of_class[PairClass.CROSS_RAIL]:
             return {"across_rails": len(blame.bad), "tested": blame.tested}
         return {"across": len(blame.bad), "within": within}
+
+    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+        model = context.model
+        own = super()._commands(context, blame)
+        # Without PXN, pairs across rails have to fail in the world communicator too.
+        gpus = model.lab is None and all(end.kind == "gpu" for end in model.endpoints)
+        return [comparison_command(model, "NCCL_PXN_DISABLE=0,1"), *own] if gpus else own
 
 
 @register

@@ -105,8 +105,10 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("torch_cuda", "CUDA of PyTorch", _python("torch_cuda"), A),
     Fact("net_plugins", "NCCL net plugins", _plugins),
     Fact("nccl_env", "NCCL variables", _environment("NCCL_"), A, next="ssh {node} env | grep NCCL_"),
-    Fact("other_env", "other variables", _environment("UCX_", "TORCH_NCCL_", "CUDA_VISIBLE_"),
-        next="ssh {node} env | grep -E 'UCX_|TORCH_NCCL_|CUDA_VISIBLE_'"),
+    Fact("other_env", "UCX and PyTorch environment", _environment("UCX_", "TORCH_NCCL_"),
+        next="ssh {node} env | grep -E 'UCX_|TORCH_NCCL_'"),
+    # Which GPUs a process may use is up to its job.
+    Fact("visible_gpus", "CUDA_VISIBLE_DEVICES", _environment("CUDA_VISIBLE_"), N),
     Fact("kernel", "kernel", lambda n: text(n.part("kernel")), next="ssh {node} uname -r", main=True),
     Fact("os", "system", lambda n: text(n.part("os")), main=True),
     Fact("memlock", "memlock", _limit("memlock"), unit="B", verdict="bad", next="ssh {node} ulimit -l", main=True),

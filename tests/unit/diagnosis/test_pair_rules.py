@@ -93,10 +93,13 @@ def test_a_healthy_fabric_has_none() -> None:
 def test_rails_without_a_route_are_one_cause_and_jobs_can_run() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: s[0] != d[0] and s[2] != d[2]))
     (one,) = findings(model)
-    assert (title(one), len(one.cells)) == ("rail-isolated fabric", 24)
+    assert (title(one), len(one.cells)) == ("rail-isolated (or PXN-only) fabric", 24)
     assert evidence(one)[0] == "all 24 pairs across rails fail, all 8 pairs within a rail pass"
     assert evidence(one)[1] == "24 of 24 pairs pass in the world communicator: collective jobs can run"
-    assert one.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.1.0.2"
+    assert one.next[:2] == (
+        "fabtui run --nodes a,b --probes p2p --ab NCCL_PXN_DISABLE=0,1",
+        "ssh a ping -c3 -I 10.0.0.1 10.1.0.2",
+    )
 
 
 def test_a_dead_gpu_a_dead_nic_and_a_dead_path_are_distinguished() -> None:
@@ -367,7 +370,7 @@ def test_rails_without_a_route_and_a_dead_nic_are_two_causes() -> None:
 
     found = findings(fabric("abc", 4, dead_if(dead)))
     assert titles(found) == [
-        ("rail-isolated fabric", 72),
+        ("rail-isolated (or PXN-only) fabric", 72),
         ("c:2 reaches no other node: check its NIC mlx5_2", 4),
     ]
 
