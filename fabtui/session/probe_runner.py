@@ -69,11 +69,23 @@ class ProbeRunner:
             self._pump.emit(InventoryUpdate(node=node, value=value))
 
     async def all(self, nodes: Sequence[str]) -> None:
-        """Run all probes of a preflight."""
-        await self.run(nodes, self._chosen(PREFLIGHT))
+        """Run all probes of a preflight; in a prolog without tools that take seconds where NVML answers."""
+        await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
         await self._run_user_probes(nodes)
 
-    async def run(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
+    @property
+    def _prolog(self) -> bool:
+        """Whether this is a preflight of the machine it runs on, before a job."""
+        return self._options.preflight_only and self._options.transport == "local"
+
+    async def run(
+        self,
+        nodes: Iterable[str],
+        probes: Iterable[str],
+        given: Mapping[str, Any] | None = None,
+        *,
+        beside_tests: bool = False,
+    ) -> None:
         """Run probes on the nodes that meet their requirements; beside tests with arguments that do not disturb."""
         names = list(nodes)
         async with asyncio.TaskGroup() as group:
@@ -85,7 +97,7 @@ class ProbeRunner:
                     group.create_task(self._fabric(able))
                     continue
                 for node in able:
-                    args = registry.PROBES[probe].beside_tests if beside_tests else None
+                    args = registry.PROBES[probe].beside_tests if beside_tests else given
                     group.create_task(self._clock(node) if probe == "clock" else self._probe(node, probe, args))
 
     async def _probe(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
@@ -102,8 +114,7 @@ class ProbeRunner:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
         walked = any(self._walked(node.probe_results.get("ibfabric")) for node in self._pump.model.nodes.values())
         # A prolog is about its node: it neither waits for the fabric nor blames the node for it.
-        prolog = self._options.preflight_only and self._options.transport == "local"
-        first = [] if walked or prolog else nodes[:MAX_WALKERS]
+        first = [] if walked or self._prolog else nodes[:MAX_WALKERS]
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 if node not in first:

@@ -131,6 +131,16 @@ def test_expected_values(
     assert line is None or line in capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.parametrize(("transport", "args"), [("local", {"check": False}), ("ssh", {})])
+def test_a_prolog_starts_no_tool_that_takes_seconds(
+    monkeypatch: pytest.MonkeyPatch, transport: str, args: dict[str, Any]
+) -> None:
+    play(monkeypatch, nodes := FakeNodes(Script({"n0": 2})))
+    assert preflight(nodes, "--transport", transport) == 0
+    sent = {message["name"]: message["args"] for message in nodes.links["n0"].sent if message["t"] == "probe"}
+    assert sent["gpus"] == sent["nvlink"] == args
+
+
 def test_a_node_that_lost_all_of_its_gpus(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = Script({"n0": 0}, inventory={"n0": {"gpus": [], "pci_gpus": []}})
     play(monkeypatch, nodes := FakeNodes(wanted))

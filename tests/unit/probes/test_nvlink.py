@@ -171,6 +171,17 @@ def test_run_when_the_tool_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert nvlink.run({}, None, 1.0)["error"] == "nvidia-smi did not end in time"
 
 
+def test_no_tool_is_started_where_nvml_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_smi(tmp_path, monkeypatch, f"touch {tmp_path}/asked")
+    assert nvlink.run({"check": False}, None, 20.0)["source"] == "none"
+    assert (tmp_path / "asked").exists()
+    (tmp_path / "asked").unlink()
+    monkeypatch.setattr(nvml, "open_library", Library)
+    found = nvlink.run({"check": False}, None, 20.0)
+    assert (found["source"], [len(gpu["links"]) for gpu in found["gpus"]]) == ("nvml", [2, 0])
+    assert not (tmp_path / "asked").exists()
+
+
 Played = tuple[str, float | None, dict[str, int | None]]
 
 

@@ -108,7 +108,7 @@ def _speed(library: Any, handle: Any, number: int) -> Optional[float]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Read the state of the links.
+    """Read the state of the links; ``check`` False: without ``nvidia-smi`` where NVML answers.
 
     ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid", "links":
     [{"link", "state": "active"|"inactive"|"unknown", "speed" (GB/s) or None, "counters": {name: int or None}, "other":
@@ -117,6 +117,12 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """
     share = min(deadline * 0.4, 20.0)
     task = nvml.Task(from_library)
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not args.get("check", True):
+        known, _ = task.result(share)
+        if known is not None:
+            source = "nvml" if any(gpu["links"] for gpu in known) else "none"
+            return {"source": source, "gpus": visible(known, setting), "raw": {}, "error": None}
     status = run_command.run(["nvidia-smi", "nvlink", "-s"], share)
     errors = status if status.missing else run_command.run(["nvidia-smi", "nvlink", "-e"], share)
     known, nvml_error = task.result(deadline * 0.1)
@@ -124,7 +130,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     sources = (("nvidia-smi", links), ("nvml", known or []))
     return {
         "source": "+".join(name for name, found in sources if any(gpu["links"] for gpu in found)) or "none",
-        "gpus": visible(merge(links, known or []), os.environ.get("CUDA_VISIBLE_DEVICES")),
+        "gpus": visible(merge(links, known or []), setting),
         "raw": {"e": errors.stdout[:_RAW_LIMIT], "s": status.stdout[:_RAW_LIMIT]},
         "error": _problem(status, errors, nvml_error),
     }
