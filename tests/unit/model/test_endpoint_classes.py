@@ -1,0 +1,142 @@
+"""Classes of pairs: by relation, leaf switch, NUMA half and hardware."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
+from fabtui.model.pair_table import Places, path_of, relations
+
+
+def table(models: dict[str, str], rails: int = 2) -> EndpointTable:
+    """Endpoints of nodes with a GPU model each."""
+    found = EndpointTable()
+    for node, model in models.items():
+        for index in range(rails):
+            found.add(Endpoint(len(found.endpoints), node, index, name=model, rail=index))
+    return found
+
+
+def test_the_relation_of_two_endpoints_and_of_what_is_none() -> None:
+    ends = table({"a": "H200", "b": "H200"})
+    assert ends.class_between("a:0", "a:1") is PairClass.SAME_NODE
+    assert ends.class_between("a:0", "b:0") is PairClass.SAME_RAIL
+    assert ends.class_between("a:0", "b:1") is PairClass.CROSS_RAIL
+    assert ends.key_between("a", "b") == ClassKey(PairClass.NODE_PAIR)
+    assert ends.key_between("all", "all") == ClassKey(PairClass.ALL)
+    assert ends.key_between("a", "a") == ClassKey(PairClass.ONE_NODE)
+    assert ends.key_between("rail 0", "rail 0") == ClassKey(PairClass.ONE_NODE, apart=True)
+    assert ends.key_between("a:0", "x:0") == ClassKey(PairClass.NODE_PAIR)
+
+
+def test_where_rails_are_unknown_the_index_stands_for_the_rail() -> None:
+    ends = EndpointTable()
+    for node in "ab":
+        for index in range(2):
+            ends.add(Endpoint(len(ends.endpoints), node, index, rail=1 if (node, index) == ("b", 0) else None))
+    assert ends.class_between("a:0", "b:0") is PairClass.CROSS_RAIL
+    assert ends.class_between("a:1", "b:0") is PairClass.SAME_RAIL
+    assert Places.of(ends).rail.tolist() == [0, 1, 1, 1]
+
+
+def test_leaf_switches_part_pairs_of_nodes_and_halves_those_within() -> None:
+    ends = table({"a": "H200", "b": "H200", "c": "H200"})
+    ends.leaves = {0: "L1", 1: "L1", 2: "L2", 3: "L1"}
+    ends.halves = {0: 0, 1: 1, 2: 0, 3: 0}
+    assert ends.key_between("a:0", "b:0") == ClassKey(PairClass.CROSS_LEAF, apart=True)
+    assert ends.key_between("a:1", "b:1") == ClassKey(PairClass.SAME_RAIL)
+    assert ends.key_between("a:0", "b:1") == ClassKey(PairClass.CROSS_RAIL)
+    assert ends.key_between("a:1", "b:0") == ClassKey(PairClass.CROSS_RAIL, apart=True)
+    assert ends.key_between("a:0", "c:0") == ClassKey(PairClass.SAME_RAIL), "the leaf of c is unknown"
+    assert ends.key_between("a:0", "a:1") == ClassKey(PairClass.SAME_NODE, apart=True)
+    assert ends.key_between("b:0", "b:1") == ClassKey(PairClass.SAME_NODE)
+    assert ends.key_between("c:0", "c:1") == ClassKey(PairClass.SAME_NODE)
+
+
+def test_the_columns_of_a_table_are_the_classes_of_its_pairs() -> None:
+    ends = table({"a": "H200", "b": "H200", "c": "H100"})
+    ends.leaves = {0: "L1", 1: "L1", 2: "L2", 3: "L1"}
+    ends.halves = {0: 0, 1: 1, 2: 0, 3: 0}
+    kinds = [PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL]
+    places = Places.of(ends)
+    source, target = np.array(list(itertools.permutations(range(6), 2))).T
+    for a, b, kind, apart in zip(source, target, *relations(places, source, target), strict=True):
+        key = ends.key_between(ends.names[a], ends.names[b])
+        assert (kinds[kind], bool(apart)) == (key.kind, key.apart)
+        assert key.hardware == tuple(sorted((places.hardware[a], places.hardware[b])))
+
+
+def hardware(rates: dict[str, float], models: dict[str, str] | None = None) -> list[list[str]]:
+    """Return the nodes by the hardware that their pairs are compared within."""
+    ends = table(models or dict.fromkeys("abcdef"[: len(rates)], "H200"), 1)
+    ends.set_rates(rates)
+    found: dict[int, list[str]] = {}
+    for end, number in zip(ends.endpoints, ends.hardware, strict=True):
+        found.setdefault(number, []).append(end.node)
+    return sorted(found.values())
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ({"a": 400.0, "b": 400.0, "c": 400.0}, [["a", "b", "c"]]),
+        ({"a": 400.0, "b": 400.0, "c": 200.0}, [["a", "b", "c"]]),
+        ({"a": 400.0, "b": 400.0, "c": 200.0, "d": 200.0}, [["a", "b"], ["c", "d"]]),
+        ({"a": 400.0, "b": 400.0, "c": 200.0, "d": 200.0, "e": 100.0}, [["a", "b", "e"], ["c", "d"]]),
+        ({"a": 400.0, "b": 200.0}, [["a", "b"]]),
+    ],
+)
+def test_nodes_of_another_rate_are_a_class_if_there_are_several(
+    rates: dict[str, float], expected: list[list[str]]
+) -> None:
+    assert hardware(rates) == expected
+
+
+def test_gpu_models_are_classes_of_their_own() -> None:
+    assert hardware({}, {"a": "H200", "b": "H100", "c": "H200"}) == [["a", "c"], ["b"]]
+    rates = {"a": 400.0, "b": 200.0, "c": 400.0, "d": 200.0}
+    assert hardware(rates, dict(zip("abcd", ("H200", "H100", "H200", "H100"), strict=True))) == [["a", "c"], ["b", "d"]]
+
+
+def test_rates_that_change_nothing() -> None:
+    ends = table({"a": "H200", "b": "H200"})
+    assert ends.set_rates({"a": 400.0, "b": 400.0})
+    assert not ends.set_rates({"a": 400.0, "b": 400.0})
+
+
+def test_endpoints_come_in_order() -> None:
+    ends = table({"a": "H200"})
+    with pytest.raises(ValueError, match="has number 3, not 2"):
+        ends.add(Endpoint(3, "b", 0))
+    assert [str(end) for end in ends.of_node("a")] == ["a:0", "a:1"]
+    assert ends.of_node("x") == []
+
+
+def test_results_of_two_nodes_fill_the_cells_of_both_directions() -> None:
+    ends = table({"a": "H200", "b": "H200"}, 1)
+    assert list(ends.cells_of("a:0", "b:0")) == [(0, 1)]
+    assert list(ends.cells_of("a", "b")) == [(0, 1), (1, 0)]
+    assert list(ends.cells_of("a", "all")) == []
+
+
+@pytest.mark.parametrize(
+    ("transport", "path"),
+    [
+        (None, 0),
+        ("P2P/CUMEM", 1),
+        ("CUMEM", 1),
+        ("IPC", 1),
+        ("SHM/direct", 2),
+        ("NET/Socket/eth0", 3),
+        ("NET/IB/mlx5_0", 4),
+        ("UCX", 4),
+        ("NET/OFI/0/GDRDMA", 5),
+        ("NET/IB/0/GDRDMA", 5),
+        ("TCP", 0),
+    ],
+)
+def test_the_path_of_a_transport(transport: str | None, path: int) -> None:
+    assert path_of(transport) == path
