@@ -344,12 +344,13 @@ def sample(paths: list[str], number: int, seed: int) -> list[Mutant]:
     total = sum(map(len, by_file))
     if any(":" in path for path in paths):
         number = total
-    return [
-        mutant
-        for found in by_file
-        if found
-        for mutant in chance.sample(found, min(len(found), max(1, round(number * len(found) / total))))
-    ]
+    chosen: list[Mutant] = []
+    for found in by_file:
+        share = max(1, round(number * len(found) / total))
+        chosen += chance.sample(found, min(len(found), share))
+    # In any order, so that what an interrupted run has printed is a sample, too.
+    chance.shuffle(chosen)
+    return chosen
 
 
 def main() -> int:

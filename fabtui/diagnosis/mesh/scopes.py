@@ -252,7 +252,9 @@ class _Search:
             parts = (((a, b), both, "both"), ((a, b), there - both, "out"), ((b, a), back - both, "out"))
             for nodes, mine, how in parts:
                 if mine:
-                    rails = [r for w in mine for r in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))]
+                    rails = [
+                        r for w in sorted(mine) for r in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))
+                    ]
                     self._add(Kind.PAIR, nodes, mine, rails, direction=how)
 
 

@@ -1,0 +1,131 @@
+"""Scopes of bad address pairs: what is named needs all of it to be bad, and several peers that show it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from fabtui.diagnosis.finding import AddressPair
+from fabtui.diagnosis.mesh.scopes import MOST_PAIRS, Kind, Scope, scopes
+
+#: Source node, its rail, destination node, its rail.
+Judge = Callable[[str, int, str, int], object]
+
+
+def pair(a: str, r: int, b: str, s: int) -> AddressPair:
+    return AddressPair(a, f"{a}{r}", b, f"{b}{s}")
+
+
+def found(nodes: str, rails: int, bad: Judge, tested: Judge = lambda *_: True, known: bool = True) -> list[Scope]:
+    """Return the scopes of a mesh; without rails known, addresses are all that there is."""
+    every = [
+        (a, r, b, s)
+        for a, b in itertools.permutations(nodes, 2)
+        for r, s in itertools.product(range(rails), repeat=2)
+        if tested(a, r, b, s)
+    ]
+    lost = {pair(*one) for one in every if bad(*one)}
+    result = scopes(lost, {pair(*one) for one in every}, lambda n, address: int(address[1:]) if known else None, nodes)
+    assert set().union(*(one.pairs for one in result)) == lost, "all that is bad is explained, and nothing else"
+    return result
+
+
+def named(*args: object, **more: object) -> list[tuple[str, str, tuple[int, ...], str]]:
+    result: list[Scope] = found(*args, **more)  # type: ignore[arg-type]
+    return [(str(one.kind), "".join(one.nodes), one.rails, one.direction) for one in result]
+
+
+def test_nothing_bad_is_no_scope() -> None:
+    assert named("abc", 2, lambda *_: False) == []
+
+
+def test_an_address_needs_two_peers() -> None:
+    assert named("abc", 1, lambda a, r, b, s: "a" in (a, b)) == [("address", "a", (0,), "both")]
+    assert named("ab", 1, lambda *_: True) == [("pair", "ab", (0,), "both")]
+    assert named("abc", 1, lambda a, r, b, s: "a" in (a, b) and "c" not in (a, b)) == [("pair", "ab", (0,), "both")]
+
+
+def test_a_node_has_all_its_addresses_bad() -> None:
+    assert named("abc", 2, lambda a, r, b, s: "b" in (a, b)) == [("node", "b", (0, 1), "both")]
+    assert named("abc", 2, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s))) == [("address", "b", (1,), "both")]
+
+
+@pytest.mark.parametrize(("sends", "direction"), [(True, "out"), (False, "in")])
+def test_a_node_that_is_bad_in_one_direction(sends: bool, direction: str) -> None:
+    assert named("abc", 2, lambda a, r, b, s: (a if sends else b) == "b") == [("node", "b", (0, 1), direction)]
+    one = named("abcd", 2, lambda a, r, b, s: ((a, r) if sends else (b, s)) == ("b", 1))
+    assert one == [("address", "b", (1,), direction)]
+
+
+def test_with_one_peer_either_end_may_be_at_fault() -> None:
+    assert named("ab", 2, lambda a, r, b, s: a == "a") == [("pair", "ab", (0, 1), "out")]
+
+
+def test_a_rail_is_bad_on_all_its_nodes() -> None:
+    assert named("abcd", 3, lambda a, r, b, s: 1 in (r, s)) == [("rail", "abcd", (1,), "both")]
+    two = named("abcd", 3, lambda a, r, b, s: {("a", 1), ("b", 1)} & {(a, r), (b, s)})
+    assert two == [("address", "a", (1,), "both"), ("address", "b", (1,), "both")]
+
+
+def test_everything() -> None:
+    assert named("abc", 2, lambda *_: True) == [("everything", "abc", (), "both")]
+
+
+def test_between_rails() -> None:
+    assert named("abc", 3, lambda a, r, b, s: r != s) == [("across", "", (0, 1, 2), "both")]
+    assert named("abc", 3, lambda a, r, b, s: {r, s} == {0, 2}) == [("across", "", (0, 2), "both")]
+    assert named("abc", 3, lambda a, r, b, s: (r, s) == (2, 0)) == [("across", "", (2, 0), "out")]
+    assert named("abc", 3, lambda a, r, b, s: r != s and 1 in (r, s)) == [("across", "", (1,), "both")]
+    assert named("abc", 3, lambda a, r, b, s: r != s == 1) == [("across", "", (1,), "in")]
+    assert named("abc", 3, lambda a, r, b, s: s != r == 1) == [("across", "", (1,), "out")]
+    # With two rails, the path between them is all there is.
+    assert named("abc", 2, lambda a, r, b, s: (r, s) == (0, 1)) == [("across", "", (0, 1), "out")]
+
+
+def test_what_one_node_alone_shows_between_rails_is_about_that_node() -> None:
+    kinds = {kind for kind, *_ in named("abc", 3, lambda a, r, b, s: a == "a" and (r, s) == (0, 2))}
+    assert kinds == {"pair"}
+
+
+def test_a_split_rail() -> None:
+    halves = named("abcd", 2, lambda a, r, b, s: r == s == 1 and (a in "ab") != (b in "ab"))
+    assert halves == [("split", "ab", (1,), "both")]
+    # A half of one node is no half, and a path that is bad within a half is none of a split.
+    assert all(kind == "pair" for kind, *_ in named("abc", 2, lambda a, r, b, s: r == s == 1 and {a, b} == {"a", "b"}))
+    within = named("abcd", 2, lambda a, r, b, s: r == s == 1 and ((a in "ab") != (b in "ab") or (a, b) == ("a", "b")))
+    assert all(kind == "pair" for kind, *_ in within)
+
+
+def test_pairs_of_nodes_by_direction() -> None:
+    paths = {("a", 0, "c", 0), ("c", 0, "a", 0), ("a", 1, "c", 1), ("c", 1, "b", 1)}
+    assert named("abcd", 2, lambda *one: one in paths) == [
+        ("pair", "ac", (0,), "both"),
+        ("pair", "ac", (1,), "out"),
+        ("pair", "cb", (1,), "out"),
+    ]
+
+
+@pytest.mark.parametrize(("count", "kinds"), [(MOST_PAIRS, {Kind.PAIR}), (MOST_PAIRS + 1, {Kind.MANY})])
+def test_more_than_eight_pairs_of_nodes_are_one_scope(count: int, kinds: set[Kind]) -> None:
+    assert MOST_PAIRS == 8
+    nodes = "abcdefghij"
+    single = {(a, 0, b, 1) for a, b in [*itertools.pairwise(nodes), ("a", "d")][:count]}
+    result = found(nodes, 2, lambda *one: one in single)
+    assert ({one.kind for one in result}, len(result)) == (kinds, count if kinds == {Kind.PAIR} else 1)
+
+
+def test_without_known_rails_addresses_and_nodes_are_named_alone() -> None:
+    assert named("abc", 2, lambda a, r, b, s: r != s, known=False)[0][0] == "pair"
+    one = named("abc", 2, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s)), known=False)
+    assert one == [("address", "b", (), "both")]
+
+
+def test_without_routing_by_source_all_to_a_rail_leaves_by_its_interface() -> None:
+    """What other addresses of the node send to that rail is lost, too, and explained by the interface."""
+    (one,) = found("abcd", 3, lambda a, r, b, s: a == "b" and s == 1)
+    assert (one.kind, one.nodes, one.rails, one.direction) == (Kind.ADDRESS, ("b",), (1,), "out")
+    assert len(one.pairs) == 9
+    (both,) = found("abcd", 3, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s)) or (a == "b" and s == 1))
+    assert (both.kind, both.direction) == (Kind.ADDRESS, "both")
