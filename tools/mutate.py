@@ -345,9 +345,9 @@ def sample(paths: list[str], number: int, seed: int) -> list[Mutant]:
     if any(":" in path for path in paths):
         number = total
     chosen: list[Mutant] = []
-    for found in by_file:
-        share = max(1, round(number * len(found) / total))
-        chosen += chance.sample(found, min(len(found), share))
+    for all_of_file in by_file:
+        share = max(1, round(number * len(all_of_file) / total)) if number else 0
+        chosen += chance.sample(all_of_file, min(len(all_of_file), share))
     # In any order, so that what an interrupted run has printed is a sample, too.
     chance.shuffle(chosen)
     return chosen
