@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of, meaning_of_measurement, meanings
+from fabtui.diagnosis.knowledge.error_catalogue import (
+    Meaning,
+    common_error,
+    kind_of_error,
+    meaning_of,
+    meaning_of_measurement,
+    meanings,
+)
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.session import findings
@@ -282,3 +289,26 @@ def test_a_node_that_is_gone_is_not_explained_by_an_error_of_another() -> None:
     assert title(findings(model)[0]) == "c lost"
     assert evidence(findings(model)[0])[0] == "the connection was cut"
     assert not any("means" in line for line in evidence(findings(model)[0]))
+
+
+def test_errors_that_differ_in_details_are_one_kind() -> None:
+    assert kind_of_error("connect to 10.0.0.1:4711: rank 3") == kind_of_error("connect to 10.9.0.7:99: rank 12")
+    assert kind_of_error("n060:3 is gone") == kind_of_error("n061:12 is gone")
+    assert kind_of_error("fe80::1 no route") == kind_of_error("fe80::aa:2 no route")
+    assert kind_of_error("timed out after 1.5 s") == kind_of_error("timed out after 30 s") == "timed out after # s"
+    assert kind_of_error("timed out") != kind_of_error("refused")
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ((), None),
+        (("no route to 10.0.0.1",), ("no route to 10.0.0.1", None, 0, "b:0")),
+        (("refused", "no route to 10.0.0.1", "no route to 10.0.0.2"), ("no route to 10.0.0.1", 2, 1, "b:1")),
+        (("x", "y", "y", "z", "y"), ("y", 3, 2, "b:1")),
+    ],
+)
+def test_the_error_that_most_pairs_have(errors: tuple[str, ...], expected: tuple[str, int | None, int, str]) -> None:
+    rows = [Measurement(Layer.P2P, "a:0", f"b:{at}", Verdict.TIMEOUT, error=text) for at, text in enumerate(errors)]
+    found = common_error(((error, at) for at, error in enumerate(errors)), rows.__getitem__)
+    assert (None if found is None else (*found.fact, found.example.dst)) == expected

@@ -80,6 +80,30 @@ def test_only_consequences_are_reported_as_such() -> None:
     assert found.behind == [1]
 
 
+def test_of_equal_queues_the_rank_that_completed_less_is_behind() -> None:
+    assert causes(WATCHDOG.format(0, 271, 251), WATCHDOG.format(1, 271, 240)).behind == [1]
+    assert causes(WATCHDOG.format(0, 270, 251), WATCHDOG.format(1, 271, 251)).behind == [0]
+
+
+def test_microseconds_decide_which_line_is_the_earliest() -> None:
+    memory, port = "CUDA out of memory", f"n061:7:9 [0] {WARN}mlx5_3:1 Got non-fatal async event: port error(10)"
+    log = "2026-11-20 10:00:00.{0} {1}\n"
+    for late, early in (("500001", "500000"), ("500000001", "500000"), ("5", "499999")):
+        found = causes(log.format(late, memory), log.format(early, port))
+        assert {one.first.file for one in found.causes[:1]} == ({1} if late != "500000001" else {0}), "ns are no reason"
+
+
+@pytest.mark.parametrize(("minute", "second", "code"), [(0, 59, "E1"), (1, 0, "E2"), (12, 0, "E2")])
+def test_a_failure_a_minute_after_the_start_is_one_of_links_that_had_worked(
+    minute: int, second: int, code: str
+) -> None:
+    log = (
+        "[2026-11-20 10:00:00] n061:7:9 [0] NCCL INFO Bootstrap : Using eth0:10.2.0.6<0>\n"
+        f"[2026-11-20 10:{minute:02}:{second:02}] n061:7:9 [0] {DONE.format(12)}\n"
+    )
+    assert [one.meaning.code for one in causes(log).causes] == [code]
+
+
 def test_no_rank_is_behind_where_all_are_equal() -> None:
     assert causes(WATCHDOG.format(0, 3, 2), WATCHDOG.format(1, 3, 2)).behind == []
 

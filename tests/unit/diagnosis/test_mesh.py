@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.finding import AddressPair, Finding
+from fabtui.diagnosis.finding import AddressPair, Finding, Kind
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.session import findings
@@ -440,6 +440,64 @@ def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str |
     net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and (b, s) in lossy_paths
     named = [text.partition(":")[0] for text in net.texts()]
     assert (named == [subject]) if subject else (len(named) > 1 and "n2 rail 1" not in named[0])
+
+
+@pytest.mark.parametrize(
+    ("drops", "subject"),
+    [
+        (lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)), (Kind.NIC, "n3 eth2")),
+        (lambda a, r, b, s: "n3" in (a, b), (Kind.NODE, "n3")),
+        (lambda a, r, b, s: 1 in (r, s), (Kind.RAIL, "1")),
+        (lambda a, r, b, s: r == s == 1 and (a < "n2") != (b < "n2"), (Kind.RAIL, "1")),
+        (lambda a, r, b, s: {a, b} == {"n1", "n3"}, (Kind.NODE_PAIR, "n1 - n3")),
+        (lambda a, r, b, s: (a, b) == ("n3", "n1"), (Kind.NODE_PAIR, "n3 > n1")),
+        (lambda a, r, b, s: {r, s} == {0, 2}, (Kind.RAIL_PAIR, "0 - 2")),
+        (lambda a, r, b, s: (r, s) == (2, 0), (Kind.RAIL_PAIR, "2 > 0")),
+        (lambda a, r, b, s: r != s, (Kind.CROSS_RAIL, "all rails")),
+        (lambda a, r, b, s: r != s and 1 in (r, s), (Kind.CROSS_RAIL, "rail 1")),
+        (lambda *_: True, (Kind.CROSS_NODE, "all nodes")),
+    ],
+)
+def test_a_scope_is_the_component_that_other_findings_blame(drops: Bad, subject: tuple[Kind, str]) -> None:
+    net = Net(4, 3)
+    net.drops = drops
+    (found,) = net.findings()
+    assert found.subject == subject
+
+
+@pytest.mark.parametrize(("nic", "name"), [("mlx5_7", "n1 mlx5_7"), (None, "n1 eth0")])
+def test_an_address_is_the_nic_of_its_endpoint(nic: str | None, name: str) -> None:
+    net = Net(4, 1)
+    net.drops = lambda a, r, b, s: "n1" in (a, b)
+    model = net.model()
+    model.apply(EndpointsAdded([Endpoint(0, "n1", 0, nic=nic, address=address("n1", 0))], time=1.0))
+    (found,) = mesh_findings(model)
+    assert found.subject == (Kind.NIC, name)
+
+
+def lossy(probe: Layer, value: float | None, **extra: Any) -> Finding:
+    """Return the finding about loss between two nodes in one layer."""
+    model = Net(4, 1).model()
+    rows = [
+        replace(m, verdict=Verdict.SLOW, value=value, extra={**(m.extra or {}), **extra})
+        for m in model.addresses.pairs(probe)
+        if (m.src, m.dst) == ("n1", "n2")
+    ]
+    model.apply(Measured(rows, time=9.0))
+    (found,) = mesh_findings(model)
+    return found
+
+
+def test_the_share_of_loss_is_that_of_the_layer_that_counted() -> None:
+    assert title(lossy(Layer.UDP, 12.0)) == "n1 > n2 on rail 0 (10.1.0.2 > 10.1.0.3): 12 % of packets are lost"
+    assert "34 % of packets" in title(lossy(Layer.PING, 0.05, loss=34.0))
+    assert "25 % of packets" in title(lossy(Layer.MTU, 9000, loss=25.0))
+    found = lossy(Layer.PING, 0.05, loss=34.0)
+    assert (found.rule.name, found.facts["lossy"], found.next) == (
+        "packet-loss",
+        1,
+        ("ssh n1 ip route get 10.1.0.3 from 10.1.0.2",),
+    )
 
 
 def test_several_faults_at_once() -> None:

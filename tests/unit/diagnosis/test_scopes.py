@@ -123,7 +123,7 @@ def test_without_known_rails_addresses_and_nodes_are_named_alone() -> None:
 
 
 def test_without_routing_by_source_all_to_a_rail_leaves_by_its_interface() -> None:
-    """What other addresses of the node send to that rail is lost, too, and explained by the interface."""
+    """Paths of other addresses of the node to that rail are part of the scope."""
     (one,) = found("abcd", 3, lambda a, r, b, s: a == "b" and s == 1)
     assert (one.kind, one.nodes, one.rails, one.direction) == (Kind.ADDRESS, ("b",), (1,), "out")
     assert len(one.pairs) == 9
