@@ -98,9 +98,9 @@ def replacements(node: Any) -> Iterator[ast.AST]:
         case ast.Constant(value=bool()):
             yield ast.Constant(not node.value)
         case ast.Constant(value=int() as value):
-            yield from (ast.Constant(value + 1), ast.Constant(value - 1))
+            yield from map(ast.Constant, (value + 1, value - 1) if value < 16 else (value * 5 // 4, value * 4 // 5))
         case ast.Constant(value=float() as value):
-            yield from (ast.Constant(value * 1.25), ast.Constant(value * 0.8))
+            yield from map(ast.Constant, (value * 1.25, value * 0.8) if value else (1.0,))
         case ast.If() | ast.IfExp() if ast.unparse(node.test) != "TYPE_CHECKING":
             yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
         case ast.Return(value=ast.AST()) if not isinstance(node.value, ast.Constant):
