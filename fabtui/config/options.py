@@ -246,7 +246,7 @@ _DIFF = (
     OptionSpec("csv", "write changed pairs as CSV (-: stdout)", "output", ("diff",), metavar="FILE", optional="-"),
 )
 _EXPLAIN = (
-    OptionSpec("what", "rule, error, text, log file, folder, or - for stdin", "", ("explain",),
+    OptionSpec("what", "rule, error, Xid, text, log file, folder, or - for stdin", "", ("explain",),
         metavar="WHAT", positional="*"),
     OptionSpec("list", "list the rules and errors", "", ("explain",), "switch"),
 )

@@ -8,6 +8,7 @@ from typing import Any
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.log_causes import Causes, Occurrences, Place
+from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.diagnosis.trials import trials_text
 from fabtui.nodeset import count
 from fabtui.report.tables import wrapped
@@ -33,6 +34,12 @@ def error_lines(meaning: Meaning, width: int) -> list[str]:
     """Return the lines of an error of the catalogue."""
     lines = [f"{meaning.code} {meaning.id}"]
     return lines + _fields([("prints", meaning.prints), *_meaning_fields(meaning)], width)
+
+
+def xid_lines(number: int, xid: Xid, width: int) -> list[str]:
+    """Return the lines of an Xid of NVIDIA's catalogue."""
+    lines = wrapped("", " ".join(filter(None, [f"Xid {number}", xid.mnemonic, f"({xid.usual})"])), width)
+    return lines + _fields([("means", xid.name), ("part", xid.part), ("action", xid.advice)], width)
 
 
 def list_lines(rules: Sequence[Rule[Any]], errors: Iterable[Meaning], width: int) -> list[str]:

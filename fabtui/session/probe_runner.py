@@ -75,7 +75,7 @@ class ProbeRunner:
 
     @property
     def _prolog(self) -> bool:
-        """Whether this is a preflight of the machine it runs on, before a job."""
+        """True in a preflight of the machine that it runs on, as before a job."""
         return self._options.preflight_only and self._options.transport == "local"
 
     async def run(

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.session import RULES
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
 from fabtui.nodeset import count
-from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines
+from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
 #: Exit code if nothing known was found.
 UNKNOWN = 1
 _CODE = re.compile(r"(?:FT|E)\d{1,4}", re.IGNORECASE)
+_XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
 
@@ -39,6 +41,11 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError(
             "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
         )
+    if (match := _XID.fullmatch(" ".join(words))) is not None:
+        number = int(match[1])
+        if number not in xids():
+            raise InputError(f"Xid {number} is not in NVIDIA's catalogue; see docs/reference/xids.md")
+        return _print(xid_lines(number, xids()[number], width))
     named = [_entries(word, width) for word in words]
     if any(named):
         for word, entry in zip(words, named, strict=True):

@@ -36,6 +36,22 @@ def test_an_error_is_explained_by_code_and_name(name: str, capsys: Out) -> None:
     assert "  command  ulimit -l  (on both nodes)\n" in out
 
 
+@pytest.mark.parametrize("words", [["Xid 79"], ["xid", "79"], ["xid-79"]])
+def test_an_xid_is_explained_by_its_number(words: list[str], capsys: Out) -> None:
+    assert entry.main(["explain", *words]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Xid 79 ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS (bad)",
+        "  means    GPU has fallen off the bus",
+        "  part     pcie",
+        "  action   RESTART_BM: drain the node and reboot it; if it recurs, have the GPU and its slot checked",
+    ]
+
+
+def test_an_xid_that_nvidia_does_not_list(capsys: Out) -> None:
+    assert entry.main(["explain", "Xid 1000"]) == 2
+    assert "Xid 1000 is not in NVIDIA's catalogue" in capsys.readouterr().err
+
+
 def test_every_rule_and_every_error_is_explained(capsys: Out) -> None:
     codes = [*(rule.id for rule in RULES), *(one.code for one in meanings())]
     assert entry.main(["explain", *codes]) == 0

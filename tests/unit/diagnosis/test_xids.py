@@ -15,6 +15,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.probes.kernel_log import OLD
+from tests.unit.probes.places import REAL
 
 _PARTS = {"gpu", "memory", "nvlink", "pcie", "driver", "program", "power", "result", "note"}
 
@@ -69,6 +70,15 @@ def test_different_actions_are_different_findings() -> None:
         "IGNORE: n",
         "RESET_GPU",
     }
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+def test_logs_that_people_have_posted() -> None:
+    logs = [dmesg.parse_kernel(path.read_text()).values for path in sorted((REAL / "dmesg-xid").glob("*.txt"))]
+    counts = [entry for value in logs for entry in value["counts"] if entry["kind"] == "xid"]
+    assert {entry["code"] for entry in counts} >= {48, 63, 79, 94, 119, 140}
+    assert all(xids.known(entry) for entry in counts)
+    assert sum(len(xids.judged(value)) for value in logs) == len(counts)
 
 
 def test_a_healthy_log_and_one_that_is_unknown() -> None:
