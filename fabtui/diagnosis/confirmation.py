@@ -6,6 +6,7 @@ the same events, and comes to the same judgement.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import statistics
 from collections.abc import Container, Iterable, Sequence
@@ -193,11 +194,12 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     if not done:
         return finding
     subject, lines, votes = finding.subject, [], []
+    slow = any(_is_slow(model, pair) for pair in heapq.nsmallest(_MOST_ENDS, finding.cells))
     for one in done:
         if problem := one.event.problem:
             lines.append(f"not tried: {one.event.env_text or TRIALS[Trial(one.event.trial)].name} {problem}")
             continue
-        step = _judged(model, finding, one)
+        step = _judged(model, finding, one, slow=slow)
         votes.append(step.votes)
         lines.append(f"{_WORDS[step.votes.get(subject, 0)]}: {step.text}")
     weights = _weighed(finding, votes)
@@ -230,10 +232,9 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
     return {one: weight / whole for one, weight in weights.items()}
 
 
-def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
+def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Step:
     """Return what an experiment showed, and what follows from it."""
     one, spec = tried.event, TRIALS[Trial(tried.event.trial)]
-    slow = any(_is_slow(model, pair) for pair in itertools.islice(sorted(finding.cells), _MOST_CELLS))
     results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
     passed = [pair for pair, result in results.items() if result]
     failed = [pair for pair, result in results.items() if result is False]
@@ -243,7 +244,7 @@ def _judged(model: Model, finding: Finding, tried: Tried) -> _Step:
         parts.append(_fail_text(tried, failed, how, by_path=bool(spec.paths)))
     text = ", ".join(parts) or f"no result {how}"
     controls = [_passes(model, tried, frozenset(), pair, slow=False) for pair in one.controls]
-    if failed and controls and not any(controls):
+    if failed and controls and all(result is False for result in controls):
         return _Step(
             f"{text}, and so {'does' if len(controls) == 1 else 'do'} {_names(one.controls)}: no conclusion", {}
         )

@@ -10,6 +10,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
 
 if TYPE_CHECKING:
+    from fabtui.model.events import Experiment
     from fabtui.session.feeds.base import Feed
 
 
@@ -42,6 +43,18 @@ def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
         return
     context.notify("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
     context.run_worker(_report(context, feed.retest(wanted)), "retest", exit_on_error=False)
+
+
+def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
+    """Run experiments about a finding."""
+    if (feed := testable(context)) is None:
+        return
+    if context.model.phase.name == "confirm":
+        context.notify("experiments are running already")
+        return
+    trials = [one.env_text or one.trial for one in experiments if not one.problem]
+    context.notify("experiments about this finding: " + ", ".join(trials))
+    context.run_worker(_report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 
 def sweep(context: AppContext) -> None:

@@ -11,6 +11,7 @@ from fabtui.model.endpoints import Endpoint, pair_class
 from fabtui.model.events import (
     EndpointsAdded,
     Event,
+    Experiment,
     InventoryUpdate,
     LogEntry,
     Measured,
@@ -63,6 +64,7 @@ class FakeFeed(Feed):
         self.closed = 0
         self.swept = 0
         self.retested: list[tuple[str, str]] = []
+        self.confirmed: list[Experiment] = []
         self.probed: list[str] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
@@ -94,6 +96,9 @@ class FakeFeed(Feed):
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.retested.extend(pairs)
+
+    async def confirm(self, experiments: Sequence[Experiment]) -> None:
+        self.confirmed.extend(experiments)
 
     async def sweep(self) -> None:
         self.swept += 1

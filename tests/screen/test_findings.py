@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fabtui.model.events import Paused, PhaseStart
+from fabtui.model.events import Measured, NodeState, Paused, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -66,6 +67,63 @@ async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened
         await pilot.press("enter")
         await settled(app, pilot)
         assert "  2 n000:1 > n001:2 failed" in screen_text(app)
+
+
+async def test_c_runs_the_experiments_of_the_selected_finding_and_shows_what_they_show(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, size=(160, 60)) as (app, pilot):
+        for _ in range(50):
+            if app.findings.known:
+                break
+            await pilot.pause(0.05)
+        await pilot.press("F", "c")
+        await pilot.pause(0.1)
+        assert [note.message for note in app._notifications] == [
+            "FT001 node-lost has no experiments: run its next steps"
+        ]
+        await pilot.press("tab", "c")
+        await pilot.pause(0.1)
+        assert list(app._notifications)[-1].message == (
+            "experiments about this finding: alone, other-partners, NCCL_NET=Socket"
+        )
+        assert [one.trial for one in feed.confirmed] == ["alone", "other-partners", "sockets"]
+        assert feed.confirmed[0].pairs == [FAILED]
+        feed.play([PhaseStart(name="confirm", total=2, time=feed.model.now)])
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        assert "experiments: 0 of 2 tests" in screen_text(app)
+        assert list(app._notifications)[-1].message == "experiments are running already"
+        alone = feed.confirmed[0]
+        row = Measurement(Layer.P2P, *FAILED, Verdict.FAILED, unit="GB/s", arm=alone.arm, time=feed.model.now)
+        feed.play([Measured([row], time=feed.model.now), replace(alone, time=feed.model.now)])
+        feed.play([PhaseStart(name="done", time=feed.model.now)])
+        for _ in range(60):
+            await pilot.pause(0.1)
+            if "confirmed" in screen_text(app):
+                break
+        assert "confirmed: n000:1 > n001:2 fails alone, so other traffic is not the reason" in screen_text(app)
+        assert "80 % sure after these tests" in screen_text(app)
+        assert "experiments:" not in screen_text(app)
+        feed.can_test = False
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        assert list(app._notifications)[-1].message == "a recording cannot be tested again"
+        assert len(feed.confirmed) == 3
+
+
+async def test_a_finding_of_a_lost_node_cannot_be_confirmed(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two(failed_node=False).events)
+    async with opened(feed, size=(160, 60)) as (app, pilot):
+        for _ in range(50):
+            if app.findings.known:
+                break
+            await pilot.pause(0.05)
+        await pilot.press("F")
+        feed.model.nodes["n001"].state = NodeState.LOST
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        assert "cannot be tested: n001 is lost" in list(app._notifications)[-1].message
+        assert feed.confirmed == []
 
 
 def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:

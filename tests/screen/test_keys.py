@@ -153,6 +153,14 @@ def sorted_by(heading: str, *before: str) -> Case:
 
 
 IN_THE_MIDDLE = ("down", "down", "right", "right")
+
+
+def marked_finding(world: World) -> str:
+    """Return the number of the finding that is selected."""
+    segments = [segment for strip in world.app.screen._compositor.render_strips() for segment in strip]
+    return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
+
+
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
@@ -261,6 +269,9 @@ CASES: dict[str, Case] = {
     "findings.go-7": Case(lambda w: "there is no finding 7" in w.notifications, before=("F",)),
     "findings.go-8": Case(lambda w: "there is no finding 8" in w.notifications, before=("F",)),
     "findings.go-9": Case(lambda w: "there is no finding 9" in w.notifications, before=("F",)),
+    "findings.next": Case(lambda w: marked_finding(w) == "2", before=("F",)),
+    "findings.previous": Case(lambda w: marked_finding(w) == "2", before=("F", "tab", "tab")),
+    "findings.confirm": Case(lambda w: [one.rule for one in w.feed.confirmed] == ["FT017"] * 3, before=("F", "tab")),
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "pair.copy-command": Case(lambda w: w.app.clipboard.startswith("fabtui "), before=(*TO_THE_BAD, "enter")),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),

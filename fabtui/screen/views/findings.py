@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from fabtui.diagnosis.confirmation import planned
+from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.model.events import Experiment
+from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as text
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
+from fabtui.sanitize import one_line
+from fabtui.screen import feed_actions
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.detail_base import DetailScreen, section
 from fabtui.screen.widgets.finding_lines import finding_block, styled
 
 
+def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Experiment]) -> str:
+    """Return why nothing can be tried about a finding."""
+    if not finding.rule.trials:
+        return f"{finding.rule.id} {finding.rule.name} has no experiments: run its next steps"
+    nodes = dict.fromkeys(end.rpartition(":")[0] for pair in sorted(finding.cells) for end in pair)
+    gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := model.gone(node))]
+    if gone:
+        return f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect"
+    problems = [f"{one.env_text} {one.problem}" for one in experiments]
+    return "; ".join(problems) or "no pair of this finding can be tested again"
+
+
 class FindingsScreen(DetailScreen):
-    """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding."""
+    """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.
+
+    One finding is selected, for experiments that confirm it.
+    """
 
     BINDING_GROUP_TITLE = "Findings"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -29,21 +51,62 @@ class FindingsScreen(DetailScreen):
             )
             for digit in range(1, 10)
         ),
+        shortcut("tab", "choose(1)", "findings.next", "select the next finding", "next"),
+        shortcut("shift+tab", "choose(-1)", "findings.previous", "select the previous finding"),
+        shortcut("c", "confirm", "findings.confirm", "run experiments about the selected finding", "confirm"),
         shortcut("y", "copy", "findings.copy", "copy all findings as text", "copy"),
     ]
+    #: Key of the selected finding, which stays selected when the order changes; None for the first one.
+    _selected: tuple[str, str, frozenset[Pair]] | None = None
 
     def title_parts(self) -> list[Part]:
         found = self.context.findings.found
         cells = len({cell for one in found for cell in one.cells})
-        return [(" findings ", "bold"), (f"  {len(found)}, {count(cells, 'pair')}", MUTED)]
+        parts: list[Part] = [(" findings ", "bold"), (f"  {len(found)}, {count(cells, 'pair')}", MUTED)]
+        model = self.context.model
+        if model.phase.name == "confirm":
+            parts.append((f"  experiments: {model.done} of {model.phase.total} tests", "bold $warning"))
+        return parts
 
     def body_lines(self, width: int) -> Lines:
         findings = self.context.findings
         if not findings.found:
             return [[], [(f"  {findings.none_text}", MUTED)]]
-        return [
-            line for number, one in enumerate(findings.found, 1) for line in ([], *finding_block(one, width, number))
-        ]
+        chosen = self._place()
+        blocks = [finding_block(one, width, at + 1, selected=at == chosen) for at, one in enumerate(findings.found)]
+        return [line for block in blocks for line in ([], *block)]
+
+    def _place(self) -> int:
+        """Return the place of the selected finding."""
+        keys = [(one.rule.id, one.topic, one.cells) for one in self.context.findings.found]
+        return keys.index(self._selected) if self._selected in keys else 0
+
+    def action_choose(self, step: int) -> None:
+        found = self.context.findings.found
+        if not found:
+            return
+        place = max(0, min(len(found) - 1, self._place() + step))
+        one = found[place]
+        self._selected = (one.rule.id, one.topic, one.cells)
+        self.draw()
+        width = max(20, self.size.width - 2)
+        above = sum(len(finding_block(one, width, 1)) + 1 for one in found[:place])
+        self.query_one("#detail-body").scroll_to(y=above, animate=False)
+
+    def action_confirm(self) -> None:
+        """Run the experiments about the selected finding, or report why there are none."""
+        context, found = self.context, self.context.findings.found
+        if not found:
+            context.notify("there is no finding to confirm")
+            return
+        finding = found[self._place()]
+        if feed_actions.testable(context) is None:
+            return
+        experiments = planned(context.model, finding)
+        if any(not one.problem for one in experiments):
+            feed_actions.confirm(context, experiments)
+        else:
+            context.notify(_why_no_experiment(context.model, finding, experiments), severity="warning")
 
     def action_go(self, number: int) -> None:
         context = self.context

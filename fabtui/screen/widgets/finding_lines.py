@@ -102,10 +102,12 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int 
     return lines
 
 
-def finding_block(one: Finding, width: int, number: int) -> Lines:
-    """Return a finding with its evidence, cells and next steps."""
+def finding_block(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
+    """Return a finding with its evidence, cells and next steps; the number of the selected one is marked."""
     title, pairs = finding_text.title(one), finding_text.pairs_text(one)
-    lines: Lines = [[(f"  {number} ", _STYLES[one.severity]), (title, "bold"), (f"   {pairs}", MUTED)]]
+    style = _STYLES[one.severity]
+    mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
+    lines: Lines = [[*mark, (title, "bold"), (f"   {pairs}", MUTED)]]
     lines += [[(f"      {text}", "")] for text in finding_text.evidence(one)]
     if one.cells:
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])
