@@ -13,7 +13,7 @@ FEWEST = 3
 #: Number of values of which the noise is taken for twice as large.
 _FEW = 4
 #: Minimum share of the values of a class in the cluster that is its reference.
-LEAST_CLUSTER = 0.05
+LEAST_CLUSTER = 0.1
 #: Standard deviation that is assumed at least: measurements of equal paths differ by this much.
 LEAST_SPREAD = 0.02
 #: Standard deviation that is expected of a class, and how many values that is worth.

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.diagnosis.session import exit_code, findings
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
+from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 
 FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
@@ -42,3 +44,14 @@ def test_a_recording_replays_to_its_end(path: Path) -> None:
                 pair = str(src), str(dst)
                 assert model.latest(Layer.P2P, *pair) is not None or pair in model.untested
     assert summary(model).startswith("fabtui ")
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "faults" not in path.name], ids=lambda path: path.name)
+def test_a_healthy_recording_has_no_findings(path: Path) -> None:
+    """Real values of real GPUs spread: a few pairs of each lab are far above the others."""
+    model = Model()
+    for event in read_events(path):
+        model.apply(event)
+    found = findings(model)
+    assert [title(one) for one in found] == []
+    assert exit_code(model, found) == 0

@@ -28,9 +28,9 @@ def test_two_levels_are_two_clusters_from_four_deviations_on(noise: float, clust
     assert (of(values).value > 99) == (clusters == 2)
 
 
-def test_a_cluster_takes_two_values_and_a_twentieth_of_all() -> None:
-    assert of([100.0] * 95 + [200.0] * 5).value == 200
-    assert of([100.0] * 96 + [200.0] * 4).value == 100
+def test_a_cluster_takes_two_values_and_a_tenth_of_all() -> None:
+    assert of([100.0] * 90 + [200.0] * 10).value == 200
+    assert of([100.0] * 91 + [200.0] * 9).value == 100
     assert of([10.0] * 8 + [30.0] * 2).value == 30
     assert of([10.0] * 8 + [30.0]).value == 10
 
