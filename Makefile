@@ -6,6 +6,8 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 # Test processes.
 JOBS ?= auto
+# Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -75,12 +77,12 @@ else
 test: $(VENV)/.test
 	@mkdir -p build
 	@$(BIN)/python -m pytest -m "wire or lab" > build/wire.log 2>&1 & wire=$$!; \
-	$(BIN)/python -m pytest -n $(JOBS) -m "not wire and not lab"; others=$$?; \
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not wire and not lab"; others=$$?; \
 	wait $$wire; wired=$$?; cat build/wire.log; exit $$((others | wired))
 endif
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not fuzz" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -32,6 +32,9 @@ ALLOWED_SKIPS = re.compile(
     r"\b(GPUs?|CUDA|NCCL|real samples?|Python 3\.8|Chromium|only root|namespaces cannot be made)\b"
 )
 
+#: Characters of a parameter's text that may stand in the name of a test.
+_LONGEST_ID = 200
+
 
 def _strict() -> bool:
     return os.environ.get("FABTUI_CI") == "1"
@@ -64,6 +67,11 @@ def pytest_make_collect_report(
     report = yield
     _refuse_skip(report)
     return report
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long text by its length: pytest would put all of it into the name of the test."""
+    return f"{argname}-of-{len(val)}-characters" if isinstance(val, str) and len(val) > _LONGEST_ID else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ import pytest
 from fabtui.cli import main as entry
 
 Maker = Callable[[], Any]
+Here = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def fabtui(*argv: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -28,6 +29,20 @@ def fabtui(*argv: str, **more: Any) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         **more,
     )
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Here:
+    """Return a function that runs fabtui in this process, which saves the start of an interpreter."""
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        try:
+            code = entry.main(argv)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return subprocess.CompletedProcess(argv, code, *capsys.readouterr())
+
+    return run
 
 
 def recording(path: Path, maker: Any, more: str = "") -> Path:
@@ -61,8 +76,15 @@ def recording(path: Path, maker: Any, more: str = "") -> Path:
         (["run", "--nodes", "\x1b[2Ja"], "unbalanced"),
     ],
 )
-def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str) -> None:
-    done = fabtui(*argv)
+def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str, here: Here) -> None:
+    _is_one_line(here(*argv), words)
+
+
+def test_wrong_input_ends_the_process_with_exit_2() -> None:
+    _is_one_line(fabtui("run", "--nodes", "\x1b[2Ja"), "unbalanced")
+
+
+def _is_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("fabtui: error: ")
@@ -80,8 +102,9 @@ def test_wrong_input_leaves_no_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [[], ["run"], ["replay"], ["read"], ["explain"], ["info"], ["probes"], ["completion"]]
 )
-def test_every_command_explains_itself(command: list[str]) -> None:
-    done = fabtui(*command, "--help", env={**os.environ, "COLUMNS": "80"})
+def test_every_command_explains_itself(command: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = here(*command, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith("usage: fabtui")
     assert max(map(len, done.stdout.splitlines())) <= 95
@@ -106,10 +129,10 @@ def test_every_option_has_one_line_of_help() -> None:
             assert len(action.help.partition(" (default: ")[0]) <= 60, action.help
 
 
-def test_the_probes_are_listed() -> None:
+def test_the_probes_are_listed(here: Here) -> None:
     from fabtui.session.options import ALL_PROBES
 
-    text = fabtui("probes").stdout
+    text = here("probes").stdout
     for name in ALL_PROBES:
         assert f"\n  {name} " in text
 
@@ -125,8 +148,8 @@ def test_info_reports_where_things_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion_knows_the_options(shell: str) -> None:
-    done = fabtui("completion", shell)
+def test_completion_knows_the_options(shell: str, here: Here) -> None:
+    done = here("completion", shell)
     assert done.returncode == 0
     assert "host-key-policy" in done.stdout
 
@@ -144,19 +167,19 @@ def test_bash_takes_its_completion() -> None:
     assert "--host-key-policy" in done.stdout
 
 
-def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path) -> None:
+def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path, here: Here) -> None:
     names = ["n0:0", "n0:1"]
     maker = make_model().start(["n0"]).endpoints({"n0": 2}).pairs(names).add("phase", name="done")
     csv = tmp_path / "s.csv"
-    done = fabtui("replay", "--text", "--csv", str(csv), str(recording(tmp_path / "good.gz", maker)))
+    done = here("replay", "--text", "--csv", str(csv), str(recording(tmp_path / "good.gz", maker)))
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 node, 2 x CPU rank" in done.stdout
     assert f"wrote {csv} (2 rows)" in done.stdout
     assert len(csv.read_text().splitlines()) == 3
     maker.measured("p2p", *names, "failed", error="x")
-    assert fabtui("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
+    assert here("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
     event = '{"kind": "measured", "measurements": [{"layer": "nonsense"}], "seq": 7, "time": 1700000003.5}\n'
-    done = fabtui("replay", "--text", str(recording(tmp_path / "broken.gz", maker, event)))
+    done = here("replay", "--text", str(recording(tmp_path / "broken.gz", maker, event)))
     assert done.returncode == 2
     assert "broken.gz" in done.stderr
     assert "unknown layer 'nonsense'" in done.stderr
@@ -241,8 +264,8 @@ def test_standard_files_may_be_closed(closed: str) -> None:
         (["run", "--nodes", "a", "--watch", "-3"], "is not a time from 1 to 2592000 seconds"),
     ],
 )
-def test_what_is_left_over_is_reported_with_its_command(argv: list[str], reported: str) -> None:
-    done = fabtui(*argv)
+def test_what_is_left_over_is_reported_with_its_command(argv: list[str], reported: str, here: Here) -> None:
+    done = here(*argv)
     assert done.returncode == 2
     assert reported in done.stderr
 

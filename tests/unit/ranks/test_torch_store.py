@@ -30,6 +30,7 @@ class Recorder:
         pass
 
 
+@pytest.mark.slow
 def test_a_group_may_ask_its_store_later() -> None:
     dist: Any = importlib.import_module("torch.distributed")
 

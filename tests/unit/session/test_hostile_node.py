@@ -34,18 +34,20 @@ JUNK: list[Any] = [
 #: The deadlines of a session that are made short: an answer that the node does not send is awaited until the deadline.
 DEADLINES = (
     *("GRACE", "ABORT_PATIENCE", "LAG", "PROBE_PATIENCE", "SETTLE", "RANKS_SETTLE", "DEADLINE", "INVENTORY_DEADLINE"),
-    *("LOOK_DEADLINE", "CLOCK_DEADLINE", "OPEN_DEADLINE", "START_DEADLINE", "SPAWN_DEADLINE", "CLIENT_DEADLINE"),
-    *("SERVER_DEADLINE", "LISTEN_DEADLINE"),
+    *("PROBE_DEADLINE", "CLOCK_DEADLINE", "OPEN_DEADLINE", "START_DEADLINE", "SPAWN_DEADLINE", "CLIENT_DEADLINE"),
+    *("SERVER_DEADLINE", "FORM_DEADLINE", "REACH_GRACE"),
 )
 
 
 @pytest.fixture(autouse=True)
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found in pkgutil.walk_packages(fabtui.session.__path__, "fabtui.session."):
-        module = importlib.import_module(found.name)
-        for name in DEADLINES:
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, 1.0)
+    packages = pkgutil.walk_packages(fabtui.session.__path__, "fabtui.session.")
+    modules = [importlib.import_module(found.name) for found in packages]
+    for name in DEADLINES:
+        owners = [module for module in modules if hasattr(module, name)]
+        assert owners, name
+        for module in owners:
+            monkeypatch.setattr(module, name, 0.5)
 
 
 class TwistedLink(FakeLink):
