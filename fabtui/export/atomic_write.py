@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from fabtui.errors import InputError
 def _open_beside(path: Path) -> tuple[Path, int, Path]:
     """Create a temporary file, with the default permissions; return its target, resolved so that a link remains one."""
     target = Path(os.path.realpath(path.expanduser()))
-    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.fabtui-tmp")
+    beside = target.with_name(f".{target.name[:200]}.{os.urandom(6).hex()}.fabtui-tmp")
     return target, os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
 
 

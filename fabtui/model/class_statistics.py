@@ -45,13 +45,15 @@ class SortedFloats:
     __slots__ = ("_sorted", "_waiting")
 
     def __init__(self, values: Iterable[float] = ()) -> None:
-        self._sorted = array("d", sorted(values))
-        self._waiting = array("d")
+        self._sorted = array("d")
+        self._waiting = array("d", values)
 
     def _settled(self) -> array[float]:
         if len(self._waiting) > _MOST_INSERTED:
+            from fabtui.model.reference import sort
+
             self._sorted.extend(self._waiting)
-            self._sorted = array("d", sorted(self._sorted))
+            sort(self._sorted)
         else:
             for value in self._waiting:
                 insort(self._sorted, value)

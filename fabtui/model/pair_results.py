@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -145,10 +146,10 @@ class PairResults:
         """Good values by layer and class."""
         if self._regroup:
             self._regroup = False
-            found: dict[tuple[Layer, ClassKey], list[float]] = {}
+            found: dict[tuple[Layer, ClassKey], array[float]] = {}
             for layer, src, dst, row in self._rows.items():
                 if (value := self._good_value(self._counting_row((layer, src, dst), row))) is not None:
-                    found.setdefault((layer, self._key_between(src, dst)), []).append(value)
+                    found.setdefault((layer, self._key_between(src, dst)), array("d")).append(value)
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
             for key, values in found.items():
                 self._by_class[key] = ClassValues(values, key[0].spec.less_is_better)

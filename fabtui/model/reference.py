@@ -42,6 +42,11 @@ class Reference(NamedTuple):
     gap: float | None
 
 
+def sort(values: array[float]) -> None:
+    """Sort numbers in place; as a list they would take four times the memory meanwhile."""
+    np.frombuffer(values, dtype=float).sort(kind="stable")
+
+
 def reference_of(values: array[float], less_is_better: bool) -> Reference:
     """Return the reference of sorted values, which are split into two clusters as long as these lie far apart.
 

@@ -52,8 +52,10 @@ SETTLE = 3.0
 CLOSE_DEADLINE = 8.0
 #: Maximum time (s) that the end of a sweep waits for running counter samples.
 COUNTER_PATIENCE = 1.0
-#: M_ARENA_MAX of glibc's malloc.h.
-_M_ARENA_MAX = -8
+#: M_ARENA_MAX and M_MMAP_THRESHOLD of glibc's malloc.h.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+#: Bytes from which a block of memory is not part of the heap: glibc's initial value.
+_OWN_MAPPING = 128 << 10
 
 
 class _Closing(Exception):
@@ -427,15 +429,27 @@ class LiveFeed(Feed):
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
         self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))
         await self._pump.flush()
+        trim_heap()
 
 
 def share_heap() -> bool:
-    """Make all future threads share one heap; return True if the C library supports that.
+    """Make all future threads share one heap without large arrays; return True if the C library supports that.
 
     glibc gives each thread its own heap. Memory freed after a batch of a recording is then reused by that thread only.
     Python threads hold one lock anyway, so separate heaps gain nothing.
+
+    The first large array that is freed makes glibc put the next ones into the heap, where they leave holes. With a
+    fixed threshold, memory of large arrays goes back to the system.
     """
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
+        mallopt = ctypes.CDLL(None).mallopt
+        return bool(mallopt(_M_ARENA_MAX, 1) and mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING))
     except (OSError, AttributeError):
         return False
+
+
+def trim_heap() -> None:
+    """Give free memory back to the system, as after a search for findings, which takes much for a short time."""
+    # Not every C library has it.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

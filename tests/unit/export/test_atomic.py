@@ -62,10 +62,10 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.export.atomic_write.secrets.token_hex", lambda count: "guessed")
+    monkeypatch.setattr("fabtui.export.atomic_write.os.urandom", lambda count: b"\0" * count)
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    (tmp_path / ".x.guessed.fabtui-tmp").symlink_to(victim)
+    (tmp_path / f".x.{'00' * 6}.fabtui-tmp").symlink_to(victim)
     with pytest.raises(FileExistsError):
         write_atomically(tmp_path / "x", lambda file: file.write(b"new"))
     assert victim.read_bytes() == b"precious"
