@@ -216,6 +216,53 @@ def test_rivals_explain_the_same_pairs_about_as_well() -> None:
     assert sure.confidence > 0.9
 
 
+def test_what_explains_other_pairs_is_no_rival() -> None:
+    found = results("abcd", 4, lambda s, d: 0.0 if "a:0" in (s, d) or "c:1" in (s, d) else 1.0)
+    assert {one.subject.name for one in found} == {"a:0", "c:1"}
+    assert [{rival.name for rival in one.rivals} & {"a:0", "c:1"} for one in found] == [set(), set()]
+
+
+def test_a_slow_cut_between_known_leaf_switches() -> None:
+    def cut(src: str, dst: str) -> float:
+        return 0.4 if (src[0] in "ab") != (dst[0] in "ab") else 1.0
+
+    (found,) = results("abcd", 2, cut, leaves="1122")
+    assert (found.subject, found.direction) == ((Kind.LEAF_CUT, "a,b - c,d"), Direction.BOTH)
+    assert {one.kind for one in found.rivals}.isdisjoint({Kind.LEAF}), "with two leaf switches, the cut is both"
+    assert not results("abcd", 2, cut) or results("abcd", 2, cut)[0].subject.kind is not Kind.LEAF_CUT
+    one_way = results("abcdef", 2, lambda s, d: 0.4 if s[0] in "ab" and d[0] in "cd" else 1.0, leaves="112233")
+    assert subjects(one_way) == [(Kind.LEAF_CUT, "a,b > c,d", Direction.SENDS)]
+
+
+def test_a_gpu_that_fails_within_its_node_alone() -> None:
+    (found,) = results("ab", 4, lambda s, d: 0.0 if s[0] == d[0] and "b:2" in (s, d) else 1.0)
+    assert (found.subject, found.reach, found.tested, found.others) == ((Kind.GPU, "b:2"), Reach.INSIDE, 6, 3)
+    (node,) = results("abc", 4, lambda s, d: 0.0 if s[0] == d[0] == "b" else 1.0)
+    assert (node.subject, node.reach, node.tested, node.others) == ((Kind.NODE, "b"), Reach.INSIDE, 12, 3)
+    (whole,) = results("abc", 4, lambda s, d: 0.4 if "b" in (s[0], d[0]) else 1.0)
+    assert (whole.subject, whole.reach, whole.tested) == ((Kind.NODE, "b"), Reach.ALL, 76)
+
+
+@pytest.mark.parametrize(("nic", "name"), [("m{}", "b m1"), (None, "b rail 1")])
+def test_endpoints_share_a_nic(nic: str | None, name: str) -> None:
+    (found,) = results("abcd", 2, lambda s, d: 0.3 if off(s, d) and "b:1" in (s, d) else 1.0, nic)
+    assert found.subject == (Kind.NIC, name)
+    (shared,) = results("abcd", 4, lambda s, d: 0.3 if off(s, d) and "b" in (s[0], d[0]) else 1.0, "m0")
+    assert {shared.subject, *shared.rivals} >= {(Kind.NODE, "b"), (Kind.NIC, "b m0")}
+
+
+def test_two_links_of_three_tested_pairs_are_a_component_and_two_are_not() -> None:
+    """What is only a pair of endpoints is reported as a pair."""
+    both = {("a:0", "b:0"), ("b:0", "a:0")}
+
+    def judge(src: str, dst: str) -> float | None:
+        if (src, dst) in both:
+            return 0.0
+        return None if "a:0" in (src, dst) else 1.0
+
+    assert results("abcd", 1, judge) == []
+
+
 def test_pairs_of_nodes_without_a_way_across_rails() -> None:
     def blocked(judge: Judge, nodes: str = "abc") -> list[tuple[int, int]]:
         table, places, _ = made(nodes, 2, judge)
