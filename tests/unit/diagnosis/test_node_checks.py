@@ -10,7 +10,7 @@ from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.diagnosis.session import RULES
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
-from tests.unit.model.broken_nodes import BROKEN, HEALTHY, Results, blank
+from tests.unit.model.broken_nodes import BROKEN, HEALTHY, Results, blank, gpu, gpus
 
 CHECKS = [rule for rule in RULES if isinstance(rule, ProbeJudgement) and rule.check_name]
 
@@ -38,6 +38,10 @@ def test_a_healthy_node_has_none() -> None:
 @pytest.mark.parametrize("rule", BROKEN)
 def test_what_is_unknown_is_no_fault(rule: str) -> None:
     assert fired(blank(BROKEN[rule])) == []
+
+
+def test_a_little_work_in_a_low_state_is_no_fault() -> None:
+    assert fired(gpus(gpu(busy=True, utilization=2, perf="P8"))) == []
 
 
 def test_cpus_that_smt_leaves_out_are_no_fault() -> None:

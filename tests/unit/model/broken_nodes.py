@@ -48,7 +48,7 @@ BROKEN: dict[str, Results] = {
     "FT110": gpus(gpu(), on_pci=["0000:19:00.0", "0000:3b:00.0"]),
     "FT111": gpus(gpu(recovery="gpu reset")),
     "FT112": gpus(gpu(power_limit=500.0, power_limit_default=700.0)),
-    "FT113": gpus(gpu(busy=True, perf="P8")),
+    "FT113": gpus(gpu(utilization=90, perf="P8")),
     "FT114": gpus(gpu(reasons=["hw_slowdown", "hw_power_brake_slowdown"])),
     "FT115": gpus(gpu(temperature=95, temperature_slowdown=95)),
     "FT116": gpus(gpu(ecc_errors={"uncorrected": 2})),

@@ -16,6 +16,8 @@ _SLOW = {
 }
 #: Lowest performance state of a GPU at work; graphics clocks are full in P0, and CUDA may hold P2.
 _LOWEST_STATE = 2
+#: Utilization (%) from which a GPU counts as at work: a display or a monitor takes some percent in a low state.
+_AT_WORK = 50
 _MOST = 200
 
 
@@ -92,7 +94,8 @@ def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
     if "sw_power_cap" in reasons and gpu.get("busy") is True:
         judged.add(gpu, "clocks", "note", "clocks are held down by the power limit", "power-limit")
     state = str(gpu.get("perf") or "")
-    if gpu.get("busy") is True and state[1:].isdigit() and int(state[1:]) > _LOWEST_STATE:
+    at_work = (count(gpu, "utilization") or 0) >= _AT_WORK
+    if at_work and state[1:].isdigit() and int(state[1:]) > _LOWEST_STATE:
         judged.add(gpu, "clocks", "warn", "it is at work in performance state %s" % state, "power-state")
     now, slowdown = count(gpu, "temperature"), count(gpu, "temperature_slowdown")
     if now is not None and slowdown is not None and now >= slowdown > 0:
