@@ -1,0 +1,156 @@
+"""Rules FT040 to FT042: pairs that take a slower path than their hardware allows, and whom they name."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.finding import Finding, Kind, Severity
+from fabtui.diagnosis.session import findings
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
+
+#: Returns the transport of a pair of endpoints (``a:0``).
+Path = Callable[[str, str], str | None]
+SOCKET, IB, GDR, P2P, SHM = "NET/Socket/eth0", "NET/IB/0", "NET/IB/0/GDRDMA", "P2P/CUMEM", "SHM/direct"
+
+
+def fabric(
+    path: Path,
+    nodes: str = "abcd",
+    *,
+    per_node: int = 2,
+    rdma: str = "abcd",
+    nvlinks: str = "abcd",
+    env: dict[str, dict[str, str]] | None = None,
+    **options: Any,
+) -> Model:
+    """A fabric whose pairs are equally fast whatever their transport."""
+    model = Model()
+    model.apply(SessionStart(nodes=list(nodes), time=1.0, options=options))
+    for node in nodes:
+        state = "Active" if node in rdma else "Down"
+        value = {"ib": [{"ca": "mlx5_0", "port": 1, "state": state}], "env": (env or {}).get(node, {})}
+        model.apply(InventoryUpdate(node=node, value=value, time=1.0))
+        links = [{"link": 0, "state": "active" if node in nvlinks else "inactive"}]
+        gpus = [{"index": index, "links": links} for index in range(per_node)]
+        model.apply(ProbeResult(node=node, probe="nvlink", value={"gpus": gpus}, time=1.0))
+    ends = [Endpoint(at, *one, rail=one[1]) for at, one in enumerate(itertools.product(nodes, range(per_node)))]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    for a, b in itertools.permutations(map(str, ends), 2):
+        speed = 350.0 if a[0] == b[0] else 45.0
+        row = Measurement(Layer.P2P, a, b, Verdict.OK, speed, "GB/s", 1 << 28, 2.0, transport=path(a, b))
+        model.apply(Measured(measurements=[row], time=2.0))
+    return model
+
+
+def off(src: str, dst: str) -> bool:
+    return src[0] != dst[0]
+
+
+def of(rule: str, path: Path, *args: Any, **more: Any) -> list[tuple[tuple[Kind, str], int]]:
+    """Return the components and numbers of pairs that a rule names."""
+    return [(one.subject, len(one.cells)) for one in found(rule, path, *args, **more)]
+
+
+def found(rule: str, path: Path, *args: Any, **more: Any) -> list[Finding]:
+    return [one for one in findings(fabric(path, *args, **more)) if one.rule.name == rule]
+
+
+def test_healthy_transports_are_no_finding() -> None:
+    assert findings(fabric(lambda s, d: GDR if off(s, d) else P2P)) == []
+
+
+def test_sockets_everywhere_are_about_all_nodes() -> None:
+    (one,) = found("socket-fallback", lambda s, d: SOCKET if off(s, d) else P2P)
+    assert (one.subject, len(one.cells), one.severity) == ((Kind.FABRIC, "all nodes"), 48, Severity.BAD)
+    assert title(one).startswith("all nodes: 48 pairs use NET/Socket (TCP)")
+    assert one.next == ("ssh a env | grep -E '^(NCCL|UCX)_'", "ssh a ibv_devinfo", "ssh a ls /dev/infiniband")
+
+
+def test_sockets_of_one_node_are_about_it() -> None:
+    def path(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else SOCKET if "c" in (src[0], dst[0]) else GDR
+
+    assert of("socket-fallback", path) == [((Kind.NODE, "c"), 24)]
+    assert of("socket-fallback", path, rdma="abd") == [], "c has no active RDMA port"
+
+
+def test_sockets_of_some_pairs_are_about_their_nodes() -> None:
+    def path(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else SOCKET if {src, dst} == {"b:0", "d:1"} else GDR
+
+    assert of("socket-fallback", path) == [((Kind.NODES, "b,d"), 2)]
+
+
+@pytest.mark.parametrize(("good", "kind"), [(2, Kind.NODE), (3, Kind.NODES)])
+def test_nine_of_ten_pairs_of_a_node_name_it(good: int, kind: Kind) -> None:
+    """Of its 24 ordered pairs, 22 are enough, 21 are not."""
+    fine = set([("c:0", "a:0"), ("a:0", "c:0"), ("c:1", "b:1")][:good])
+
+    def path(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else GDR if (src, dst) in fine or "c" not in (src[0], dst[0]) else SOCKET
+
+    assert found("socket-fallback", path)[0].subject.kind is kind
+
+
+@pytest.mark.parametrize(("good", "kind"), [(4, Kind.FABRIC), (5, Kind.NODES)])
+def test_nine_of_ten_pairs_of_all_are_about_the_fabric(good: int, kind: Kind) -> None:
+    """Of 48 ordered pairs, 44 are enough, 43 are not."""
+    fine = set([("c:0", "a:0"), ("a:0", "c:0"), ("b:0", "d:1"), ("d:1", "b:0"), ("a:1", "b:1")][:good])
+    named = found("socket-fallback", lambda s, d: P2P if not off(s, d) else GDR if (s, d) in fine else SOCKET)
+    assert (named[0].subject.kind is Kind.FABRIC) == (kind is Kind.FABRIC)
+
+
+def test_the_variables_that_force_sockets_are_named() -> None:
+    env = {node: {"NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO"} for node in "ab"}
+    path: Path = lambda s, d: SOCKET if off(s, d) else P2P  # noqa: E731
+    (one,) = found("socket-fallback", path, env={"b": {"NCCL_IB_DISABLE": "1", "NCCL_DEBUG": "INFO"}})
+    assert evidence(one)[0] == "set: NCCL_IB_DISABLE=1 on b"
+    (one,) = found("socket-fallback", path, env=env | {"c": {"NCCL_NET": "Socket", "NCCL_IB_HCA": "x"}})
+    assert evidence(one)[0] == "set: NCCL_IB_DISABLE=1 on a, NCCL_IB_DISABLE=1 on b, NCCL_IB_HCA=x on c", (
+        "three at most"
+    )
+    model = fabric(path)
+    model.options["env"] = ["NCCL_NET=Socket", "NCCL_DEBUG=WARN"]
+    (one,) = [one for one in findings(model) if one.rule.name == "socket-fallback"]
+    assert evidence(one)[0] == "set: NCCL_NET=Socket (--env)"
+
+
+def test_rdma_without_gpudirect_where_others_have_it() -> None:
+    def path(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else IB if "c" in (src[0], dst[0]) else GDR
+
+    assert of("no-gpudirect", path) == [((Kind.NODE, "c"), 24)]
+    assert of("no-gpudirect", lambda s, d: IB if off(s, d) else P2P) == [], "no pair has it: that is the setup"
+    assert of("no-gpudirect", lambda s, d: P2P if not off(s, d) else SOCKET if s[0] == "c" else GDR) == []
+
+
+def test_without_gpudirect_across_rails_alone_the_nic_may_be_too_far() -> None:
+    assert of("no-gpudirect", lambda s, d: P2P if not off(s, d) else GDR if s[2] == d[2] else IB) == []
+    one = ("a:0", "b:1")
+    named = of("no-gpudirect", lambda s, d: P2P if not off(s, d) else IB if (s, d) == one else GDR)
+    assert named == [((Kind.NODES, "a,b"), 1)]
+
+
+@pytest.mark.parametrize("slower", [SHM, SOCKET, IB])
+def test_gpus_with_nvlinks_that_do_not_use_them(slower: str) -> None:
+    def path(src: str, dst: str) -> str:
+        return GDR if off(src, dst) else slower if src[0] == "b" else P2P
+
+    assert of("no-peer-to-peer", path) == [((Kind.NODE, "b"), 2)]
+    assert of("no-peer-to-peer", path, nvlinks="acd") == []
+    (one,) = found("no-peer-to-peer", path)
+    assert one.next[1:] == ("ssh b nvidia-smi topo -p2p n",)
+
+
+def test_an_unknown_transport_is_no_slower_one() -> None:
+    assert findings(fabric(lambda s, d: None)) == []
+    assert of("no-peer-to-peer", lambda s, d: SHM if s == "a:0" and not off(s, d) else None, per_node=4) != []
