@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set, independent
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
@@ -258,3 +258,42 @@ def test_pairs_that_were_not_tested_are_counted() -> None:
     model.apply(Measured(measurements=rows, time=2.0))
     found = of(model)
     assert (found.nodes, found.untested) == (("a", "b", "c"), 3)
+
+
+@pytest.mark.parametrize(("dead", "drained"), [(["b:0"], ()), (["b:0", "b:1"], ("b",))])
+def test_one_pair_of_two_nodes_is_no_proof_against_either(dead: list[str], drained: tuple[str, ...]) -> None:
+    model = fabric("abcd", 2, dead_if(lambda s, d: s == "a:0" and d in dead))
+    tally = Survey(model).finish()
+    blamed = [findings(model, tally)[0].replace(nodes=("b",), cells=frozenset(tally.bad))]
+    found = healthy_set(model, tally, blamed)
+    assert found is not None
+    assert (found.nodes, found.drain) == (("a", "c", "d"), drained)
+    warned = healthy_set(model, tally, [one.replace(severity=Severity.WARN) for one in blamed])
+    assert warned is not None
+    assert warned.drain == ()
+    assert list(warned.left_out.values()) == ["some of its pairs are bad"]
+
+
+def test_a_node_that_was_not_tested_is_left_out_with_its_note() -> None:
+    model = fabric("abc", 2, lambda s, d: Verdict.SKIPPED if "c" in (s[0], d[0]) else 1.0)
+    assert of(model).left_out == {"c": "c:[0-1] was not tested"}
+    model.nodes["c"].note = "no GPU is free"
+    assert of(model).left_out == {"c": "no GPU is free"}
+    model.apply(PlanUpdate(untested=[("a:0", "c:1", "c:1: busy"), ("a:0", "c:0", "no time")], time=3.0))
+    assert of(model).left_out == {"c": "c:1: busy"}
+
+
+def test_the_cause_of_a_bad_node_is_the_finding_about_it_alone() -> None:
+    model = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
+    tally = Survey(model).finish()
+    (about,) = findings(model, tally)
+    several = about.replace(nodes=("a", "b"))
+    found = healthy_set(model, tally, [several, about])
+    assert found is not None
+    assert found.left_out == {"b": about}
+    found = healthy_set(model, tally, [several])
+    assert found is not None
+    assert found.left_out == {"b": several}
+    found = healthy_set(model, tally, [several.replace(cells=frozenset())])
+    assert found is not None
+    assert found.left_out == {"b": "some of its pairs are bad"}
