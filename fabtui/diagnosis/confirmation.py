@@ -6,7 +6,6 @@ the same events, and comes to the same judgement.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import statistics
 from collections.abc import Container, Iterable, Sequence
@@ -31,6 +30,7 @@ _MOST_CELLS, _MOST_ENDS = 256, 32
 _FACTOR, _UNNAMED = 4.0, 0.1
 #: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
 _UNKNOWN, _LEAST = 0.5, 0.05
+_KNOWN = frozenset(trial.value for trial in TRIALS)
 _WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
 #: Number of findings that a session confirms by itself.
 MOST_CONFIRMED = 5
@@ -54,10 +54,12 @@ class ConfirmationFact(NamedTuple):
 def planned(model: Model, finding: Finding) -> list[Experiment]:
     """Return the experiments that separate a finding from its rivals; those that cannot be run have a `problem`."""
     nccl = any(end.kind == "gpu" for end in model.endpoints) and model.options.get("engine") != "gloo"
+    cells = sorted(finding.cells) if finding.rule.trials else []
+    cells = cells[:: max(1, len(cells) // _MOST_CELLS)]
     found = []
     for trial in finding.rule.trials:
         spec = TRIALS[trial]
-        sample = _sample(model, finding, spec)
+        sample = _sample(model, cells, spec)
         pairs = _with_partners(model, finding, sample) if trial is Trial.PARTNERS else sample
         env = spec.env(model, finding.subject, pairs) if pairs else None
         if env is None:
@@ -82,12 +84,11 @@ def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
     return [one for plan in itertools.islice(plans, MOST_CONFIRMED) for one in plan]
 
 
-def _sample(model: Model, finding: Finding, spec: TrialSpec) -> list[Pair]:
-    """Return a few bad pairs of a finding that an experiment is about, with as many different ends as possible."""
-    cells = sorted(finding.cells)
+def _sample(model: Model, cells: Sequence[Pair], spec: TrialSpec) -> list[Pair]:
+    """Return a few of the bad pairs that an experiment is about, with as many different ends as possible."""
     cells = [
         pair
-        for pair in cells[:: max(1, len(cells) // _MOST_CELLS)]
+        for pair in cells
         if spec.inside in (None, _node(pair[0]) == _node(pair[1]))
         and not any(model.gone(_node(end)) for end in pair)
         and (last := model.latest(Layer.P2P, *pair)) is not None
@@ -191,10 +192,12 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     """Return a finding with the outcomes of the experiments about it: evidence, confidence, and the likeliest rival."""
     subjects = {tuple(map(str, one)) for one in (finding.subject, *finding.rivals)}
     done = model.experiments.about(finding.rule.id, subjects, model.sweep_since) if finding.rule.trials else []
+    # A later version may have others.
+    done = [one for one in done if one.event.trial in _KNOWN]
     if not done:
         return finding
     subject, lines, votes = finding.subject, [], []
-    slow = any(_is_slow(model, pair) for pair in heapq.nsmallest(_MOST_ENDS, finding.cells))
+    slow = any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
     for one in done:
         if problem := one.event.problem:
             lines.append(f"not tried: {one.event.env_text or TRIALS[Trial(one.event.trial)].name} {problem}")
@@ -239,9 +242,8 @@ def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Ste
     passed = [pair for pair, result in results.items() if result]
     failed = [pair for pair, result in results.items() if result is False]
     how = f"with {one.env_text}" if one.env else spec.name
-    parts = [f"{_names(passed)} {'passes' if len(passed) == 1 else 'pass'} {how}"] if passed else []
-    if failed:
-        parts.append(_fail_text(tried, failed, how, by_path=bool(spec.paths)))
+    ended = ((passed, True), (failed, False))
+    parts = [_result_text(tried, pairs, how, passed=good, slow=slow) for pairs, good in ended if pairs]
     text = ", ".join(parts) or f"no result {how}"
     controls = [_passes(model, tried, frozenset(), pair, slow=False) for pair in one.controls]
     if failed and controls and all(result is False for result in controls):
@@ -282,16 +284,21 @@ def _names(pairs: Iterable[Pair]) -> str:
     return " and ".join(f"{src} > {dst}" for src, dst in pairs)
 
 
-def _fail_text(tried: Tried, pairs: Sequence[Pair], how: str, *, by_path: bool) -> str:
-    """Return how pairs fail: dead, over another transport than the one wanted, or slow."""
-    found, ending = tried.results[pairs[0]], "s" if len(pairs) == 1 else ""
+def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool, slow: bool) -> str:
+    """Return how pairs passed or failed, with the value and transport of the first one, or its error."""
+    found, spec = tried.results[pairs[0]], TRIALS[Trial(tried.event.trial)]
+    verbs = ("passes", "pass") if passed else ("fails", "fail")
+    detail = ""
     if found.verdict.bad:
         # Without other variables, it is the error of the finding.
-        error = f" ({one_line(found.error, 120)})" if found.error and tried.event.env else ""
-        return f"{_names(pairs)} fail{ending} {how}{error}"
-    if by_path:
-        return f"{_names(pairs)} use{ending} {one_line(found.transport or 'no known transport', 60)} {how}"
-    return f"{_names(pairs)} stay{ending} slow {how}"
+        detail = f" ({one_line(found.error, 120)})" if found.error and tried.event.env else ""
+    else:
+        if not passed:
+            verbs = ("takes another path", "take another path") if spec.paths else ("stays slow", "stay slow")
+        if found.value is not None and (slow or tried.event.env):
+            over = f" over {one_line(found.transport, 60)}" if found.transport else ""
+            detail = f" ({found.value:.3g} {found.unit}{over})"
+    return f"{_names(pairs)} {verbs[len(pairs) > 1]} {how}{detail}"
 
 
 def _is_slow(model: Model, pair: Pair) -> bool:

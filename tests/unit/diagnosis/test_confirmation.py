@@ -37,8 +37,10 @@ def played(
         for pair in () if one.problem else (*one.pairs, *one.controls):
             found = result(one, pair)
             verdict = Verdict.FAILED if isinstance(found, str) and "/" not in found else Verdict.OK
-            changes: dict[str, Any] = {"error": found} if verdict is Verdict.FAILED else {"transport": found}
-            changes |= {"value": found} if isinstance(found, float) else {"value": 45.0}
+            dead, text = verdict is Verdict.FAILED, isinstance(found, str)
+            changes: dict[str, Any] = {"value": None if dead else 45.0 if text else found}
+            if text:
+                changes["error" if dead else "transport"] = found
             if found is not None:
                 row = Measurement(Layer.P2P, *pair, verdict, unit="GB/s", bytes=8, time=3.0, arm=one.arm, **changes)
                 model.apply(Measured(measurements=[row], time=3.0))
@@ -125,7 +127,7 @@ def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
     assert lines[0] == "confirmed: a:1 > b:2 fails alone, so other traffic is not the reason"
     assert lines[1].endswith("with other partners, so the endpoints work, and the path does not")
     assert lines[2] == (
-        "confirmed: a:1 > b:2 passes with NCCL_NET=Socket, so RDMA is at fault, and the GPUs and IP are not"
+        "confirmed: a:1 > b:2 passes with NCCL_NET=Socket (45 GB/s), so RDMA is at fault, and the GPUs and IP are not"
     )
     assert lines[3] == "98 % sure after these tests"
     assert after.confidence == pytest.approx(64 / 65)
@@ -203,7 +205,7 @@ def test_a_slow_pair_is_compared_with_controls_of_the_same_environment() -> None
     assert fact(findings(model)[0]).lines[0].startswith("confirmed: a:1 > b:1 passes with NCCL_NET=Socket")
     played(model, [tcp], lambda each, pair: 1.0 if pair == ("a:1", "b:1") else 3.0)
     assert fact(findings(model)[0]).lines[0] == (
-        "tested: a:1 > b:1 stays slow with NCCL_NET=Socket, so it is not RDMA alone"
+        "tested: a:1 > b:1 stays slow with NCCL_NET=Socket (1 GB/s), so it is not RDMA alone"
     )
     played(model, [tcp], lambda each, pair: None)
     assert fact(findings(model)[0]).lines[0] == "tested: no result with NCCL_NET=Socket: no conclusion"
@@ -227,13 +229,11 @@ def test_transport_rules_are_judged_by_the_transport() -> None:
     played(model, [plan], lambda each, pair: "P2P/CUMEM")
     assert "the hardware allows P2P" in fact(confirmed(model, finding)).lines[0]
     played(model, [plan], lambda each, pair: "SHM/direct")
-    assert (
-        fact(confirmed(model, finding))
-        .lines[0]
-        .startswith(
-            "confirmed: a:0 > a:1 uses SHM/direct with NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS, so it is not a variable"
-        )
+    line = fact(confirmed(model, finding)).lines[0]
+    assert line.startswith(
+        "confirmed: a:0 > a:1 takes another path with NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS (45 GB/s "
     )
+    assert "over SHM/direct), so it is not a variable" in line
 
 
 def test_lost_nodes_and_earlier_sweeps_count_for_nothing() -> None:
@@ -245,6 +245,14 @@ def test_lost_nodes_and_earlier_sweeps_count_for_nothing() -> None:
     assert "confirmation" not in findings(model)[0].facts
     model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="Connection lost", time=6.0))
     assert planned(model, one) == []
+
+
+def test_experiments_of_a_later_version_are_left_out() -> None:
+    model = dead_pair()
+    (one,) = findings(model)
+    (alone, *_) = planned(model, one)
+    model.apply(event_from_json({**alone.to_json(), "trial": "unheard-of", "pairs": [["x", "y"]], "time": 4.0}))
+    assert findings(model) == [one]
 
 
 def test_the_first_findings_that_have_experiments_are_confirmed() -> None:

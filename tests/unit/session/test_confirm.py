@@ -26,7 +26,7 @@ async def test_a_dead_pair_is_tried_over_tcp_and_a_replay_finds_the_same(tmp_pat
     lines = one.facts["confirmation"].lines
     assert len(lines) == 3
     assert all(line.startswith("confirmed: ") for line in lines)
-    assert "a:1 > b:2 passes with NCCL_NET=Socket, so RDMA is at fault" in lines[2]
+    assert "a:1 > b:2 passes with NCCL_NET=Socket (50 GB/s over P2P/CUMEM), so RDMA is at fault" in lines[2]
     assert model.exit_code == 1
     assert model.phase.name == "done"
     assert len(p2p_of(model)) == 56
