@@ -197,7 +197,9 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     if not done:
         return finding
     subject, lines, votes = finding.subject, [], []
-    slow = any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
+    # Pairs with other partners may be no cells of it.
+    slow = bool(finding.facts.get("slowest") or finding.facts.get("of_usual"))
+    slow = slow or any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
     for one in done:
         if problem := one.event.problem:
             lines.append(f"not tried: {one.event.env_text or TRIALS[Trial(one.event.trial)].name} {problem}")
