@@ -12,6 +12,8 @@ _SAME = 0.7
 _MOST_COMMANDS = 5
 #: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
 _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT220", "FT221"})
+#: Rules about addresses and routes of nodes: no other cause is as likely.
+_FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234"})
 
 
 def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
@@ -66,7 +68,9 @@ def _of_same_cells(found: Sequence[Finding], one: Finding) -> int | None:
 
 def _folded(cause: Finding, consequence: Finding) -> Finding:
     """Return two findings about the same cells as one."""
-    if consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
+    if consequence.rule.id in _FACTS:
+        cause, consequence = consequence, cause
+    elif consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
         blamed = consequence if len(consequence.cells) > 1.5 * len(cause.cells) else cause
         merged = consequence.replace(
             blames=blamed.subject, tested=blamed.tested, confidence=blamed.confidence, rivals=blamed.rivals

@@ -8,10 +8,11 @@ from fabtui.diagnosis.confirmation import confirmed
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.links import rules as link_rules
+from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import rules as pair_rules
 from fabtui.diagnosis.pairs import transports as transport_rules
-from fabtui.diagnosis.pairs.context import PairContext
+from fabtui.diagnosis.pairs.context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.preflight.rules import latest_preflight, preflight
 from fabtui.model import exit_codes
@@ -63,7 +64,7 @@ def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
     if code == exit_codes.BAD or not model.endpoints:
         return code
     known = findings(model) if found is None else found
-    rules = (transport_rules.TransportRule, transport_rules.BelowLinkLimit)
+    rules = (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule)
     slower = (one for one in known if isinstance(one.rule, rules))
     return exit_codes.BAD if any(one.severity is Severity.BAD for one in slower) else code
 
@@ -86,7 +87,10 @@ def search(
     model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False
 ) -> Iterator[list[Finding] | None]:
     """Yield None after each small step, and all findings at the end; the model must not change meanwhile."""
-    context = PairContext(model, tally)
+    mesh = settled_mesh_findings(model) if settled else mesh_findings(model)
+    explained = [explained_endpoints(model, one) for one in mesh]
+    context = PairContext(model, tally, frozenset().union(*explained))
+    yield None
     results = []
     for rule in rules_of(Domain.PAIRS):
         if isinstance(rule, pair_rules.BlameRule):
@@ -96,7 +100,12 @@ def search(
                 results.append(finding)
             yield None
         yield None
-    results += settled_mesh_findings(model) if settled else mesh_findings(model)
+    for one, ends in zip(mesh, explained, strict=True):
+        cells: list[tuple[str, str]] = []
+        for some in in_steps([*context.tally.bad, *context.tally.only_inside] if ends else []):
+            cells += [pair for pair in some if not ends.isdisjoint(pair)]
+            yield None
+        results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = []
     for fact_rule in rules_of(Domain.LINKS):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.events import InventoryUpdate, ProbeResult
+from fabtui.model.layers import MESH
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
@@ -24,6 +25,8 @@ OWN_DEADLINE = 5.5
 CLOCK_SAMPLES = 5
 #: Maximum number of nodes that try to walk the InfiniBand fabric, one after the other; not all have the rights.
 MAX_WALKERS = 3
+#: Maximum number of address pairs of a node whose routes are looked up.
+MOST_ROUTES = 64
 
 #: Probes of a preflight.
 PREFLIGHT = registry.PREFLIGHT
@@ -109,6 +112,19 @@ class ProbeRunner:
             return {}
         self._pump.emit(ProbeResult(node=node, probe=probe, value=value))
         return value
+
+    async def routes(self, nodes: Sequence[str]) -> None:
+        """Have nodes report their neighbours, and the routes of address pairs that failed."""
+        failed: dict[str, dict[tuple[str, str], None]] = {node: {} for node in nodes}
+        for layer in MESH:
+            for m in self._pump.model.addresses.pairs(layer):
+                if m.verdict.bad and m.src_addr and m.dst_addr:
+                    failed.get(m.src, {})[m.src_addr, m.dst_addr] = None
+                    failed.get(m.dst, {})[m.dst_addr, m.src_addr] = None
+        async with asyncio.TaskGroup() as group:
+            for node, pairs in failed.items():
+                args = {"pairs": [list(pair) for pair in sorted(pairs)[:MOST_ROUTES]]}
+                group.create_task(self._probe(node, "routes", args))
 
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""

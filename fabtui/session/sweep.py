@@ -230,6 +230,8 @@ class Sweep:
                 await PingMesh(self._pump, self.clients).run(targets)
             if self._wants("udp"):
                 await OneWay(self._pump, self.clients).run(targets)
+        await self._pump.flush()
+        await self.probes.routes(self.alive(addresses))
 
     @contextlib.asynccontextmanager
     async def _carriers_watched(self, addresses: Mapping[str, list[Address]]) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", 
 
 
 class Outcome(NamedTuple):
-    """What a run of ``fabtui run`` printed and saved."""
+    """Exit code, output and saved session of ``fabtui run``."""
 
     code: int
     printed: str
@@ -27,13 +27,14 @@ class Outcome(NamedTuple):
         return [finding["title"] for finding in self.saved["findings"]]
 
     def cells(self, *layers: str, without: str = "") -> list[dict[str, Any]]:
-        """Return the measurements of layers that are not ok, of pairs without a node."""
+        """Return the measurements of layers that are not ok, of pairs without some nodes (``n1,n2``)."""
+        left_out = set(without.split(","))
         return [
             m
             for m in self.saved["measurements"]
             if m["layer"] in layers
             and m["verdict"] != "ok"
-            and without not in (m["src"].partition(":")[0], m["dst"].partition(":")[0])
+            and left_out.isdisjoint((m["src"].partition(":")[0], m["dst"].partition(":")[0]))
         ]
 
 

@@ -74,7 +74,12 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
     """Return commands that test the path between two endpoints of different nodes without their GPUs."""
     here = _address(measurement.src_addr if measurement is not None else None, src.address)
     there = _address(measurement.dst_addr if measurement is not None else None, dst.address)
-    typed_ = [f"ping -c3 -I {here} {there}", f"ip route get {there} from {here}"] if here and there else []
+    typed_ = []
+    if here and there:
+        # A source of the other family is an error of the command.
+        alike = (":" in here) is (":" in there)
+        typed_ = [f"ping -c3 {f'-I {here} ' if alike else ''}{there}"]
+        typed_.append(f"ip route get {there}{f' from {here}' if alike else ''}")
     return [*(on_node(src.node, command, model) for command in typed_), *rdma_command(model, src, dst)]
 
 
@@ -83,7 +88,9 @@ def route_ends(model: Model, m: Measurement) -> str | None:
     a, b = model.number(m.src), model.number(m.dst)
     ends = (None if a is None else model.endpoints[a].address), (None if b is None else model.endpoints[b].address)
     here, there = _address(m.src_addr, ends[0]), _address(m.dst_addr, ends[1])
-    return f"{there} from {here}" if here and there else None
+    if not here or not there:
+        return None
+    return f"{there} from {here}" if (":" in here) is (":" in there) else there
 
 
 def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Measurement) -> list[str]:

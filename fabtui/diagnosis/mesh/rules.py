@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, endpoint_pairs
 from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.model.layers import MESH, Layer
@@ -361,7 +362,7 @@ def _cached(model: Model) -> _Cached:
 
 def _blocked_paths(finding: Finding) -> set[AddressPair]:
     """Return the address pairs of a finding that carry no data of a job either."""
-    if isinstance(finding.rule, (InterfaceDown, Unreachable, OneWay, MtuBlackHole)):
+    if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWay, MtuBlackHole)):
         return {path for _, path in finding.measurements}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 

@@ -74,13 +74,19 @@ class PairContext:
     Args:
         model: The session model.
         tally: The verdicts of all pairs; by default they are gathered now.
+        settled: Endpoints whose bad pairs a fact about their node explains: they are no evidence about anything else.
     """
 
-    def __init__(self, model: Model, tally: Tally | None = None) -> None:
+    def __init__(self, model: Model, tally: Tally | None = None, settled: frozenset[str] = frozenset()) -> None:
         self.model = model
         self.tally = Survey(model).finish() if tally is None else tally
         #: Bad pairs that no finding explains.
         self.unexplained: dict[Pair, Verdict] = dict(self.tally.bad)
+        #: Pairs that pass alone and are bad in world, likewise.
+        self.only_inside = self.tally.only_inside
+        if settled:
+            self.unexplained = {pair: one for pair, one in self.unexplained.items() if settled.isdisjoint(pair)}
+            self.only_inside = [pair for pair in self.only_inside if settled.isdisjoint(pair)]
         self._blames: list[Blame] | None = None
         self._port_notes = PortNotes(model)
 

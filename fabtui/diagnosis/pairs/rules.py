@@ -97,7 +97,7 @@ class Contention(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         passed, retested, cells = yield from context.contended()
         inside = []
-        for some in in_steps(context.tally.only_inside):
+        for some in in_steps(context.only_inside):
             inside += [pair for pair in some if context.slow_inside(pair)]
             yield None
         many = len(inside) >= max(_FEWEST_CONTENDED, _FEW * len(context.tally.table or ()))
@@ -592,7 +592,7 @@ class OnlyInWorld(_PairRule):
     next_step = "Read the NCCL log of the world communicator."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        if cells := [pair for pair in context.tally.only_inside if not context.slow_inside(pair)]:
+        if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             error = context.world_error(cells)
             yield self.finding("", cells=cells, facts={"pairs": len(cells), "error": error}, blames=subject)

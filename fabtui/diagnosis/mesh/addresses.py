@@ -1,0 +1,271 @@
+"""Rules about addresses, netmasks, routes and wiring of nodes: causes of what the mesh of addresses shows.
+
+They are checked before the other rules of the mesh, and what they explain is no evidence about anything else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh.mesh import Mesh
+from fabtui.diagnosis.mesh.scopes import Kind, Scope
+from fabtui.diagnosis.mesh.wiring import misconnected, reaches_other_rails_only
+from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.layers import MESH
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+
+#: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
+_STRICT = 1
+
+
+class Place(NamedTuple):
+    """A data address of a node: its interface, rail (None: unknown), MAC address and network."""
+
+    node: str
+    address: str
+    nic: str
+    rail: int | None
+    mac: str
+    network: ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+def places(model: Model) -> list[Place]:
+    """Return the data addresses of all nodes whose netmask is known."""
+    found = []
+    for node, record in model.nodes.items():
+        inventory = record.inventory or {}
+        data = {str(entry.get("address")): entry for entry in dicts(inventory.get("data_addresses"))}
+        for nic in dicts(inventory.get("nics")):
+            for entry in dicts(nic.get("addresses")):
+                address = str(entry.get("address"))
+                rail = data.get(address, {}).get("rail")
+                try:
+                    network = ipaddress.ip_interface(f"{address}/{entry.get('prefix')}")
+                except ValueError:
+                    continue
+                if address in data:
+                    name = one_line(str(nic.get("name")), 40)
+                    mac = str(nic.get("mac")).lower()
+                    found.append(Place(node, address, name, rail if isinstance(rail, int) else None, mac, network))
+    return found
+
+
+class AddressRule(Rule[Mesh]):
+    """Base of the rules about causes at addresses of nodes."""
+
+    domain = Domain.MESH
+    evidence: ClassVar[tuple[str, ...]] = ("{count} of {total} address pairs are affected",)
+
+    def _finding(
+        self, mesh: Mesh, scope: Scope, facts: Mapping[str, Any], command: str, cells: Iterable[Pair] = ()
+    ) -> Finding:
+        found = mesh.finding(self, scope, MESH, facts, command)
+        mesh.clouded |= scope.pairs
+        return found.replace(cells=found.cells | frozenset(cells))
+
+
+def _of_seats(mesh: Mesh, seats: set[tuple[str, str]]) -> frozenset[AddressPair]:
+    return frozenset(p for p in mesh.paths if {(p.src, p.src_addr), (p.dst, p.dst_addr)} & seats)
+
+
+def _is_bad(mesh: Mesh, path: AddressPair) -> bool:
+    found = mesh.paths[path]
+    return any(m is not None and m.verdict.bad for m in (found.ping, found.udp, found.tcp, found.mtu))
+
+
+def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
+    """Return the endpoints all of whose bad pairs a finding of these rules explains."""
+    if not isinstance(finding.rule, AddressRule) or isinstance(finding.rule, ReversePathFilter):
+        return frozenset()
+    if finding.severity is not Severity.BAD:
+        return frozenset()
+    address = finding.facts.get("address")
+    ends = (end for node in finding.nodes for end in model.endpoints_of(node))
+    return frozenset(str(end) for end in ends if address in (None, end.address))
+
+
+@register
+class DuplicateAddress(AddressRule):
+    """Several nodes have the same address on a data interface. Packets reach only one of them."""
+
+    id = "FT230"
+    name = "duplicate-address"
+    title = "Several nodes have the same address"
+    message = "{holders} have the same address {address}: packets reach only one of them"
+    evidence = ("{by_interface:lines}", *AddressRule.evidence)
+    next_step = "Assign different addresses."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        holders: dict[str, list[Place]] = {}
+        for place in places(mesh.model):
+            holders.setdefault(place.address, []).append(place)
+        for address, found in holders.items():
+            # One machine under several names has one MAC address.
+            if len({place.mac for place in found}) < 2 or len({place.node for place in found}) < 2:
+                continue
+            paths = _of_seats(mesh, {(place.node, address) for place in found})
+            nodes = tuple(dict.fromkeys(place.node for place in found))
+            facts = {
+                "address": address,
+                "holders": fold(nodes),
+                "by_interface": tuple(f"{p.node} {p.nic}: MAC {one_line(p.mac, 40)}" for p in found[:8]),
+            }
+            command = on_node(nodes[-1], f"ip -br addr show {shlex.quote(found[-1].nic)}", mesh.model)
+            yield self._finding(mesh, Scope(Kind.MANY, nodes, (), "", "both", paths), facts, command)
+
+
+@register
+class RailsSwapped(AddressRule):
+    """Interfaces of a node are connected to each other's rails. By default Linux hides it: everything passes."""
+
+    id = "FT231"
+    name = "rails-swapped"
+    title = "Interfaces are connected to the wrong rails"
+    message = "rails swapped on {node}[: {plugs}]"
+    evidence = (
+        "{plugs:flag}the MAC addresses that nodes learn show it",
+        "{across:flag}what it sends arrives on other rails only, and nothing arrives at it",
+    )
+    next_step = "Swap the cables, or the VLANs of the switch ports."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        found = misconnected(mesh.model)
+        across = [node for node in mesh.order if node not in found and reaches_other_rails_only(mesh, node)]
+        for node in [*(node for node in mesh.order if node in found), *across]:
+            plugs = [
+                f"{one_line(nic, 40)} is connected to rail {rail}" for nic, rail in sorted(found.get(node, {}).items())
+            ]
+            paths = frozenset(path for path in mesh.paths if node in (path.src, path.dst))
+            facts = {"node": node, "plugs": ", ".join(plugs) or None, "across": node in across}
+            rails = sorted({rail for path in paths for rail in mesh.rails(path) if rail is not None})
+            scope = Scope(Kind.NODE, (node,), tuple(rails), "", "both", paths)
+            yield self._finding(mesh, scope, facts, on_node(node, "sudo lldpctl", mesh.model))
+
+
+@register
+class WrongNetmask(AddressRule):
+    """The netmask of an interface differs from that of the other nodes in the same network."""
+
+    id = "FT232"
+    name = "wrong-netmask"
+    title = "Netmask differs from the other nodes"
+    message = "{node} {nic}: netmask /{own} on {address}, /{common} on {others} other nodes of this network"
+    next_step = "Set the netmask of the other nodes, and restore the routes of the interface."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        found = places(mesh.model)
+        networks: Counter[Any] = Counter(place.network.network for place in found)
+        for place in found:
+            own = place.network.network
+            around = [
+                (count, net)
+                for net, count in networks.items()
+                if net.version == own.version and net != own and place.network.ip in net and count > 1
+            ]
+            count, common = max(around, default=(0, own), key=lambda one: one[0])
+            # Routed fabrics have a small network for each link, and one network may contain others.
+            if networks[own] > 1 or count <= len(found) / 2 / max(1, _rails(found)):
+                continue
+            paths = _of_seats(mesh, {(place.node, place.address)})
+            bad = any(_is_bad(mesh, path) for path in paths)
+            facts = {
+                "node": place.node,
+                "nic": place.nic,
+                "address": place.address,
+                "own": own.prefixlen,
+                "common": common.prefixlen,
+                "others": count,
+            }
+            command = on_node(place.node, f"ip addr show {shlex.quote(place.nic)}", mesh.model)
+            scope = Scope(
+                Kind.ADDRESS, (place.node,), () if place.rail is None else (place.rail,), place.address, "both", paths
+            )
+            made = self._finding(mesh, scope, facts, command)
+            yield made if bad else made.replace(severity=Severity.WARN)
+
+
+def _rails(found: Iterable[Place]) -> int:
+    return len({place.rail for place in found})
+
+
+@register
+class ReversePathFilter(AddressRule):
+    """A node drops what comes in by another interface than the one that its answer would leave by."""
+
+    id = "FT233"
+    name = "reverse-path-filter"
+    title = "rp_filter drops what comes from other rails"
+    message = "{node} drops what comes in by another interface than it answers by (rp_filter is 1 on {filtered})"
+    evidence = ("{routes:lines}", *AddressRule.evidence)
+    next_step = "Route by source address on the node (ip rule, one table for each rail), or set rp_filter to 2."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        seats = {(place.node, place.address): place for place in places(mesh.model)}
+        blamed: dict[str, tuple[set[AddressPair], dict[str, None], list[str]]] = {}
+        for node in mesh.order:
+            value = mesh.model.nodes[node].probe_results.get("routes") or {}
+            filters = field(value, "filters")
+            for route in dicts(value.get("routes")):
+                src, dst, leaves = (str(route.get(name)) for name in ("src", "dst", "dev"))
+                place = seats.get((node, src))
+                if place is None or field(filters, place.nic, "rp_filter") != _STRICT:
+                    continue
+                if leaves in ("None", place.nic):
+                    continue
+                paths, nics, texts = blamed.setdefault(node, (set(), {}, []))
+                ends = {(node, src), *((other, dst) for other, address in seats if address == dst)}
+                paths |= {p for p in mesh.paths if {(p.src, p.src_addr), (p.dst, p.dst_addr)} <= ends}
+                nics[place.nic] = None
+                texts.append(
+                    f"{src} is on {place.nic}, and answers to {one_line(dst, 60)} leave by {one_line(leaves, 40)}"
+                )
+        # Where most nodes are alike, what they lack is a route between rails.
+        for node, (paths, nics, texts) in blamed.items() if 2 * len(blamed) < len(mesh.order) else ():
+            facts = {"node": node, "filtered": ", ".join(nics), "routes": tuple(texts[:2])}
+            scope = Scope(Kind.NODE, (node,), (), "", "both", frozenset(paths))
+            keys = " ".join(f"net.ipv4.conf.{nic}.rp_filter" for nic in ("all", *nics))
+            yield self._finding(mesh, scope, facts, on_node(node, f"'sysctl {keys}; ip rule'", mesh.model))
+
+
+@register
+class OtherFamily(AddressRule):
+    """The data interfaces of some nodes have addresses of another family than those of the others."""
+
+    id = "FT234"
+    name = "other-address-family"
+    title = "Nodes without a common address family"
+    message = "only IPv{own} addresses on the data interfaces of {nodes}, IPv{common} on the other nodes"
+    evidence = ("no address of one family is shared, so the layers ping, mtu, udp and tcp do not cover these nodes",)
+    next_step = "Give the nodes addresses of the same family, or leave them out."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        families: dict[int, list[str]] = {}
+        for place in places(mesh.model):
+            families.setdefault(place.network.version, []).append(place.node)
+        if len(families) < 2:
+            return
+        own = min(families, key=lambda family: len(set(families[family])))
+        common = 10 - own
+        nodes = [node for node in mesh.order if node in families[own] and node not in families[common]]
+        others = {node for node in mesh.order if node in families[common] and node not in families[own]}
+        if not nodes or not others:
+            return
+        ends = [
+            (str(a), str(b))
+            for node in nodes
+            for a in mesh.model.endpoints_of(node)
+            for b in mesh.model.endpoints
+            if b.node in others
+        ]
+        facts = {"nodes": fold(nodes), "own": own, "common": common}
+        scope = Scope(Kind.MANY if len(nodes) > 1 else Kind.NODE, tuple(nodes), (), "", "both", frozenset())
+        command = on_node(nodes[0], "ip -br addr", mesh.model)
+        yield self._finding(mesh, scope, facts, command, [*ends, *(pair[::-1] for pair in ends)])

@@ -1,0 +1,75 @@
+"""Probe ``routes``: the kernel's routes, neighbours and filters, which explain why addresses are not reached."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, List
+
+from fabtui_node.registry import ProbeSpec
+from fabtui_node.system import run_command, sysfs
+
+_MOST = 64
+_FILTERS = ("rp_filter", "arp_ignore")
+#: Flag of an entry of ``/proc/net/arp`` whose MAC address is known.
+_COMPLETE = 0x2
+
+
+def parse_route(text: str) -> Dict[str, Any]:
+    """Return ``{"dev", "via"}`` from ``ip -j route get``; None where it names none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    first = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    named = {"dev": first.get("dev"), "via": first.get("gateway")}
+    return {name: value if isinstance(value, str) else None for name, value in named.items()}
+
+
+def parse_neighbours(text: str) -> List[Dict[str, str]]:
+    """Return ``[{"address", "nic", "mac"}]`` of the complete entries of ``/proc/net/arp``."""
+    found = []
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        flags = sysfs.to_integer(words[2]) if len(words) == 6 else None
+        if flags is not None and flags & _COMPLETE:
+            found.append({"address": words[0], "nic": words[5], "mac": words[3]})
+    return found
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, proc: str = "/proc") -> Dict[str, Any]:
+    """Read how the kernel sends from addresses of this node to others.
+
+    ``pairs``: ``[[own address, other address]]``, at most 64.
+
+    ``{"routes": [{"src", "dst", "dev", "via", "error"}], "neighbours": [{"address", "nic", "mac"}], "filters":
+    {interface: {"rp_filter", "arp_ignore"}}}``, the filters as they take effect; IPv4 only, except the routes.
+    """
+    end = time.monotonic() + deadline * 0.8
+    routes = []
+    for pair in (args.get("pairs") or [])[:_MOST]:
+        src, dst = str(pair[0]), str(pair[1])
+        result = run_command.run(["ip", "-j", "route", "get", dst, "from", src], min(end - time.monotonic(), 2.0))
+        error = None if result.ok else result.why()
+        routes.append({"src": src, "dst": dst, **parse_route(result.stdout), "error": error})
+    folder = proc + "/sys/net/ipv4/conf"
+    common = {name: sysfs.integer(folder, "all", name) or 0 for name in _FILTERS}
+    return {
+        "routes": routes,
+        "neighbours": parse_neighbours(sysfs.text(proc, "net/arp", limit=1 << 20) or ""),
+        "filters": {
+            nic: {name: max(sysfs.integer(folder, nic, name) or 0, common[name]) for name in _FILTERS}
+            for nic in sysfs.names(folder)
+            if nic not in ("all", "default", "lo")
+        },
+    }
+
+
+PROBE = ProbeSpec(
+    name="routes",
+    title="routes, neighbours and reverse path filters, which explain what ping and udp find",
+    phase="sample",
+    needs="iproute2 for routes",
+    gives="per address pair that fails: interface and gateway; MAC addresses of neighbours; rp_filter and arp_ignore",
+    run=run,
+)
