@@ -114,3 +114,15 @@ def test_a_node_with_ipv6_only_is_reported_as_such(network: Network, tmp_path: P
     shown = [line for line in found.printed.splitlines() if "next: " in line]
     assert shown
     assert not any("10." in line and "fd00:" in line for line in shown), "no command mixes address families"
+
+
+def test_a_path_mtu_of_the_past_is_not_blamed_on_the_rail(network: Network, tmp_path: Path) -> None:
+    network.fabric("ip", "link", "set", "br1", "mtu", "1500")
+    for name in ("n1", "n2"):
+        command = f"ping -M do -s 8972 -c 1 -W 1 -I 10.1.0.1 {network.address(name, 1)} || true"
+        assert "mtu" in network.on("n0", "sh", "-c", f"{command} 2>&1")
+    network.fabric("ip", "link", "set", "br1", "mtu", "9000")
+    found = run(network, tmp_path, "--probes", "ping,udp")
+    finding = check(found, "outdated path MTU 1500 in the kernel's cache of n0: the paths pass more", "n0")
+    assert finding["next"][-1].endswith("n0 sudo ip route flush cache")
+    assert "2 of 48 address pairs" in finding["evidence"][0]

@@ -189,6 +189,9 @@ class Mesh:
             back = self.paths.get(path.reverse, PathMeasurements())
             if found.mtu is None or not is_blocked(found.mtu) or {path, path.reverse} & by_datagram:
                 continue
+            if (found.mtu.extra or {}).get("outdated") is True:
+                vague.add(path)
+                continue
             # Chance may lose all large echoes where some of everything is lost.
             lossy = found.lossy or back.lossy
             (vague if lossy and found.large_arrived and back.large_arrived else bad).add(path)

@@ -230,6 +230,35 @@ class NarrowPath(_MtuRule):
 
 
 @register
+class OutdatedPathMtu(_MeshRule):
+    """The kernel of a node remembers a smaller path MTU than the path has now, for ten minutes after it was learned."""
+
+    id = "FT235"
+    name = "outdated-path-mtu"
+    title = "Cached path MTU is outdated"
+    severity = Severity.WARN
+    message = "outdated path MTU {mtu} in the kernel's cache of {node}: the paths pass more"
+    evidence = (
+        "{count} of {total} address pairs: echoes of {blocked} bytes pass if they ignore the cached value",
+        "jobs send smaller packets until the value expires (net.ipv4.route.mtu_expires, usually 600 s)",
+    )
+    next_step = "Flush the cache; if the value returns, a router on the path still has a smaller MTU."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        by_node: dict[str, set[AddressPair]] = {}
+        for path, found in mesh.paths.items():
+            if found.mtu is not None and (found.mtu.extra or {}).get("outdated") is True and path not in mesh.clouded:
+                by_node.setdefault(path.src, set()).add(path)
+        for node, paths in by_node.items():
+            rows = [m for path in paths if (m := mesh.paths[path].mtu) is not None]
+            scope = Scope(Kind.NODE, (node,), (), "", "out", frozenset(paths))
+            facts = {"node": node, "mtu": _path_mtu(rows), **_sizes(mesh, scope, rows)}
+            flush = on_node(node, "sudo ip route flush cache", mesh.model)
+            found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
+            yield found_.replace(next=(*found_.next, flush))
+
+
+@register
 class Firewall(_MeshRule):
     """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports."""
 

@@ -1,4 +1,4 @@
-"""Which rail each interface of a node is connected to, by the MAC addresses that nodes hear on their rails."""
+"""Wiring of interfaces to rails, by the MAC addresses that nodes learn on each rail."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def misconnected(model: Model) -> dict[str, dict[str, int]]:
     """Return the interfaces that are connected to another rail than their own, by node: interface and that rail.
 
     A node answers for all of its addresses on every interface by default, so that crossed rails pass everything. The
-    MAC address that others learn tells which interface answered. A node is blamed if more of the others see it on
-    another rail than on its own; what is heard on several rails says nothing, as one network may hold them all.
+    MAC address that others learn identifies the interface that answered. A node is blamed if more of the others see it
+    on another rail than on its own; what is heard on several rails is no evidence, as one network may hold them all.
     """
     rails, owners = _interfaces(model)
     heard: dict[tuple[_Nic, str], set[int]] = defaultdict(set)

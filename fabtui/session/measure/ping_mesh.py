@@ -283,6 +283,8 @@ def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: i
     _, loss, verdict, text = _echoes(row)
     packet = payload + header_bytes(target.here.address)
     extra = {"loss": loss, "payload": payload, "path_mtu": number(row.get("path_mtu"))}
+    if row.get("outdated") is True:
+        extra["outdated"] = True
     if verdict is Verdict.SLOW:
         text = f"{loss or 0:.0f} % loss of echoes of {payload} bytes"
     elif verdict is not Verdict.OK and verdict is not Verdict.INCONCLUSIVE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from fabtui.diagnosis.mesh.rules import mesh_findings
 from fabtui.diagnosis.session import exit_code
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
 from tests.unit.diagnosis.test_mesh import Net, address
@@ -200,6 +203,25 @@ def test_commands_do_not_mix_address_families() -> None:
     ends = [Endpoint(0, "n0", 0, address="10.1.0.1"), Endpoint(1, "n1", 0, address="fd00::2")]
     assert path_commands(model, ends[0], ends[1]) == ["ssh n0 ping -c3 fd00::2", "ssh n0 ip route get fd00::2"]
     assert path_commands(model, ends[1], ends[1])[1] == "ssh n1 ip route get fd00::2 from fd00::2"
+
+
+def test_a_cached_path_mtu_is_not_blamed_on_the_path() -> None:
+    made = Kernels()
+    made.net.layers = (Layer.PING, Layer.MTU, Layer.TCP)
+    made.net.narrow = lambda a, r, b, s: (r, s) == (0, 1) and a in ("n0", "n1")
+    rows = made.net.measured()
+    marked = [
+        replace(m, verdict=Verdict.SLOW, extra={**(m.extra or {}), "loss": 100.0, "outdated": m.src == "n0"})
+        if m.layer is Layer.MTU and m.verdict.bad
+        else m
+        for m in rows
+    ]
+    made.net.measured = lambda: marked  # type: ignore[method-assign]
+    found = made.found()
+    cached = [one for one in found if one.rule.id == "FT235"]
+    assert [title(one) for one in cached] == ["outdated path MTU 1500 in the kernel's cache of n0: the paths pass more"]
+    assert {path.src for one in found if one not in cached for _, path in one.measurements} == {"n1"}
+    assert {path.src for _, path in cached[0].measurements} == {"n0"}
 
 
 @pytest.mark.parametrize("value", [None, 3, EVIL, [EVIL, 3, {}], {"nic": EVIL}], ids=repr)

@@ -317,3 +317,21 @@ def test_a_ping_that_cannot_forbid_fragments_proves_nothing(monkeypatch: pytest.
     args = {"targets": [{"id": "b", "src": "127.0.0.1", "dst": "127.0.0.1", "size": 1000}], "whole": True, "count": 1}
     (row,) = ping.run(args, lambda value: None, 10.0)["rows"]
     assert row["tool"] == "icmp"
+
+
+@pytest.mark.parametrize(("received", "outdated"), [(2, True), (0, False), (None, None)])
+def test_a_path_mtu_in_the_cache_alone_is_outdated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, received: int | None, outdated: bool | None
+) -> None:
+    def ask(*_: Any) -> dict[str, Any]:
+        if received is None:
+            raise icmp_socket.NotPermitted
+        return {"received": received}
+
+    text = "ping: local error: message too long, mtu=1500\n2 packets transmitted, 0 received, 100% packet loss"
+    tools(tmp_path, monkeypatch, fping="exit 4", ping=f"echo '{text}'; exit 1")
+    monkeypatch.setattr(icmp_socket, "ask", ask)
+    value, _ = sweep(LOOPBACK[:1], whole=True, reasons=True)
+    assert [(row["path_mtu"], row["outdated"]) for row in value["rows"]] == [(1500, outdated)]
+    value, _ = sweep(LOOPBACK[:1])
+    assert "outdated" not in value["rows"][0]

@@ -142,7 +142,18 @@ class _Sweep:
             row["error"] = "no time left to ask" if result.returncode is None else "ping did not end in time"
         elif row["sent"] is None and row["error"] == ping_format.NO_SUMMARY:
             row["error"] = result.why() or row["error"]
+        if self.plan.whole and row["path_mtu"] and not row["received"]:
+            row["outdated"] = self._passes_anyway(target)
         self.give([(target, dict(row, raw=text[:_RAW_LIMIT]))], "ping")
+
+    def _passes_anyway(self, target: Row) -> Optional[bool]:
+        """Return True if echoes pass that ignore the path MTU in the kernel's cache, which ping respects."""
+        try:
+            plan = self.of(target)
+            row = icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, True)
+        except icmp_socket.NotPermitted:
+            return None
+        return bool(row["received"])
 
     def echo(self, target: Row) -> None:
         """Ask one target by a socket of our own, where the node has no ping."""
@@ -203,7 +214,8 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
 
     ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms),
     "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0. ``raw`` is left out
-    of a very large result; the parts have it.
+    of a very large result; the parts have it. Where ``ping`` met a smaller path MTU, "outdated" is true if that is only
+    in the kernel's cache.
 
     Raises ValueError: there are more targets than one message can answer for.
     """
