@@ -428,3 +428,62 @@ def test_eight_pairs_that_are_slow_in_world_alone_are_contention(slow: int, expe
         one = Measurement(Layer.WORLD, f"a:{at % 4}", f"b:{at // 4}", OK, 15.0, "GB/s", 8, 3.0)
         model.apply(Measured(measurements=[one], time=3.0))
     assert contention(model) == expected
+
+
+def across(src: str, dst: str) -> bool:
+    return src[0] != dst[0] and src[2:] != dst[2:]
+
+
+@pytest.mark.parametrize(("both", "rule"), [(True, "rails-blocked-nodes"), (False, "pair-fails")])
+def test_four_pairs_across_rails_are_a_missing_route(both: bool, rule: str) -> None:
+    directions = [("a", "b"), ("b", "a")] if both else [("a", "b")]
+    found = findings(fabric("abc", 2, dead_if(lambda s, d: across(s, d) and (s[0], d[0]) in directions)))
+    assert {one.rule.name for one in found} == {rule}
+
+
+def test_what_passes_in_world_is_evidence_of_pairs_that_fail_alone() -> None:
+    dead = dead_if(lambda s, d: (s, d) in (("a:0", "b:1"), ("b:1", "a:0")))
+    (found,) = findings(fabric("abc", 2, dead))
+    assert found.facts["in_world"] == (2, 2, True)
+    (found,) = findings(fabric("abc", 2, dead, kind="cpu"))
+    assert found.facts["in_world"] == (2, 2, False), "no NCCL relays for CPU ranks"
+    (found,) = findings(fabric("abc", 2, dead, world=None))
+    assert "in_world" not in found.facts
+    model = fabric("abc", 2, dead)
+    bad = Measurement(Layer.WORLD, "a:0", "b:1", TIMEOUT, None, "GB/s", 8, 3.0, error="x")
+    model.apply(Measured(measurements=[bad], time=3.0))
+    assert findings(model)[0].facts["in_world"] == (1, 2, False)
+
+
+def test_commands_for_all_come_before_those_for_one_pair_and_are_four_at_most() -> None:
+    model = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
+    (found,) = findings(model)
+    assert 0 < len(found.next) <= 4
+    assert found.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.0.0.2"
+
+
+def test_the_slowest_pair_is_the_one_farthest_below_its_class() -> None:
+    model = fabric("abcd", 2, lambda s, d: 0.5 if s == "b:0" and d[0] != "b" else 1.0)
+    worse = Measurement(Layer.P2P, "b:0", "c:1", OK, 45.0 * 0.45, "GB/s", 8, 3.0)
+    model.apply(Measured(measurements=[worse], time=3.0))
+    (found,) = findings(model)
+    assert found.facts["slowest"][:4] == ("b:0", "c:1", pytest.approx(20.25), 45.0)
+    assert found.facts["factor"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("judge", "rule", "name"),
+    [
+        (lambda s, d: "b" in (s[0], d[0]), "node-dead", "b"),
+        (lambda s, d: s[0] == d[0] == "b", "node-inside-fails", "b"),
+        (lambda s, d: s[0] != d[0], "cross-node-fails", "all nodes"),
+        (lambda s, d: s[0] != d[0] and "1" in (s[2], d[2]), "rail-fails", "1"),
+        (lambda s, d: s[0] == d[0] == "b" and (s[2] in "01") != (d[2] in "01"), "halves-fail", "b"),
+        (lambda s, d: s[0] == d[0] and "b:1" in (s, d), "endpoint-fails", "b:1"),
+    ],
+)
+def test_each_component_that_fails_has_its_rule(judge: Callable[[str, str], bool], rule: str, name: str) -> None:
+    (found,) = findings(fabric("abc", 4, dead_if(judge)))
+    assert (found.rule.name, found.subject.name) == (rule, name)
+    slow = [one for one in findings(fabric("abc", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
+    assert rule not in {one.rule.name for one in slow}

@@ -32,7 +32,7 @@ def fabric(
     env: dict[str, dict[str, str]] | None = None,
     **options: Any,
 ) -> Model:
-    """A fabric whose pairs are equally fast whatever their transport."""
+    """A fabric whose pairs are equally fast over any transport."""
     model = Model()
     model.apply(SessionStart(nodes=list(nodes), time=1.0, options=options))
     for node in nodes:
