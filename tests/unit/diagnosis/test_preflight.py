@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis import session
-from fabtui.diagnosis.finding import Domain, Finding, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Severity, rules_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import findings
@@ -408,3 +408,50 @@ def test_it_is_computed_again_only_when_more_was_found() -> None:
     assert latest_preflight(model) is first
     model.apply(ProbeResult(node="n060", probe="host", value=memlock("n060", 65536)))
     assert latest_preflight(model).exit_code == 1
+
+
+@pytest.mark.parametrize(("shared", "listed"), [(2, 2), (20, 20), (21, 20)])
+def test_twenty_shared_values_are_listed_and_three_are_in_the_title(shared: int, listed: int) -> None:
+    values = [{"address": f"10.0.0.{at}", "nic": "eth0"} for at in range(shared)]
+    (found,) = clashes([node(name, inventory(host=name, data_addresses=values)) for name in "ab"])
+    assert (found.rule.name, len(found.facts["shared"]), len(found.facts["first"])) == (
+        "same-address",
+        listed,
+        min(shared, 3),
+    )
+    assert found.next == ("ssh a ip -br addr",)
+
+
+@pytest.mark.parametrize(("kernels", "named", "more"), [("1122", 2, None), ("11223344", 4, None), ("1122334455", 4, 1)])
+def test_of_values_without_a_majority_four_are_in_the_title(kernels: str, named: int, more: int | None) -> None:
+    nodes = [node(f"n{at}", inventory(host=f"n{at}", kernel=f"5.{one}")) for at, one in enumerate(kernels)]
+    (found,) = [one for one in of_rules("FT302", nodes) if one.topic == "kernel"]
+    assert found.facts["tie"]
+    assert (len(found.facts["split"]), found.facts["more"]) == (named, more)
+
+
+def test_what_differs_from_the_majority_names_both_sides() -> None:
+    nodes = [
+        node(f"n{at}", inventory(host=f"n{at}", kernel=one)) for at, one in enumerate(["5.1"] * 5 + ["5.2", "5.3"])
+    ]
+    (found,) = [one for one in of_rules("FT302", nodes) if one.topic == "kernel"]
+    assert (found.facts["values"], found.facts["usual"], found.facts["agreeing"]) == (("5.2", "5.3"), "5.1", 5)
+    assert [names for names, _ in found.facts["by_node"]] == [("n5",), ("n6",), tuple(f"n{at}" for at in range(5))]
+    (found,) = [one for one in of_rules("FT302", nodes[:6]) if one.topic == "kernel"]
+    assert found.facts["by_node"] is None, "a single value is in the title already"
+
+
+def test_verdicts_of_nodes_and_exit_codes() -> None:
+    good = preflight(model_of(*(node(name) for name in "abc")))
+    assert (good.exit_code, good.verdict("a")) == (0, ("ok", ()))
+    bad = preflight(model_of(*(node(name) for name in "ab"), node("c", host=memlock("c", 65536))))
+    assert (bad.exit_code, bad.verdict("a")) == (1, ("ok", ()))
+    assert bad.verdict("c").verdict == "bad"
+    assert bad.verdict("c").rules == tuple(dict.fromkeys(one.rule.id for one in bad.findings))
+    assert (bad.code_from(Severity.BAD), bad._replace(findings=[]).exit_code) == (1, 0)
+    vague = bad._replace(findings=[], missing=[(("c",), "no nvidia-smi")])
+    assert (vague.exit_code, vague.verdict("c").verdict, vague.verdict("a").verdict) == (3, "unknown", "ok")
+    noted = [one.replace(severity=Severity.NOTE) for one in bad.findings]
+    assert (bad._replace(findings=noted).exit_code, bad._replace(findings=noted).verdict("c").verdict) == (0, "ok")
+    warned = bad._replace(findings=[one.replace(severity=Severity.WARN) for one in bad.findings])
+    assert (warned.exit_code, warned.code_from(Severity.BAD), warned.verdict("c").verdict) == (1, 0, "warn")
