@@ -1,0 +1,118 @@
+"""Which attempt at a pair counts, and its verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.model.endpoints import Endpoint, PairClass
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_results import MOST_ATTEMPTS
+from fabtui.model.session_model import Model
+
+OK, SLOW, FAILED = Verdict.OK, Verdict.SLOW, Verdict.FAILED
+LARGE = 1 << 28
+
+
+def session(*rows: Measurement) -> Model:
+    """Four nodes of one endpoint; pairs other than a and b have 45 GB/s."""
+    model = Model()
+    model.apply(SessionStart(nodes=list("abcd"), time=1.0))
+    model.apply(EndpointsAdded([Endpoint(at, node, 0) for at, node in enumerate("abcd")], time=1.0))
+    usual = [one(45.0, src=f"{s}:0", dst=f"{d}:0") for s in "abcd" for d in "cd" if s != d]
+    for row in (*usual, *rows):
+        model.apply(Measured(measurements=[row], time=row.time))
+    return model
+
+
+def one(value: float | None, **more: Any) -> Measurement:
+    verdict = more.pop("verdict", OK if value is not None else FAILED)
+    given: dict[str, Any] = {"src": "a:0", "dst": "b:0", "unit": "GB/s", "bytes": LARGE, "time": 2.0, **more}
+    return Measurement(given.pop("layer", Layer.P2P), given.pop("src"), given.pop("dst"), verdict, value, **given)
+
+
+def verdict(model: Model, layer: Layer = Layer.P2P) -> Verdict:
+    found = model.latest(layer, "a:0", "b:0")
+    assert found is not None
+    return model.verdict(found)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(31.0, SLOW), (32.0, OK)])
+def test_seven_tenths_of_the_usual_value_are_enough_by_default(value: float, expected: Verdict) -> None:
+    model = session(one(value))
+    assert verdict(model) is expected
+    assert model.counts().get(SLOW, 0) == (expected is SLOW)
+
+
+def test_the_latest_attempt_counts() -> None:
+    model = session(one(10.0), one(45.0, time=3.0))
+    assert verdict(model) is OK
+    assert len(model.history(Layer.P2P, "a:0", "b:0")) == 2
+    assert list(model.retested()) == [(True, True)]
+    assert list(session(one(10.0), one(11.0, time=3.0)).retested()) == [(True, False)]
+    assert list(session(one(45.0), one(11.0, time=3.0)).retested()) == [(False, False)]
+    assert list(session(one(10.0)).retested()) == []
+
+
+def test_of_several_sizes_the_largest_counts_until_it_is_tested_again() -> None:
+    model = session(one(45.0), one(0.1, bytes=8, time=3.0))
+    assert verdict(model) is OK
+    assert model.latest(Layer.P2P, "a:0", "b:0") == one(45.0)
+    found = [m for m in model.measurements() if (m.src, m.dst) == ("a:0", "b:0")]
+    assert [(m.bytes, model.verdict(m)) for m in found] == [(LARGE, OK), (8, OK)], "small messages are not judged"
+    model.apply(Measured([one(10.0, time=4.0)], time=4.0))
+    assert verdict(model) is SLOW
+    assert sum(model.counts().values()) == len(list(model.measurements()))
+
+
+def test_a_failure_before_any_message_holds_for_all_sizes() -> None:
+    model = session(one(45.0), one(0.1, bytes=8, time=3.0), one(None, bytes=None, time=4.0))
+    assert verdict(model) is FAILED
+    assert [m.verdict for m in model.measurements() if (m.src, m.dst) == ("a:0", "b:0")] == [FAILED]
+
+
+def test_a_value_that_is_replaced_no_longer_counts_for_its_class() -> None:
+    model = session(*(one(90.0, time=2.0 + at, src="b:0", dst="a:0") for at in range(3)))
+    assert model.median(Layer.P2P, PairClass.SAME_RAIL) == 45.0
+    values = sorted(m.value or 0 for m in model.measurements())
+    assert values[-1] == 90.0
+    model.apply(Measured([one(None, src="b:0", dst="a:0", time=9.0)], time=9.0))
+    (kind,) = {model.class_between("a:0", "b:0")}
+    assert model.median(Layer.P2P, kind) == 45.0
+
+
+def test_arms_are_not_judged_and_do_not_count() -> None:
+    model = session(one(45.0), one(10.0, arm="NCCL_P2P_DISABLE=1", time=3.0))
+    assert verdict(model) is OK
+    (arm,) = model.arms()
+    assert model.verdict(arm) is OK
+    model.apply(Measured([one(12.0, arm="NCCL_P2P_DISABLE=1", time=4.0)], time=4.0))
+    assert [m.value for m in model.arms()] == [12.0]
+
+
+@pytest.mark.parametrize(
+    ("times", "stalls"),
+    [
+        ({"count": 20, "median": 1.0, "p99": 3.1}, 1),
+        ({"count": 20, "median": 1.0, "p99": 3.0}, 0),
+        ({"count": 20, "median": 1.0}, 0),
+        (None, 0),
+    ],
+)
+def test_a_pair_stalls_if_some_messages_take_three_times_as_long(times: Any, stalls: int) -> None:
+    model = session(one(45.0, extra={"times": times}))
+    assert len(model.with_stalls()) == stalls
+    assert session(one(None, extra={"times": times})).with_stalls() == []
+    assert session(one(45.0, extra={"times": times}, layer=Layer.WORLD)).with_stalls() == []
+    model.apply(Measured([one(45.0, time=5.0)], time=5.0))
+    assert model.with_stalls() == [], "the latest attempt counts"
+
+
+def test_sixty_four_attempts_of_a_size_are_kept() -> None:
+    assert MOST_ATTEMPTS == 64
+    model = session(one(0.1, bytes=8), *(one(45.0, time=3.0 + at) for at in range(66)))
+    history = model.history(Layer.P2P, "a:0", "b:0")
+    assert (len(history), history[0].bytes, history[1].time, history[-1].time) == (65, 8, 5.0, 68.0)
