@@ -9,6 +9,7 @@ from typing import Any
 
 from fabtui.sanitize import clean, last_line
 from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.payload import INPUT_TAKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,10 @@ def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     if ending.status in (126, 127):
         text = last_line(stderr, 300) or last or "no python3 was found"
         return NodeUnreachable("no-python", text, "name an interpreter (3.8 or newer) with --remote-python", detail)
+    if ending.status == INPUT_TAKEN:
+        text = "a command of the login reads standard input, and took what was meant for the node side"
+        hint = "look for read, or another question, in ~/.bashrc, /etc/profile.d and ForceCommand of the node"
+        return NodeUnreachable("closed", f"{text}: {last}" if last else text, hint, detail)
     what = "the connection was lost" if ending.lost else f"the login {ending.describe()}"
     text = f"{what} before the node side started"
     if ending.lost and ending.reason:

@@ -52,6 +52,9 @@ _FOLDER = Path(fabtui_node.__path__[0])
 #: Timeout (s) of the first stage for its payload.
 FIRST_STAGE = 30
 
+#: Exit status of the first stage if its payload does not begin as it was sent: the login has read a part of it.
+INPUT_TAKEN = 86
+
 PYTHONS = (
     "python3",
     "/usr/bin/python3",
@@ -79,7 +82,9 @@ def take(n):
   if more==bytes():os._exit(3)
   got+=more
  return got
-payload=json.loads(zlib.decompress(take(int(take(8),16))).decode())
+try:size=int(take(8),16)
+except ValueError:os._exit({INPUT_TAKEN})
+payload=json.loads(zlib.decompress(take(size)).decode())
 space=dict(__name__="fabtui_node.runtime.bootloader")
 exec(compile(payload["modules"]["fabtui_node.runtime.bootloader"],"payload:fabtui_node/runtime/bootloader.py","exec"),space)
 space["start"](payload)
@@ -88,10 +93,11 @@ space["start"](payload)
 #: The first stage on one line: csh ends a quoted word at a newline.
 BOOT = "exec(" + json.dumps(_BOOT) + ")"
 
-# $0 is BOOT, the arguments are interpreters to try; BOOT gets those that are left, should this one be too old.
+# The arguments are BOOT and interpreters to try; BOOT gets those that are left, should this one be too old. The name of
+# the shell is the beginning of its error messages.
 _SEARCH = (
-    'for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
-    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -IS -c "$0" "$0" "$@"; fi; tried="$tried $p"; done; '
+    'boot=$1; shift; for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -IS -c "$boot" "$boot" "$@"; fi; tried="$tried $p"; done; '
     'echo "no python3 found, tried:$tried" >&2; exit 127'
 )
 
@@ -102,7 +108,7 @@ def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) 
     ``remote_python`` is the one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
     """
     candidates = [remote_python] if remote_python else list(pythons)
-    return "exec " + shlex.join(["sh", "-c", _SEARCH, BOOT, *candidates])
+    return "exec " + shlex.join(["sh", "-c", _SEARCH, "fabtui", BOOT, *candidates])
 
 
 def first_modules() -> dict[str, str]:

@@ -169,3 +169,17 @@ def test_an_old_interpreter_reports_it_or_hands_over() -> None:
         [sys.executable, "-c", old.format(argv)], input=data + b"f", capture_output=True, timeout=60, check=False
     )
     assert over.stdout.endswith(b"|w|f")
+
+
+def test_a_login_that_takes_a_part_of_the_payload_is_recognised() -> None:
+    done = run(f"dd bs=3 count=1 of=/dev/null 2>/dev/null; {bootstrap.command(sys.executable)}", packed("x"))
+    assert (done.returncode, done.stderr, done.stdout) == (bootstrap.INPUT_TAKEN, b"", b"")
+
+
+def test_an_interpreter_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "python3").write_text("#!/nowhere/python\n")
+    (tmp_path / "python3").chmod(0o755)
+    done = run(bootstrap.command(str(tmp_path / "python3")), packed("x"))
+    assert done.returncode in (126, 127)
+    assert done.stderr.startswith(b"fabtui: ")
+    assert b"import" not in done.stderr

@@ -13,6 +13,7 @@ from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.local import ssh_argv
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
+from fabtui.transport.payload import INPUT_TAKEN
 from fabtui.transport.ssh_config.resolved import Resolved
 
 HOST = Resolved("n1", "10.0.0.1", "me", 2200)
@@ -232,3 +233,12 @@ async def test_a_slow_name_server_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     assert done[1] == "slow1 timeout"
     assert set(done[2:]) == {f"slow{n} dns" for n in range(2, 12)}
     dialer.close()
+
+
+def test_a_login_that_reads_what_was_sent_to_the_node_side() -> None:
+    failure = explain_end(Ending(status=INPUT_TAKEN), "Accept terms?", "")
+    assert failure.text == (
+        "a command of the login reads standard input, and took what was meant for the node side: Accept terms?"
+    )
+    assert failure.hint is not None
+    assert "ForceCommand" in failure.hint
