@@ -150,6 +150,15 @@ def test_an_idle_gpu_has_the_best_generation_that_it_and_its_slot_allow() -> Non
     assert limit(model_of(change=idle), pair("SHM/direct", "b:0", "b:1")) == (63.008, "PCIe")
 
 
+@pytest.mark.parametrize("link", [{"generation": 4}, {"width": 16}, {"generation": 9, "width": 16}, None])
+def test_a_link_that_is_known_in_part_counts_as_listed(link: dict[str, int] | None) -> None:
+    def vague(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        for gpu in results["gpuload"]["gpus"]:
+            gpu["pcie"] = link
+
+    assert limit(model_of(change=vague), pair("SHM/direct", "b:0", "b:1")) == (63.008, "PCIe")
+
+
 def test_a_value_above_the_limit_used_another_path() -> None:
     assert limit(model_of(), pair("NET/IB/mlx5_0", value=50.9)) == (50.0, "RDMA port")
     assert limit(model_of(), pair("NET/IB/mlx5_0", value=51.1)) is None

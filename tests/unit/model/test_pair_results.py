@@ -1,4 +1,4 @@
-"""Which attempt at a pair counts, and its verdict."""
+"""Attempts at pairs: the one that counts, and its verdict."""
 
 from __future__ import annotations
 
