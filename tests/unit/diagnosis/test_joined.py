@@ -55,6 +55,8 @@ def test_a_reason_gives_the_title_and_keeps_the_component(model: Model) -> None:
     assert found.rule.id == FIREWALL
     assert (found.subject, found.tested, found.confidence, found.rivals) == (gpu, 30, 0.7, (node,))
     assert (found.severity, found.next) == (Severity.BAD, ("nft",))
+    (found,), _ = join(model, slow, about(FIREWALL, 0, 14, blames=node))
+    assert found.subject == gpu
     (found,), _ = join(model, slow, about(FIREWALL, 0, 16, blames=node))
     assert found.subject == node, "what has far more cells is blamed"
 

@@ -8,7 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from fabtui.diagnosis.finding import AddressPair
+from fabtui.diagnosis.mesh.mesh import PathMeasurements, is_blocked
 from fabtui.diagnosis.mesh.scopes import MOST_PAIRS, Kind, Scope, scopes
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 
 #: Source node, its rail, destination node, its rail.
 Judge = Callable[[str, int, str, int], object]
@@ -129,3 +132,41 @@ def test_without_routing_by_source_all_to_a_rail_leaves_by_its_interface() -> No
     assert len(one.pairs) == 9
     (both,) = found("abcd", 3, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s)) or (a == "b" and s == 1))
     assert (both.kind, both.direction) == (Kind.ADDRESS, "both")
+
+
+def datagrams(verdict: Verdict, size: int | None = None, **extra: object) -> PathMeasurements:
+    return PathMeasurements(udp=Measurement(Layer.UDP, "a", "b", verdict, bytes=size, extra=dict(extra)))
+
+
+@pytest.mark.parametrize(
+    ("path", "small", "large"),
+    [
+        (PathMeasurements(), None, None),
+        (datagrams(Verdict.OK, 8972), True, True),
+        (datagrams(Verdict.OK), True, None),
+        (datagrams(Verdict.FAILED), None, None),
+        (datagrams(Verdict.FAILED, sent={"small": 5, "big": 3}), None, None),
+        (datagrams(Verdict.FAILED, arrived={"small": 5, "big": 3}), True, None),
+        (datagrams(Verdict.FAILED, sent={"small": 5, "big": 3}, arrived={"small": 5, "big": 0}), True, False),
+        (datagrams(Verdict.SLOW, sent={"small": 5, "big": 3}, arrived={"small": 0, "big": 1}), False, True),
+        (datagrams(Verdict.FAILED, sent={"small": 5}, arrived={"small": 5}), True, False),
+        (datagrams(Verdict.SLOW, sent={"small": 5}, arrived={"small": 5}), True, None),
+        (datagrams(Verdict.SLOW, sent=[5], arrived=7), None, None),
+    ],
+)
+def test_datagrams_arrived_only_if_they_were_counted(path: PathMeasurements, small: object, large: object) -> None:
+    assert (path.small_arrived, path.large_arrived) == (small, large)
+
+
+def test_a_path_is_lossy_if_some_packets_are_lost_and_not_all_large_ones() -> None:
+    def measured(layer: Layer, verdict: Verdict, loss: float) -> Measurement:
+        return Measurement(layer, "a", "b", verdict, extra={"loss": loss})
+
+    assert PathMeasurements(ping=measured(Layer.PING, Verdict.SLOW, 20.0)).lossy
+    assert not PathMeasurements(ping=measured(Layer.PING, Verdict.TIMEOUT, 100.0)).lossy
+    assert PathMeasurements(mtu=measured(Layer.MTU, Verdict.SLOW, 50.0)).lossy
+    assert not PathMeasurements(mtu=measured(Layer.MTU, Verdict.SLOW, 100.0)).lossy
+    assert is_blocked(measured(Layer.MTU, Verdict.SLOW, 100.0))
+    assert is_blocked(measured(Layer.MTU, Verdict.TIMEOUT, 0.0))
+    assert not is_blocked(measured(Layer.MTU, Verdict.OK, 100.0))
+    assert not is_blocked(measured(Layer.PING, Verdict.TIMEOUT, 100.0))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import MOST_ATTEMPTS
+from fabtui.model.reference import reference_of
 from fabtui.model.session_model import Model
 
 OK, SLOW, FAILED = Verdict.OK, Verdict.SLOW, Verdict.FAILED
@@ -116,3 +120,17 @@ def test_sixty_four_attempts_of_a_size_are_kept() -> None:
     model = session(one(0.1, bytes=8), *(one(45.0, time=3.0 + at) for at in range(66)))
     history = model.history(Layer.P2P, "a:0", "b:0")
     assert (len(history), history[0].bytes, history[1].time, history[-1].time) == (65, 8, 5.0, 68.0)
+
+
+def test_a_table_has_logarithms_of_shares_and_limits_of_their_classes() -> None:
+    rows = [one(value, src="b:0", dst="a:0", time=3.0 + at) for at, value in enumerate((15.0, 22.5))]
+    *_, table = session(*rows, one(None)).pair_tables(Layer.P2P)
+    assert table is not None
+    found = {(int(a), int(b)): at for at, (a, b) in enumerate(zip(table.source, table.target, strict=True))}
+    slow, dead, good = found[1, 0], found[0, 1], found[0, 2]
+    assert (len(table), table.share[good], table.share[slow]) == (8, 0.0, pytest.approx(math.log(0.5)))
+    assert math.isnan(table.share[dead])
+    assert table.limit.tolist() == pytest.approx([math.log(0.7)] * 8)
+    assert set(table.spread.tolist()) == {np.float32(reference_of(array("d", [22.5, *[45.0] * 6]), False).spread)}
+    assert [SEVERITY[table.verdict[at]] for at in (slow, dead, good)] == [SLOW, FAILED, OK]
+    assert table.kind.tolist() == [1] * 8

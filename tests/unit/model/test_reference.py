@@ -119,3 +119,10 @@ def test_a_few_new_values_among_very_many_wait_until_they_are_a_sixtyfourth_or_s
     values.settle()
     assert values.median is not None
     assert changed < values.median < before
+
+
+def test_a_class_has_a_lowest_and_a_highest_value() -> None:
+    values = ClassValues([2.0, 3.0, 1.0])
+    assert (values.lowest, values.median, values.highest, len(values)) == (1.0, 2.0, 3.0, 3)
+    assert (ClassValues().lowest, ClassValues().median, ClassValues().highest) == (None, None, None)
+    assert ClassValues().limit(0.7) is None
