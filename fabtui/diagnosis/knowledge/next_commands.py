@@ -8,15 +8,19 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui_node.protocol import ErrorKind
 
 #: Rendezvous port of a test by hand.
 PORT = 29517
+#: Errors of the memory of a node, as the kernel logs them.
+_MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
 #: PyTorch program of a test by hand, a format string. No single quotes: the shell uses those.
 _BY_HAND = (
@@ -56,18 +60,45 @@ def _address(*found: str | None) -> str | None:
 
 
 def pair_commands(model: Model, src: str, dst: str) -> list[str]:
-    """Return commands that inspect a bad ordered pair; none if it is ok."""
+    """Return commands that inspect a bad ordered pair, by how it fails and by what passes; none if it is ok."""
     a, b = model.number(src), model.number(dst)
     if a is None or b is None or a == b:
         return []
     ends = model.endpoints[a], model.endpoints[b]
-    commands: list[str] = []
     off = ends[0].node != ends[1].node
-    for layer in (Layer.PING, Layer.P2P):
-        measurement = model.measured_for(layer, a, b)
-        if measurement is not None and model.verdict(measurement) in _NOT_PASSED:
-            commands += path_commands(model, *ends, measurement) if off else within_commands(model, *ends)
+    ping, own = model.measured_for(Layer.PING, a, b), model.measured_for(Layer.P2P, a, b)
+    own = own or model.measured_for(Layer.WORLD, a, b)
+    commands: list[str] = []
+    if off and ping is not None and model.verdict(ping) in _NOT_PASSED:
+        commands += path_commands(model, *ends, ping)
+    verdict = Verdict.OK if own is None else model.verdict(own)
+    if verdict is not Verdict.SLOW and verdict not in _NOT_PASSED:
+        return commands
+    if own is not None and error_kind(own) == ErrorKind.VERIFY.value:
+        # The path works: what passes through it is damaged.
+        commands += data_commands(model, *ends)
+    elif not off:
+        commands += within_commands(model, *ends)
+    elif verdict is Verdict.SLOW or _network_passes(model, a, b):
+        commands += link_commands(model, *ends)
+    else:
+        commands += path_commands(model, *ends, own if _on_own_rails(model, own) else None)
     return list(dict.fromkeys(commands))
+
+
+def _network_passes(model: Model, src: int, dst: int) -> bool:
+    """Return True if pings, datagrams and TCP between two endpoints pass, as far as they were tested."""
+    tested = [model.measured_for(layer, src, dst) for layer in (Layer.PING, Layer.UDP, Layer.TCP)]
+    return {model.verdict(one) for one in tested if one is not None} == {Verdict.OK}
+
+
+def _on_own_rails(model: Model, m: Measurement | None) -> bool:
+    """Return False if a pair used addresses of other rails, as the rendezvous of a library does."""
+    for name, address in () if m is None else ((m.src, m.src_addr), (m.dst, m.dst_addr)):
+        node = name.rpartition(":")[0]
+        if any(end.address == address and str(end) != name for end in model.endpoints_of(node) if address):
+            return False
+    return True
 
 
 def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None = None) -> list[str]:
@@ -106,23 +137,42 @@ def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Me
     return found
 
 
+def link_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
+    """Return commands that inspect the NICs of two endpoints, for a path that works and is slow or stalls."""
+    return [*nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
+
+
+def data_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
+    """Return commands that look for what damages data: memory of GPUs and nodes, and errors of the links."""
+    found = []
+    for end in (src, dst):
+        memory = f"nvidia-smi -q -i {end.index} -d ECC,ROW_REMAPPER" if end.kind == "gpu" else _MEMORY_ERRORS
+        found.append(on_node(end.node, memory, model))
+    return found + (link_commands(model, src, dst) if src.node != dst.node else [])
+
+
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
     """Return commands that inspect the path between GPUs of a node."""
     if any(end.kind != "gpu" for end in ends):
         return []
     gpus = ",".join(dict.fromkeys(str(end.index) for end in ends))
-    return [
-        on_node(ends[0].node, "nvidia-smi topo -p2p n", model),
-        on_node(ends[0].node, f"nvidia-smi nvlink -e -i {gpus}", model),
-    ]
+    links = all(_has_nvlinks(model, end) for end in ends)
+    commands = ("topo -p2p n", f"nvlink -e -i {gpus}" if links else "topo -m")
+    return [on_node(ends[0].node, f"nvidia-smi {command}", model) for command in commands]
+
+
+def _has_nvlinks(model: Model, end: Endpoint) -> bool:
+    """Return True if a GPU is known to have NVLinks; without them, nvidia-smi has no counters to show."""
+    record = model.nodes.get(end.node)
+    gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
+    return any(gpu.get("index") == end.index and gpu.get("links") for gpu in gpus)
 
 
 def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
     """Return commands that inspect a GPU: its state, and what the kernel reports about it."""
     if endpoint.kind != "gpu":
         return []
-    links = (model.nodes[endpoint.node].probe_results.get("nvlink") or {}) if endpoint.node in model.nodes else {}
-    nvlink = [f"nvidia-smi nvlink -e -i {endpoint.index}"] if links.get("gpus") else []
+    nvlink = [f"nvidia-smi nvlink -e -i {endpoint.index}"] if _has_nvlinks(model, endpoint) else []
     commands = [
         f"nvidia-smi -q -i {endpoint.index} -d ECC,PERFORMANCE,PAGE_RETIREMENT",
         *nvlink,

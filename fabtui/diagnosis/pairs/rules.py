@@ -15,12 +15,10 @@ from fabtui.diagnosis.knowledge.next_commands import (
     comparison_command,
     node_commands,
     pair_commands,
-    path_commands,
-    within_commands,
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
-from fabtui.diagnosis.pairs.context import PairContext, crosses_nodes, in_steps, node_of
+from fabtui.diagnosis.pairs.context import PairContext, in_steps, node_of
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.diagnosis.pairs.tapers import tapers
 from fabtui.diagnosis.trials import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
@@ -693,10 +691,6 @@ def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Generat
     """Return the finding of a pair in one direction or both; yield after each small step."""
     first = pairs[0]
     commands = pair_commands(context.model, *first)
-    ends = [context.endpoint(name) for name in first]
-    if not commands and ends[0] is not None and ends[1] is not None:
-        inspect = path_commands if crosses_nodes(first) else within_commands
-        commands = inspect(context.model, ends[0], ends[1])
     verdict = context.unexplained[first]
     slow = verdict not in DEAD
     facts = {

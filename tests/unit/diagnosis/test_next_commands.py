@@ -50,6 +50,11 @@ def session(kind: str = "gpu", nic: str | None = "mlx5_{}", address: bool = True
     return model
 
 
+def linked(*indices: int) -> list[dict[str, Any]]:
+    """GPUs with an NVLink each."""
+    return [{"index": index, "links": [{"link": 0, "state": "active"}]} for index in indices]
+
+
 def measured(model: Model, layer: Layer, src: str, dst: str, verdict: Verdict = TIMEOUT, **more: Any) -> Measurement:
     value = 45.0 if verdict is Verdict.OK else None
     row = Measurement(layer, src, dst, verdict, value, layer.spec.unit, time=2.0, **more)
@@ -83,6 +88,50 @@ def test_a_pair_of_nodes_is_pinged_and_its_nics_measured() -> None:
     assert pair_commands(model, "a:0", "a:0") == pair_commands(model, "a:0", "x:0") == []
 
 
+def test_data_that_arrives_damaged_is_not_pinged() -> None:
+    model = session()
+    measured(model, Layer.P2P, "a:0", "b:1", extra={"error_kind": "verify"})
+    assert pair_commands(model, "a:0", "b:1") == [
+        "ssh a nvidia-smi -q -i 0 -d ECC,ROW_REMAPPER",
+        "ssh b nvidia-smi -q -i 1 -d ECC,ROW_REMAPPER",
+        "ssh a ibstat mlx5_0",
+        "ssh b ibstat mlx5_1",
+        "fabtui run --nodes a,b --probes perftest",
+    ]
+    measured(model, Layer.P2P, "b:0", "b:1", extra={"error_kind": "verify"})
+    assert pair_commands(model, "b:0", "b:1") == [f"ssh b nvidia-smi -q -i {at} -d ECC,ROW_REMAPPER" for at in (0, 1)]
+    cpus = session("cpu")
+    measured(cpus, Layer.P2P, "b:0", "b:1", extra={"error_kind": "verify"})
+    assert pair_commands(cpus, "b:0", "b:1") == ["ssh b sudo dmesg | grep -iE 'mce|edac'"]
+
+
+@pytest.mark.parametrize("tcp", [Verdict.OK, Verdict.TIMEOUT, None])
+def test_a_timeout_is_pinged_unless_the_network_passes(tcp: Verdict | None) -> None:
+    model = session()
+    measured(model, Layer.P2P, "a:0", "b:1")
+    for layer, verdict in ((Layer.PING, Verdict.OK), (Layer.UDP, Verdict.OK), (Layer.TCP, tcp)):
+        if verdict is not None:
+            measured(model, layer, "a", "b", verdict, src_addr="10.0.0.1", dst_addr="10.1.0.2")
+    nics = ["ssh a ibstat mlx5_0", "ssh b ibstat mlx5_1", "fabtui run --nodes a,b --probes perftest"]
+    pings = ["ssh a ping -c3 -I 10.0.0.1 10.1.0.2", "ssh a ip route get 10.1.0.2 from 10.0.0.1", nics[2]]
+    assert pair_commands(model, "a:0", "b:1") == (pings if tcp is Verdict.TIMEOUT else nics)
+
+
+def test_a_slow_pair_has_its_nics_inspected() -> None:
+    model = session()
+    across = (("a:0", "b:1", 9.0), ("a:1", "b:0", 90.0), ("b:0", "a:1", 91.0), ("b:1", "a:0", 89.0))
+    rows = [Measurement(Layer.P2P, src, dst, Verdict.OK, value, "GB/s", time=2.0) for src, dst, value in across]
+    model.apply(Measured(measurements=rows, time=2.0))
+    assert pair_commands(model, "a:0", "b:1")[:2] == ["ssh a ibstat mlx5_0", "ssh b ibstat mlx5_1"]
+    assert pair_commands(model, "a:1", "b:0") == []
+
+
+def test_a_rail_is_not_asked_about_from_the_address_of_another() -> None:
+    model = session()
+    measured(model, Layer.P2P, "a:1", "b:1", src_addr="10.0.0.1", dst_addr="10.0.0.2")
+    assert pair_commands(model, "a:1", "b:1")[0] == "ssh a ping -c3 -I 10.1.0.1 10.1.0.2"
+
+
 def test_the_addresses_that_were_used_are_pinged() -> None:
     model = session()
     row = measured(model, Layer.P2P, "a:0", "b:1", src_addr="192.168.0.1%eth0", dst_addr="mlx5_1:1")
@@ -103,7 +152,10 @@ def test_the_addresses_that_were_used_are_pinged() -> None:
 def test_a_pair_of_gpus_of_a_node_has_its_links_inspected() -> None:
     model = session()
     measured(model, Layer.P2P, "b:0", "b:1")
-    expected = ["ssh b nvidia-smi topo -p2p n", "ssh b nvidia-smi nvlink -e -i 0,1"]
+    expected = ["ssh b nvidia-smi topo -p2p n", "ssh b nvidia-smi topo -m"]
+    assert pair_commands(model, "b:0", "b:1") == within_commands(model, *model.endpoints[2:]) == expected
+    expected[1] = "ssh b nvidia-smi nvlink -e -i 0,1"
+    model.apply(ProbeResult(node="b", probe="nvlink", value={"gpus": linked(0, 1)}, time=2.0))
     assert pair_commands(model, "b:0", "b:1") == within_commands(model, *model.endpoints[2:]) == expected
     cpus = session("cpu")
     assert within_commands(cpus, *cpus.endpoints[2:]) == []
@@ -115,7 +167,10 @@ def test_a_gpu_has_its_nvlinks_inspected_if_it_has_any() -> None:
     model = session()
     general = ["ssh b nvidia-smi -q -i 1 -d ECC,PERFORMANCE,PAGE_RETIREMENT", "ssh b sudo dmesg | grep -i xid"]
     assert gpu_commands(model, model.endpoints[3]) == general
-    model.apply(ProbeResult(node="b", probe="nvlink", value={"gpus": [{"index": 1}]}, time=2.0))
+    card = {"index": 1, "links": []}
+    model.apply(ProbeResult(node="b", probe="nvlink", value={"gpus": [*linked(0), card]}, time=2.0))
+    assert gpu_commands(model, model.endpoints[3]) == general
+    model.apply(ProbeResult(node="b", probe="nvlink", value={"gpus": linked(1)}, time=2.0))
     assert gpu_commands(model, model.endpoints[3]) == [general[0], "ssh b nvidia-smi nvlink -e -i 1", general[1]]
     assert gpu_commands(model, Endpoint(9, "x", 1)) == [one.replace("ssh b", "ssh x") for one in general]
     cpus = session("cpu")
