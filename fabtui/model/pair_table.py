@@ -105,13 +105,13 @@ class PairTable:
 
     @property
     def bad(self) -> Flags:
-        """Whether the verdict of each pair is bad."""
+        """True for each pair with a bad verdict."""
         found: Flags = _BAD[self.verdict]
         return found
 
     @property
     def dead(self) -> Flags:
-        """Whether each pair failed or timed out."""
+        """True for each pair that failed or timed out."""
         found: Flags = _DEAD[self.verdict]
         return found
 

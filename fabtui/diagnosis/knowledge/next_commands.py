@@ -14,6 +14,7 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
 
@@ -245,9 +246,10 @@ def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     return [shlex.join(["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"])]
 
 
-def comparison_command(model: Model, arms: str) -> str:
-    """Return the command that tests all nodes under each value of a variable: ``NCCL_PXN_DISABLE=0,1``."""
-    return shlex.join(["fabtui", "run", *_reached(model, tuple(model.nodes)), "--probes", "p2p", "--ab", arms])
+def session_command(model: Model, *words: str) -> str:
+    """Return the command that sweeps the nodes of a session again, with other options."""
+    nodes = list(model.nodes)
+    return shlex.join(["fabtui", "run", *_reached(model, nodes if len(nodes) <= 2 else [fold(nodes)]), *words])
 
 
 def by_hand(model: Model, src: str, dst: str) -> str:

@@ -90,7 +90,7 @@ class InterfaceDown(_InterfaceRule):
 
 @register
 class ProbeFailed(_MeshRule):
-    """A probe of the mesh crashed on a node, or did not answer there. It says nothing about cables."""
+    """A probe of the mesh crashed on a node, or did not answer there. This is no evidence about cables."""
 
     id = "FT222"
     name = "probe-failed"

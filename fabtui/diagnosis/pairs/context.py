@@ -327,7 +327,7 @@ class PairContext:
             return nic_commands(self.model, ends[0])
         if kind is Kind.HALVES:
             return node_commands(self.model, name)
-        cells = self.pairs_at(blame.bad) if blame.dead else []
+        cells = self.pairs_at(blame.bad[:1])
         return self.first_commands(cells) if cells else []
 
     def rails_blocked(self) -> Generator[None, None, tuple[set[Pair], list[Pair]]]:

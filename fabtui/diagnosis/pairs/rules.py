@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
-    comparison_command,
     node_commands,
+    on_node,
     pair_commands,
+    session_command,
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
@@ -71,7 +72,7 @@ class NodeLost(_PairRule):
                 nodes=(record.name,),
                 cells=mine,
                 facts={"node": record.name, "state": str(record.state), "reason": record.text},
-                commands=(one_line(record.hint, 300),) if record.hint else (),
+                commands=(one_line(record.hint or "", 300) or on_node(record.name, "uptime", context.model),),
                 weight=_FIRST,
             )
 
@@ -105,13 +106,14 @@ class Contention(_PairRule):
         facts = {"slow": max(passed + (len(cells) if proven else 0), len(inside)), "passed": passed or None}
         facts |= {"retested": retested, "inside": len(inside) or None}
         subject = Subject(Kind.CONTENTION, "fabric")
+        commands = (session_command(context.model, "--isolated"),)
         if proven or many:
             explained = [*(cells if proven else []), *(inside if many else [])]
-            found = yield from context.explain(self, "", explained, facts=facts)
+            found = yield from context.explain(self, "", explained, facts=facts, commands=commands)
             yield found.replace(blames=subject)
         else:
             # A few pairs may be slow once by chance.
-            yield self.finding("", severity=Severity.NOTE, facts=facts, blames=subject)
+            yield self.finding("", severity=Severity.NOTE, facts=facts, commands=commands, blames=subject)
 
 
 @register
@@ -272,7 +274,7 @@ class RailIsolated(BlameRule):
         own = super()._commands(context, blame)
         # Without PXN, pairs across rails have to fail in the world communicator too.
         gpus = model.lab is None and all(end.kind == "gpu" for end in model.endpoints)
-        return [comparison_command(model, "NCCL_PXN_DISABLE=0,1"), *own] if gpus else own
+        return [session_command(model, "--probes", "p2p", "--ab", "NCCL_PXN_DISABLE=0,1"), *own] if gpus else own
 
 
 @register
@@ -489,7 +491,8 @@ class LeafTaper(_PairRule):
         for taper in tapers(context.model):
             facts = {"leaf_a": taper.groups[0], "leaf_b": taper.groups[1], "share": taper.share}
             subject = Subject(Kind.LEAF_CUT, " - ".join(taper.groups))
-            yield self.finding("", facts=facts, blames=subject)
+            commands = (session_command(context.model, "--probes", "ibfabric"),)
+            yield self.finding("", facts=facts, commands=commands, blames=subject)
 
 
 @register
@@ -585,7 +588,7 @@ class OnlyInWorld(_PairRule):
     name = "fails-in-world"
     title = "Pairs pass alone, not in the world communicator"
     severity = Severity.WARN
-    message = "{pairs} pairs pass alone, not in the world communicator"
+    message = "{pairs:count_pair} bad in the world communicator only, not alone"
     evidence = ("check what all ranks share, and what else failed in that communicator",)
     next_step = "Read the NCCL log of the world communicator."
 
@@ -593,7 +596,9 @@ class OnlyInWorld(_PairRule):
         if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             error = context.world_error(cells)
-            yield self.finding("", cells=cells, facts={"pairs": len(cells), "error": error}, blames=subject)
+            facts = {"pairs": len(cells), "error": error}
+            commands = (session_command(context.model, "--probes", "p2p", "--layers", "world"),)
+            yield self.finding("", cells=cells, facts=facts, commands=commands, blames=subject)
 
 
 @register

@@ -258,7 +258,7 @@ def test_no_nvlink_counter_grows_between_a_value_and_itself(value: list[dict[str
 def test_what_is_bad_inside_alone_is_a_warning() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: False), world=Verdict.FAILED)
     (one,) = findings(model)
-    assert (one.severity, title(one)) == ("warn", "12 pairs pass alone, not in the world communicator")
+    assert (one.severity, title(one)) == ("warn", "12 pairs bad in the world communicator only, not alone")
 
 
 def test_faults_made_in_the_lab_on_real_gpus() -> None:
