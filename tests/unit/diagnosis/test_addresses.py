@@ -103,6 +103,14 @@ def test_three_rails_of_which_two_are_crossed() -> None:
     assert made.titles() == ["rails swapped on n1: eth1 is connected to rail 2, eth2 is connected to rail 1"]
 
 
+def test_nodes_that_count_their_rails_differently_are_not_crossed() -> None:
+    made = Kernels()
+    for node in ("n2", "n3"):
+        made.address |= {(node, rail): address(node, 1 - rail) for rail in made.net.rails}
+        made.on_rail |= {(node, rail): 1 - rail for rail in made.net.rails}
+    assert made.titles() == []
+
+
 def test_one_network_for_all_rails_proves_nothing() -> None:
     made = Kernels()
     made.on_rail = {(node, rail): 0 for node in made.net.nodes for rail in made.net.rails}

@@ -10,6 +10,7 @@ from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 _MOST = 64
+_MOST_NEIGHBOURS = 1024
 _FILTERS = ("rp_filter", "arp_ignore")
 #: Flag of an entry of ``/proc/net/arp`` whose MAC address is known.
 _COMPLETE = 0x2
@@ -29,7 +30,7 @@ def parse_route(text: str) -> Dict[str, Any]:
 def parse_neighbours(text: str) -> List[Dict[str, str]]:
     """Return ``[{"address", "nic", "mac"}]`` of the complete entries of ``/proc/net/arp``."""
     found = []
-    for line in text.splitlines()[1:]:
+    for line in text.splitlines()[1:][:_MOST_NEIGHBOURS]:
         words = line.split()
         flags = sysfs.to_integer(words[2]) if len(words) == 6 else None
         if flags is not None and flags & _COMPLETE:
