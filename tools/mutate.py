@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "mutate.json"
 MODEL = "reference class_statistics structure endpoints pair_table pair_results measurement baseline facts/link_limits"
 FILES = ["fabtui/diagnosis", *(f"fabtui/model/{name}.py" for name in MODEL.split())]
-ROOMS = ["diagnosis", "model", "presentation", "report", "export", "session", "importers"]
+ROOMS = ["diagnosis", "model", "presentation", "report", "export", "session"]
 LEAST_KILLED = 0.8
 #: Packages that tests import, which are imported once for all mutants.
 WARM = ("numpy", "hypothesis", "asyncssh", "pytest_asyncio", "pytest_timeout")

@@ -306,6 +306,8 @@ def test_errors_that_differ_in_details_are_one_kind() -> None:
         (("no route to 10.0.0.1",), ("no route to 10.0.0.1", None, 0, "b:0")),
         (("refused", "no route to 10.0.0.1", "no route to 10.0.0.2"), ("no route to 10.0.0.1", 2, 1, "b:1")),
         (("x", "y", "y", "z", "y"), ("y", 3, 2, "b:1")),
+        (("y", "x", "x", "y"), ("y", 2, 1, "b:0")),
+        (("x", "y", "y", "x"), ("y", 2, 1, "b:1")),
     ],
 )
 def test_the_error_that_most_pairs_have(errors: tuple[str, ...], expected: tuple[str, int | None, int, str]) -> None:

@@ -152,6 +152,14 @@ def test_small_graphs_are_solved_exactly() -> None:
         assert set(chosen) in free
 
 
+def test_of_very_many_items_those_with_most_bad_pairs_are_left_out() -> None:
+    # 2,100 stars of three items: the middle of each is bad with both others.
+    edges = [(3 * star, 3 * star + leaf) for star in range(2100) for leaf in (1, 2)]
+    chosen, exact = largest(6300, edges)
+    assert (len(chosen), exact) == (4096, False)
+    assert not any(item % 3 == 0 for item in chosen)
+
+
 def test_the_search_is_bounded_and_beyond_its_limit_greedy() -> None:
     rings = [(5 * at + one, 5 * at + (one + 1) % 5) for at in range(12) for one in range(5)]
     began = time.process_time()

@@ -401,6 +401,15 @@ def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: py
     assert evidence(cause)[0].startswith("n062: memlock is 64 KiB")
 
 
+@pytest.mark.parametrize(("different", "listed"), [(3, 3), (4, 1)])
+def test_three_differences_are_listed_and_four_are_one_line(different: int, listed: int) -> None:
+    values = {"kernel": "6.8", "os": "Debian 12", "driver": "1", "cpus": 8}
+    odd = dict(list(values.items())[:different])
+    found = findings(model_of(*(node(name) for name in "abc"), node("d", inventory(host="d", **odd))))
+    assert len(found) == listed
+    assert all((one.rule.id == "FT302") is (listed == 3) for one in found)
+
+
 def test_it_is_computed_again_only_when_more_was_found() -> None:
     model = model_of(*four())
     first = latest_preflight(model)
