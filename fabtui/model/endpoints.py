@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -75,6 +76,17 @@ class Endpoint:
         """Name of its NIC, as far as it is known."""
         return self.nic or (f"NIC of {self}" if self.rail is None else f"rail {self.rail}")
 
+    @property
+    def by_sockets(self) -> bool:
+        """Whether it is a CPU rank with a rail: its sockets leave by the interface that leads to the other address."""
+        return self.kind == "cpu" and self.rail is not None and self.address is not None
+
+
+def address_order(address: str) -> tuple[int, bytes]:
+    """Return a sort key of addresses: of two CPU ranks, the one with the lower address listens (Gloo)."""
+    ip = ipaddress.ip_address(address)
+    return ip.version, ip.packed
+
 
 #: The classes of pairs within a rail.
 WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
@@ -83,7 +95,8 @@ WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
 def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     """Return the class of the pair of two endpoints.
 
-    Where rails are unknown the index on the node stands for the rail, as it does on every rail-aligned machine.
+    Where rails are unknown the index on the node stands for the rail, as it does on every rail-aligned machine. Sockets
+    of CPU ranks do not cross rails, see `EndpointTable.carriers`.
 
     Args:
         a: One endpoint.
@@ -92,6 +105,8 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     """
     if a.node == b.node:
         return PairClass.SAME_NODE
+    if a.by_sockets and b.by_sockets:
+        return PairClass.SAME_RAIL
     rail_a = a.index if a.rail is None else a.rail
     rail_b = b.index if b.rail is None else b.rail
     if rail_a != rail_b:
@@ -161,6 +176,14 @@ class EndpointTable:
     def of_node(self, node: str) -> list[Endpoint]:
         """Return the endpoints of a node."""
         return [self.endpoints[number] for number in self._by_node.get(node, ())]
+
+    def carriers(self, a: Endpoint, b: Endpoint) -> tuple[Endpoint, Endpoint]:
+        """Return the endpoints over whose NICs the data of a pair goes: of CPU ranks, those on the listener's rail."""
+        if a.node == b.node or a.rail == b.rail or not (a.by_sockets and b.by_sockets):
+            return a, b
+        rail = min(a, b, key=lambda end: address_order(end.address or "")).rail
+        first, second = (next((one for one in self.of_node(end.node) if one.rail == rail), end) for end in (a, b))
+        return first, second
 
     def class_between(self, src: str, dst: str) -> PairClass:
         """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""

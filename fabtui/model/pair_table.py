@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
+from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass, address_order
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
@@ -42,6 +42,7 @@ class Places:
 
     Attributes:
         nodes: Names of the nodes, by the numbers in ``node``.
+        order: Order of the addresses of CPU ranks with a rail.
     """
 
     nodes: list[str]
@@ -50,6 +51,7 @@ class Places:
     leaf: Ints
     half: Ints
     hardware: Ints
+    order: Ints
 
     @classmethod
     def of(cls, table: EndpointTable) -> Places:
@@ -63,8 +65,26 @@ class Places:
             for end in table.endpoints
         ]
         half = [table.halves.get(end.number, -1) for end in table.endpoints]
-        columns = (node, rail, leaf, half, table.hardware)
+        sockets = {end.number: address_order(end.address or "") for end in table.endpoints if end.by_sockets}
+        ranks = {address: at for at, address in enumerate(sorted(set(sockets.values())))}
+        order = [ranks[sockets[end.number]] if end.number in sockets else -1 for end in table.endpoints]
+        columns = (node, rail, leaf, half, table.hardware, order)
         return cls(list(nodes), *(np.array(column, dtype=np.int32) for column in columns))
+
+    def carriers(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
+        """Return the endpoints over whose NICs the data of pairs goes, see `EndpointTable.carriers`."""
+        first, second = self.order[source], self.order[target]
+        moved = (first >= 0) & (second >= 0) & (self.node[source] != self.node[target])
+        moved &= self.rail[source] != self.rail[target]
+        if not moved.any():
+            return source, target
+        rail = np.where(first < second, self.rail[source], self.rail[target])
+        # The first endpoint of each node on each rail.
+        found = np.full((len(self.nodes), int(self.rail.max()) + 1), -1)
+        numbers = np.arange(len(self.node))[::-1]
+        found[self.node[numbers], self.rail[numbers]] = numbers
+        there, back = (np.where(moved, found[self.node[ends], rail], ends) for ends in (source, target))
+        return np.where(there < 0, source, there), np.where(back < 0, target, back)
 
 
 @dataclass(slots=True)
@@ -242,7 +262,8 @@ class _Classes:
 def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
     """Return the relation of pairs, as in `PairTable`, and whether they are apart, as in `ClassKey`."""
     same_node = places.node[source] == places.node[target]
-    same_rail = places.rail[source] == places.rail[target]
+    sockets = (places.order[source] >= 0) & (places.order[target] >= 0)
+    same_rail = (places.rail[source] == places.rail[target]) | sockets
     leaf, other_leaf = places.leaf[source], places.leaf[target]
     half, other_half = places.half[source], places.half[target]
     apart_leaf = (leaf >= 0) & (other_leaf >= 0) & (leaf != other_leaf)

@@ -415,6 +415,10 @@ class Model:
         """Return the endpoints of a node."""
         return self._table.of_node(node)
 
+    def carriers(self, a: Endpoint, b: Endpoint) -> tuple[Endpoint, Endpoint]:
+        """Return the endpoints over whose NICs the data of a pair goes."""
+        return self._table.carriers(a, b)
+
     def class_between(self, src: str, dst: str) -> PairClass:
         """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
         return self._table.class_between(src, dst)

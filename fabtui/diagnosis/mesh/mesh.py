@@ -343,7 +343,7 @@ def _uncounted(found: PathMeasurements) -> bool:
 def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:
     """Yield the pairs of endpoints whose data takes this path by default; if unknown, all of the two nodes."""
     for source in model.endpoints_of(path.src):
-        if source.address in (path.src_addr, None):
-            for target in model.endpoints_of(path.dst):
-                if target.address in (path.dst_addr, None):
-                    yield str(source), str(target)
+        for target in model.endpoints_of(path.dst):
+            here, there = model.carriers(source, target)
+            if here.address in (path.src_addr, None) and there.address in (path.dst_addr, None):
+                yield str(source), str(target)

@@ -212,14 +212,17 @@ class _Search:
         off, inside = table.kind > 0, table.kind == 0
         across = table.kind == 3
         everywhere = np.ones(len(table), dtype=bool)
+        carriers = places.carriers(source, target)
+        yield None
 
         def both(
             kind: Kind, reach: Reach, bits: float, of: Ints, where: Flags, name: Callable[[int], str]
         ) -> Iterator[_Family | None]:
             size = int(of.max(initial=-1)) + 1
-            first = np.where(where, of[source], -1)
+            ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (source, target)
+            first = np.where(where, of[ends[0]], -1)
             yield None
-            second = np.where(where, of[target], -1)
+            second = np.where(where, of[ends[1]], -1)
             yield None
             twice = (np.where(second == first, -1, second),)
             yield _Family(kind, reach, Direction.BOTH, bits, (first, *twice), name, size)
