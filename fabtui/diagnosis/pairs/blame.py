@@ -43,6 +43,8 @@ _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
 #: Maximum difference of the savings of a rival and of the best component (bits).
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
+#: Difference of savings (bits) below which the share of bad pairs decides.
+_EQUAL_BITS = 1.0
 #: Bits that one direction costs more than both.
 _DIRECTION_BITS = 1.5
 
@@ -362,7 +364,19 @@ class _Search:
             best = max(scored, default=None, key=lambda one: one.saving)
             if best is None or best.saving < _LEAST_BITS:
                 return
+            # Of equals, the one of which most is bad.
+            shares: dict[_Score, float] = {}
+            for one in scored:
+                if one.saving >= best.saving - _EQUAL_BITS:
+                    shares[one] = self._share_of_bad(one)
+                    yield None
+            best = max(shares, key=lambda one: (shares[one], one.saving))
             yield (yield from self._blame(best, scored))
+
+    def _share_of_bad(self, score: _Score) -> float:
+        bad, tested = (self.dead, self.dead | self.alive) if score.factor is None else (self.slow, self.known)
+        mine = self.families[score.at].members(score.number)
+        return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
     def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Ints]]:
         """Return the components of a family of which some pairs are bad, and the number of tested pairs of all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from fabtui.model.endpoints import pair_class
+from fabtui.model.endpoints import PairClass, pair_class
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -62,12 +62,19 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     kind = pair_class(ends[pair[0]], ends[pair[1]])
     found: list[int | None] = []
     tested: list[Pair] = []
-    for end in pair:
-        good = [e.number for e in ends if e.number not in pair and _passes(model, end, e.number)]
+    for end, other in (pair, pair[::-1]):
+        # What passes within a node, or over another NIC, says nothing about this one.
+        nic = model.carriers(ends[end], ends[other])[0]
+        passing = [e for e in ends if e.number not in pair and _passes(model, end, e.number)]
+        good = [
+            e.number
+            for e in passing
+            if (e.node == ends[end].node) == (kind is PairClass.SAME_NODE) and model.carriers(ends[end], e)[0] is nic
+        ]
         same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
         later = [n for n in same if since is not None and _passes(model, end, n, since)]
         found.append(next(iter(later or same), None))
-        alive = fatal and since is not None and any(_passes(model, end, n, since) for n in good)
+        alive = fatal and since is not None and any(_passes(model, end, e.number, since) for e in passing)
         if same and not later and not alive:
             tested.append((min(end, same[0]), max(end, same[0])))
     return Partners(pair, found, tested)

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -177,6 +178,8 @@ class TestRunner:
         await self._bed.settled()
         ready = self._bed.ready()
         ranks = [rank for rank in ranks if rank in ready]
+        suspects = await self._world_suspects(ranks)
+        everyone, ranks = ranks, [rank for rank in ranks if rank not in suspects]
         if len(ranks) < 2:
             return
         self._pump.emit(PhaseStart(name="world", total=2 * len(wanted)))
@@ -184,6 +187,12 @@ class TestRunner:
         test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
         await self._make_room(ranks)
         sweep = WorldSweep(self._bed, test)
+        if suspects:
+            text = (
+                f"{', '.join(map(self._name, suspects))} cannot exchange data with others over TCP, as the mesh showed"
+            )
+            self._pump.log("warning", f"the world communicator is formed without ranks: {text}")
+            sweep.leave_out(everyone, set(suspects), wanted, text)
         await sweep.run(ranks, wanted)
         for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
@@ -192,6 +201,21 @@ class TestRunner:
                 break
             self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
             await sweep.again(PairSet(slow))
+
+    async def _world_suspects(self, ranks: list[int]) -> list[int]:
+        """Return the fewest CPU ranks without which no two have a broken path: one takes all along with it."""
+        if self._engine != "gloo":
+            return []
+        await self._pump.flush()
+        number = {self._name(rank): rank for rank in ranks}
+        left = {(number[a], number[b]) for a, b in blocked_pairs(self._model) if a in number and b in number}
+        suspects = []
+        while left:
+            worst = Counter(end for pair in left for end in pair).most_common(1)[0][0]
+            suspects.append(worst)
+            left = {pair for pair in left if worst not in pair}
+        # If nothing works, the test itself shows why.
+        return sorted(suspects) if len(suspects) < len(ranks) - 1 else []
 
     def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
         """Remove the pairs of GPUs that other processes use, so that their jobs are not disturbed."""

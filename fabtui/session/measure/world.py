@@ -64,6 +64,16 @@ class WorldSweep:
         self._good = good
         await self._report(request, good, wanted)
 
+    def leave_out(self, ranks: Sequence[int], out: set[int], wanted: Container[Pair], why: str) -> None:
+        """Report the pairs of ranks that are left out of the world."""
+        self._bed.report(
+            [
+                self._measurement(src, dst, Verdict.SKIPPED, error=f"left out of the world communicator: {why}")
+                for src, dst in itertools.permutations(ranks, 2)
+                if out & {src, dst} and (src, dst) in wanted
+            ]
+        )
+
     async def again(self, wanted: Container[Pair]) -> None:
         """Test pairs of a formed world again; pairs that are not reached keep their earlier results."""
         request = await self._go(self._good, wanted)

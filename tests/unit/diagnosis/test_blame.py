@@ -283,3 +283,26 @@ def test_pairs_of_nodes_without_a_way_across_rails() -> None:
     assert blocked(lambda s, d: 0.0 if off(s, d) and s[0] == "b" else 1.0) == [], "nothing passes at all"
     single = {("b:0", "a:1")}
     assert blocked(lambda s, d: 0.0 if (s, d) in single else None if s[0] == "b" and across(s, d) else 1.0) == []
+
+
+def test_a_nic_of_cpu_ranks_is_blamed_for_the_pairs_that_its_rail_carries() -> None:
+    ends = EndpointTable()
+    for number, (node, rail) in enumerate(itertools.product("abcd", (0, 1))):
+        address = f"10.{rail + 1}.0.{number + 1}"
+        ends.add(Endpoint(number, node, rail, kind="cpu", nic=f"eth{rail}", rail=rail, address=address))
+
+    def slow(src: str, dst: str) -> float:
+        # What comes to b over rail 0: of pairs across rails, all.
+        return 0.02 if off(src, dst) and dst[0] == "b" and "0" in (src[-1], dst[-1]) else 1.0
+
+    pairs = list(itertools.permutations(ends.endpoints, 2))
+    source, target = (np.array([pair[side].number for pair in pairs]) for side in (0, 1))
+    log = np.log(np.array([slow(str(a), str(b)) for a, b in pairs]))
+    places, count = Places.of(ends), np.arange(len(pairs))
+    # Values of busy cores spread far: single pairs hardly tell a NIC from its node.
+    flat = [np.full(len(pairs), value) for value in (0.5, math.log(0.2))]
+    kind = relations(places, source, target)[0]
+    table = PairTable(source, target, np.where(log < flat[1], SLOW, OK), log, *flat, kind, count, 0 * count)
+    found = [one for one in blamed(table, places, ends.endpoints) if one is not None]
+    assert subjects(found) == [(Kind.NIC, "b eth0", Direction.RECEIVES)]
+    assert len(found[0].bad) == 9

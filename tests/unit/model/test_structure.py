@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fabtui.model.endpoints import Endpoint, EndpointTable
+from fabtui.model.endpoints import Endpoint, EndpointTable, PairClass
 from fabtui.model.pair_table import OK, PairTable, Places, relations
 from fabtui.model.structure import halves, node_groups
 
@@ -135,3 +135,25 @@ def test_untested_pairs_make_no_groups() -> None:
     assert groups("abcd", lambda a, b: None if between(a, b) else 0.0) == []
     assert groups("abcd", lambda a, b: None) == []
     assert groups("abcd", lambda a, b: None if a.node != b.node else 0.0) == []
+
+
+def test_sockets_of_cpu_ranks_do_not_cross_rails() -> None:
+    ends = EndpointTable()
+    for number, (node, rail) in enumerate(itertools.product("abc", (0, 1))):
+        # Of addresses, 10.2 is below 10.10, and below 9 as a text only.
+        address = f"10.{(2, 10)[rail]}.0.{number + 1}" if node != "c" else None
+        ends.add(Endpoint(number, node, rail, kind="cpu", rail=rail, nic=f"eth{rail}", address=address))
+    source, target = (np.array(side) for side in zip(*itertools.permutations(range(6), 2), strict=True))
+    places = Places.of(ends)
+    found = dict(zip(zip(source, target, strict=True), zip(*places.carriers(source, target), strict=True), strict=True))
+    for (a, b), carried in found.items():
+        here, there = ends.carriers(ends.endpoints[a], ends.endpoints[b])
+        assert carried == (here.number, there.number)
+    # Of two rails the one with the lower address carries the pair, at both ends.
+    assert (found[0, 3], found[3, 0], found[1, 2]) == ((0, 2), (2, 0), (0, 2))
+    assert (found[1, 3], found[0, 1]) == ((1, 3), (0, 1)), "one rail, and one node"
+    assert found[0, 5] == (0, 5), "the address is not known"
+    kinds = dict(zip(found, relations(places, source, target)[0], strict=True))
+    assert (kinds[0, 3], kinds[0, 1], kinds[0, 5]) == (1, 0, 3)
+    assert ends.class_between("a:0", "b:1") is PairClass.SAME_RAIL
+    assert ends.class_between("a:0", "c:1") is PairClass.CROSS_RAIL

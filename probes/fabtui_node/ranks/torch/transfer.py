@@ -49,6 +49,7 @@ class TorchLink(Link):
         inside: bool = False,
     ) -> None:
         super().__init__(*ends)
+        self.by_median = engine.name == "gloo"
         self._engine = engine
         self._torch = engine.torch
         self._group = group

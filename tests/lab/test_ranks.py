@@ -1,0 +1,104 @@
+"""CPU ranks over faulty links, end to end: the NIC is named, and the pairs of other nodes are not harmed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fabtui.model.events import LogEntry
+from fabtui.model.recording import read_events
+from tests.lab.field import Outcome, run
+from tests.lab.network import Network, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+
+#: Two ranks per node, one on each rail, tested in pairs.
+PAIRS = ("--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--ranks-per-node", "2")
+SLOW = ("root", "tbf", "rate", "400mbit", "burst", "100kb", "latency", "200ms")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with Network(tmp_path_factory.mktemp("ranks"), nodes=4, rails=2) as network:
+        yield network
+
+
+def bad(found: Outcome) -> list[tuple[str, str]]:
+    """Return kind and name of what the findings blame that a job would suffer from."""
+    subjects = [one["subject"] for one in found.saved["findings"] if one["severity"] == "bad"]
+    return [(one["kind"], one["name"]) for one in subjects]
+
+
+@pytest.mark.parametrize("rail", [0, 1])
+def test_one_direction_of_a_nic_is_slow(network: Network, rail: int) -> None:
+    port = f"n1r{rail}"
+    network.fabric("tc", "qdisc", "add", "dev", port, *SLOW)
+    try:
+        found = run(network, network.folder, *PAIRS)
+    finally:
+        network.fabric("tc", "qdisc", "del", "dev", port, "root")
+    first = found.saved["findings"][0]
+    assert (first["subject"]["kind"], first["subject"]["name"]) == ("nic", f"n1 eth{rail}"), found.printed
+    assert first["title"].startswith(f"n1:{rail} is slow with other nodes as receiver (sending works)")
+    slow = {(m["src"], m["dst"]) for m in found.cells("p2p")}
+    assert {(f"n{n}:{rail}", f"n1:{rail}") for n in (0, 2, 3)} <= slow
+    assert set(bad(found)) == {("nic", f"n1 eth{rail}")}, found.printed
+    assert found.cells("p2p", without="n1") == []
+
+
+def test_ranks_with_a_broken_path_are_left_out_of_the_world(network: Network) -> None:
+    network.rule(f"ip saddr {network.address('n2', 0)} ip length > 1500")
+    try:
+        found = run(network, network.folder, "--probes", "ping,udp,p2p", "--layers", "world", "--bytes", "1M")
+    finally:
+        network.heal()
+    title = "MTU black hole for traffic from n2 rail 0 (eth0 10.1.0.3): 8972 bytes do not pass, 1472 do"
+    assert found.titles[0] == title, found.printed
+    assert bad(found) == [("nic", "n2 eth0")]
+    assert found.cells("world", "ping", "mtu", "udp", "tcp", without="n2") == []
+    world = [m for m in found.saved["measurements"] if m["layer"] == "world"]
+    assert len(world) == 4 * 3
+    assert {m["verdict"] for m in world if "n2:0" in (m["src"], m["dst"])} == {"skipped"}
+
+
+def test_a_value_that_is_slow_once_is_tested_again_before_it_is_reported(network: Network, tmp_path: Path) -> None:
+    recording = tmp_path / "session.jsonl"
+    network.fabric("tc", "qdisc", "add", "dev", "n1r0", *SLOW)
+    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n[0-3]", "--ssh-config", str(network.ssh_config)]
+    argv += ["--remote-python", sys.executable, "--probes", "p2p", "--layers", "p2p", "--bytes", "1M"]
+    running = subprocess.Popen(
+        [*argv, "--record", str(recording)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert running.stdout is not None
+    over = threading.Event()
+    thread = threading.Thread(target=_heal_at_the_first_retest, args=(network, recording, over))
+    thread.start()
+    try:
+        printed = running.communicate(timeout=120)[0]
+    finally:
+        running.kill()
+        over.set()
+        thread.join()
+    assert _retests(recording)
+    # All pairs are ok in the end; that they were slow once is a note.
+    assert (running.returncode, "not ok" in printed) == (0, False), printed
+
+
+def _retests(recording: Path) -> bool:
+    """Return True once slow pairs are tested again."""
+    return recording.exists() and any(
+        isinstance(event, LogEntry) and "slow pairs are tested again, alone" in event.text
+        for event in read_events(recording)
+    )
+
+
+def _heal_at_the_first_retest(network: Network, recording: Path, over: threading.Event) -> None:
+    """Take the fault away as soon as slow pairs are to be tested again."""
+    while not over.wait(0.05) and not _retests(recording):
+        pass
+    network.fabric("tc", "qdisc", "del", "dev", "n1r0", "root")
