@@ -44,7 +44,7 @@ _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
 #: Difference of savings (bits) below which the share of bad pairs decides.
-_EQUAL_BITS = 1.0
+_EQUAL_BITS = 3.0
 #: Bits that one direction costs more than both.
 _DIRECTION_BITS = 1.5
 

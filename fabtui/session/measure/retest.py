@@ -63,7 +63,7 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     found: list[int | None] = []
     tested: list[Pair] = []
     for end, other in (pair, pair[::-1]):
-        # What passes within a node, or over another NIC, says nothing about this one.
+        # What passes within a node, or over another NIC, is no evidence about this one.
         nic = model.carriers(ends[end], ends[other])[0]
         passing = [e for e in ends if e.number not in pair and _passes(model, end, e.number)]
         good = [

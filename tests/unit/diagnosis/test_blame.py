@@ -299,10 +299,10 @@ def test_a_nic_of_cpu_ranks_is_blamed_for_the_pairs_that_its_rail_carries() -> N
     source, target = (np.array([pair[side].number for pair in pairs]) for side in (0, 1))
     log = np.log(np.array([slow(str(a), str(b)) for a, b in pairs]))
     places, count = Places.of(ends), np.arange(len(pairs))
-    # Values of busy cores spread far: single pairs hardly tell a NIC from its node.
-    flat = [np.full(len(pairs), value) for value in (0.5, math.log(0.2))]
+    # Values of busy cores spread far: single pairs hardly separate a NIC from its node.
+    spread, limit = (np.full(len(pairs), value) for value in (0.5, math.log(0.2)))
     kind = relations(places, source, target)[0]
-    table = PairTable(source, target, np.where(log < flat[1], SLOW, OK), log, *flat, kind, count, 0 * count)
+    table = PairTable(source, target, np.where(log < limit, SLOW, OK), log, spread, limit, kind, count, 0 * count)
     found = [one for one in blamed(table, places, ends.endpoints) if one is not None]
     assert subjects(found) == [(Kind.NIC, "b eth0", Direction.RECEIVES)]
     assert len(found[0].bad) == 9
