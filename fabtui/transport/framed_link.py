@@ -13,6 +13,8 @@ from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, No
 from fabtui.transport.payload import Cargo, Part
 from fabtui_node.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
 
+#: Number of heartbeats that this process misses where it stands still: it was stopped, or the machine slept.
+_STANDSTILL = 3
 #: Maximum number of unanswered heartbeats whose sending time is kept.
 _BEATS_KEPT = 64
 
@@ -55,7 +57,8 @@ class FramedLink(Link):
         self._writing = asyncio.Lock()
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self._heard = self._ticked = self._loop.time()
+        self._overslept = 0.0
         self._beats: dict[int, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._cargo: Cargo | None = None
@@ -235,7 +238,8 @@ class FramedLink(Link):
             return "closed", "the link was closed"
         last = last_line(self._stderr.text(), 300)
         if "no heartbeat" in last:
-            return "lease", f"the node side ended itself: {last}"
+            stood = self._stood_still()
+            return "lease", f"the node side ended itself: {last}" + (f"; {stood}" if stood else "")
         text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
         return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
@@ -251,18 +255,24 @@ class FramedLink(Link):
 
     async def _watch_loop(self) -> None:
         tick = self._limits.heartbeat
-        before = self._loop.time()
         while self._lost is None:
+            before = self._ticked = self._loop.time()
             await asyncio.sleep(tick)
             now = self._loop.time()
             overslept = now - before - tick
-            before = now
             if overslept > tick:
+                self._overslept = overslept
                 # This side was stopped or busy, so it could not have heard: that is no silence of the node.
                 self._heard = min(now, self._heard + overslept)
             if not self._held and now - self._heard > self._limits.frozen:
                 silence = now - self._heard
                 self._lose("frozen", f"no answer for {silence:.0f} s although the connection stands")
+
+    def _stood_still(self) -> str:
+        """Return that this process was stopped or busy for long, which no node is to blame for; "" if it was not."""
+        # The reader may wake up before the loop that watches.
+        stood = max(self._overslept, self._loop.time() - self._ticked - self._limits.heartbeat)
+        return f"fabtui itself stood still for {stood:.0f} s" if stood > _STANDSTILL * self._limits.heartbeat else ""
 
     def _lose(self, kind: LostKind, text: str) -> None:
         if self._lost is None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +80,20 @@ def test_a_probe_that_crashes_is_reported_as_that(network: Network, probe: str, 
     assert {m["verdict"] for m in found.cells("ping", "mtu", "udp", "tcp")} == {"inconclusive"}
     assert {m["src"] for m in found.cells("ping", "mtu", "udp", "tcp")} == {"n1"}
     assert found.code == 3
+
+
+def test_a_controller_that_was_stopped_reports_that_of_itself(network: Network) -> None:
+    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n[0-2]", "--ssh-config", str(network.ssh_config)]
+    argv += ["--no-record", "--probes", "ping,udp", "--lease", "3"]
+    running = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    try:
+        next(line for line in running.stderr if line.startswith("ping"))
+        running.send_signal(signal.SIGSTOP)
+        # Longer than the lease, after which nodes end themselves.
+        time.sleep(6.0)
+        running.send_signal(signal.SIGCONT)
+        printed = "".join(running.communicate(timeout=60))
+    finally:
+        running.kill()
+    assert re.search(r"n[012] .*no heartbeat for .*; fabtui itself stood still for \d+ s", printed), printed
