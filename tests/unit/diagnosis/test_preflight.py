@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis import session
-from fabtui.diagnosis.finding import Domain, Finding, Severity, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import findings
@@ -296,6 +296,7 @@ def test_a_port_that_is_down_is_named_once() -> None:
     assert title(finding).startswith("mlx5_1/1: Down, physical state Polling: no signal")
     assert "RDMA port state: Active, Down on mlx5_1, not Active as on 2 others" in evidence(finding)[0]
     assert finding.next == ("ssh n1 ibstat mlx5_1 1",)
+    assert finding.about == (Subject(Kind.NIC, "n1 mlx5_1"),)
 
 
 def test_a_judgement_of_many_devices_of_many_nodes_is_one_finding() -> None:
@@ -403,7 +404,7 @@ def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: py
 
 @pytest.mark.parametrize(("different", "listed"), [(3, 3), (4, 1)])
 def test_three_differences_are_listed_and_four_are_one_line(different: int, listed: int) -> None:
-    values = {"kernel": "6.8", "os": "Debian 12", "driver": "1", "cpus": 8}
+    values: dict[str, Any] = {"kernel": "6.8", "os": "Debian 12", "driver": "1", "cpus": 8}
     odd = dict(list(values.items())[:different])
     found = findings(model_of(*(node(name) for name in "abc"), node("d", inventory(host="d", **odd))))
     assert len(found) == listed
