@@ -150,8 +150,9 @@ def _lines(tree: ast.Module, statement: Any, end: int) -> set[int]:
         return set(range(statement.lineno, max(statement.lineno, end) + 1))
     if isinstance(statement, ast.FunctionDef):
         return set(range(statement.lineno, (statement.end_lineno or 0) + 1))
-    private = {name.id for name in ast.walk(statement) if isinstance(name, ast.Name) and name.id.startswith("_")}
-    uses = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in private}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id.startswith("_")]
+    set_here = {name.id for name in names if isinstance(name.ctx, ast.Store) and name in ast.walk(statement)}
+    uses = {name.lineno for name in names if isinstance(name.ctx, ast.Load) and name.id in set_here}
     return uses or set(range(1, 10_000))
 
 
