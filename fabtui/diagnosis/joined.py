@@ -101,7 +101,7 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
 
 def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about the component that a finding blames, or about a rival of it."""
-    if not (one.cells or one.measurements) or one.severity is Severity.NOTE:
+    if not (one.cells or one.measurements or one.rivals) or one.severity is Severity.NOTE:
         return False
     suspects = {one.subject, *one.rivals}
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))

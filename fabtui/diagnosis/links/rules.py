@@ -172,20 +172,23 @@ class GpuInUse(_LinkRule):
     next_step = "Test again when the process has ended, or without this GPU."
 
     def check(self, model: Model) -> Iterator[Finding]:
-        tested = {str(end) for end in model.endpoints}
-        for record in model.nodes.values():
-            for gpu in dicts((record.inventory or {}).get("gpus")):
-                end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
-                if using and end in tested:
-                    names = [
-                        one_line(f"{one.get('name') or 'a process'} (pid {one.get('pid')})", 80) for one in using[:2]
-                    ]
-                    yield self.finding(
-                        end,
-                        nodes=(record.name,),
-                        facts={"gpu": end, "process": ", ".join(names)},
-                        blames=Subject(Kind.GPU, end),
-                    )
+        for end, process in gpus_in_use(model).items():
+            facts = {"gpu": end, "process": process}
+            node = end.rpartition(":")[0]
+            yield self.finding(end, nodes=(node,), facts=facts, blames=Subject(Kind.GPU, end))
+
+
+def gpus_in_use(model: Model) -> dict[str, str]:
+    """Return the processes of others on each tested GPU that has any, as one text by endpoint."""
+    tested = {str(end) for end in model.endpoints}
+    found = {}
+    for record in model.nodes.values():
+        for gpu in dicts((record.inventory or {}).get("gpus")):
+            end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
+            if using and end in tested:
+                names = (f"{one.get('name') or 'a process'} (pid {one.get('pid')})" for one in using[:2])
+                found[end] = ", ".join(one_line(name, 80) for name in names)
+    return found
 
 
 def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.links.rules import gpus_in_use
 from fabtui.diagnosis.pairs.context import PairContext, node_of
 from fabtui.model.endpoints import ClassKey, PairClass
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
@@ -265,7 +266,9 @@ class BelowLinkLimit(Rule[PairContext]):
         facts |= {"example": Route(m.src, m.dst, False), "variables": _set_variables(context, nodes, "rate") or None}
         commands = [on_node(nodes[0], f"nvidia-smi {what}", model) for what in ("topo -m", "-q -d PERFORMANCE,CLOCK")]
         severity = Severity.NOTE if noted or model.lab is not None else Severity.BAD
-        return self.finding(severity=severity, facts=facts, commands=commands)
+        ends = {end for one in samples for end in (one.measurement.src, one.measurement.dst)}
+        busy = tuple(Subject(Kind.GPU, end) for end in gpus_in_use(model) if end in ends)
+        return self.finding(severity=severity, facts=facts, commands=commands).replace(rivals=busy)
 
 
 def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:

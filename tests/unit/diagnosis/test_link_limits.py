@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
-from fabtui.model.events import Measured
+from fabtui.model.events import InventoryUpdate, Measured
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
@@ -52,6 +52,17 @@ def test_shares_depend_on_the_transport(inside: tuple[float, str], facts: Any, s
 def test_sockets_give_notes(value: float, severities: list[str]) -> None:
     model = swept(model_of(), NVLINK, (value, "NET/Socket/eth0"))
     assert [str(one.severity) for one in below(model)] == severities
+
+
+def test_a_gpu_in_use_explains_it() -> None:
+    model = swept(model_of(), (120.0, "P2P/CUMEM"), RDMA)
+    known = model.nodes["b"].inventory or {}
+    busy = {"name": "python3", "pid": 4711}
+    gpus = [{**gpu, "processes": [busy] if gpu["index"] == 1 else []} for gpu in known["gpus"]]
+    model.apply(InventoryUpdate(node="b", value={**known, "gpus": gpus}, time=3.0))
+    (one,) = below(model)
+    assert evidence(one)[0] == "b:1 is in use by python3 (pid 4711)"
+    assert (one.subject.kind, one.subject.name) == (Kind.GPU, "b:1")
 
 
 def test_small_messages_cpu_ranks_and_unknown_topology_are_not_judged() -> None:
