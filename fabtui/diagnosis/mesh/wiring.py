@@ -31,9 +31,9 @@ def misconnected(model: Model) -> dict[str, dict[str, int]]:
 
     A node answers for all of its addresses on every interface by default, so that crossed rails pass everything. The
     MAC address that others learn identifies the interface that answered. An interface is in the wrong place if it is
-    heard in the network of another one of its node; nodes may count their rails differently. A node is blamed if more
-    of the others see it in the wrong place than in the right one; what is heard on several rails is no evidence, as
-    one wire may hold them all.
+    heard in the network of a different interface of its node; nodes may count their rails differently. A node is
+    blamed if more of the others see it in the wrong place than in the right one; what is heard on several rails is no
+    evidence, as one wire may hold them all.
     """
     interfaces, owners = _interfaces(model)
     heard: dict[tuple[_Nic, str], set[str]] = defaultdict(set)
