@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
-# Test processes.
+# Test processes; some unit tests wait for deadlines, so there is one more than cores.
 JOBS ?= auto
+FAST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -82,7 +83,7 @@ test: $(VENV)/.test
 endif
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not fuzz" tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(FAST_JOBS) --dist worksteal -m "not slow and not fuzz" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -29,6 +29,13 @@ def written(recording: str, path: Path) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return one session as a recording, a CSV snapshot and a JSON session, by the ending of the file."""
+    folder = tmp_path_factory.mktemp("forms")
+    return {"jsonl.gz": FAULTS, **{ending: written(FAULTS, folder / f"s.{ending}") for ending in ("csv", "json")}}
+
+
 def test_two_recordings(capsys: Out) -> None:
     assert entry.main(["diff", HEALTHY, FAULTS]) == 1
     out = capsys.readouterr().out
@@ -59,12 +66,8 @@ def test_json_and_csv(capsys: Out, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", ["csv", "json", "jsonl.gz"])
 @pytest.mark.parametrize("after", ["csv", "json", "jsonl.gz"])
-def test_one_session_in_any_form_equals_itself(capsys: Out, tmp_path: Path, before: str, after: str) -> None:
-    names = [
-        FAULTS if ending == "jsonl.gz" else written(FAULTS, tmp_path / f"{at}.{ending}")
-        for at, ending in enumerate((before, after))
-    ]
-    assert entry.main(["diff", *names, "--json"]) == 0
+def test_one_session_in_any_form_equals_itself(capsys: Out, forms: dict[str, str], before: str, after: str) -> None:
+    assert entry.main(["diff", forms[before], forms[after], "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pairs"] == []
     assert (found["findings"]["new"], found["findings"]["gone"]) == ([], [])

@@ -205,7 +205,7 @@ def test_any_json(kind: str, value: Any, start: bool) -> None:
 )
 @pytest.mark.timeout(60)
 def test_long_lines_end_soon(name: str, piece: str) -> None:
-    text = piece * (400_000 // len(piece))
+    text = piece * (200_000 // len(piece))
     formats()[name].likely(text[:HEAD])
     check(of_text(text, name))
 
