@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -184,3 +185,15 @@ def test_the_number_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 def test_real_logs(name: str, codes: list[str]) -> None:
     found = causes((REAL / name).read_text())
     assert [one.meaning.code for one in (*found.causes, *found.consequences)] == codes
+
+
+def test_a_day_that_is_still_to_come_was_last_year() -> None:
+    """Watchdogs of PyTorch print no year."""
+    now = datetime.now()
+    later = now + timedelta(days=10)
+    found = causes(
+        f"{now:%Y-%m-%d %H:%M:%S} n061:7:9 [0] {WARN}mlx5_3:1 Got non-fatal async event: port error(10)\n",
+        f"[rank1]:[E{later:%m%d %H:%M:%S}.000001 x.cpp:1] CUDA out of memory\n",
+    )
+    first = found.causes[0].first
+    assert (first.file, first.time is not None and first.time < now - timedelta(days=300)) == (1, True)

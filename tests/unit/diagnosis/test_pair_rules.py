@@ -487,3 +487,17 @@ def test_each_component_that_fails_has_its_rule(judge: Callable[[str, str], bool
     assert (found.rule.name, found.subject.name) == (rule, name)
     slow = [one for one in findings(fabric("abc", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
     assert rule not in {one.rule.name for one in slow}
+
+
+@pytest.mark.parametrize(
+    ("judge", "command"),
+    [
+        (lambda s, d: "b:2" in (s, d), "ssh b nvidia-smi -q -i 2 -d ECC,PERFORMANCE,PAGE_RETIREMENT"),
+        (lambda s, d: "b:2" in (s, d) and s[0] != d[0], "ssh b ibstat mlx5_2"),
+        (lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0], "ssh b nvidia-smi topo -m"),
+        (lambda s, d: s[0] == d[0] == "b" and (s[2] in "01") != (d[2] in "01"), "ssh b nvidia-smi topo -m"),
+    ],
+)
+def test_what_is_slow_is_inspected_on_its_node(judge: Callable[[str, str], bool], command: str) -> None:
+    (found,) = [one for one in findings(fabric("abcd", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
+    assert found.next[0] == command

@@ -157,3 +157,15 @@ def test_sockets_of_cpu_ranks_do_not_cross_rails() -> None:
     assert (kinds[0, 3], kinds[0, 1], kinds[0, 5]) == (1, 0, 3)
     assert ends.class_between("a:0", "b:1") is PairClass.SAME_RAIL
     assert ends.class_between("a:0", "c:1") is PairClass.CROSS_RAIL
+
+
+@pytest.mark.parametrize(("odd", "count"), [(0.7, 8), (0.85, 0)])
+def test_values_across_halves_are_even_within_four_and_a_half_deviations(odd: float, count: int) -> None:
+    """All are 0.1 from the middle, a deviation of 0.148, but for one pair of GPUs."""
+
+    def judge(a: Endpoint, b: Endpoint) -> float:
+        if {a.index, b.index} == {0, 2}:
+            return -0.6 - odd
+        return (-0.6 if across(a, b) else 0.0) + (0.1 if a.index < b.index else -0.1)
+
+    assert len(halves(*made("ab", 4, judge))) == count
