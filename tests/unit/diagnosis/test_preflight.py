@@ -13,6 +13,7 @@ from fabtui.diagnosis import session
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.probe_judgements import severity_of
 from fabtui.diagnosis.session import findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
@@ -465,3 +466,21 @@ def test_verdicts_of_nodes_and_exit_codes() -> None:
     assert (bad._replace(findings=noted).exit_code, bad._replace(findings=noted).verdict("c").verdict) == (0, "ok")
     warned = bad._replace(findings=[one.replace(severity=Severity.WARN) for one in bad.findings])
     assert (warned.exit_code, warned.code_from(Severity.BAD), warned.verdict("c").verdict) == (1, 0, "warn")
+
+
+def test_of_nodes_with_one_host_name_the_last_is_inspected() -> None:
+    nodes = [node(name, host=host(name, identity={"hostname": "same", "boot_id": name})) for name in "abc"]
+    (found,) = [one for one in clashes(nodes) if one.rule.name == "same-hostname"]
+    assert (found.nodes, found.next) == (("a", "b", "c"), ("ssh c hostnamectl",))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "severity"),
+    [
+        (("bad", "failed", "error", "timeout", "fatal"), "bad"),
+        (("warn", "warning", "slow", "inconclusive"), "warn"),
+        (("note", "ok", "odd"), "note"),
+    ],
+)
+def test_the_severity_of_what_a_judge_returns(verdicts: tuple[str, ...], severity: str) -> None:
+    assert {str(severity_of(verdict)) for verdict in verdicts} == {severity}
