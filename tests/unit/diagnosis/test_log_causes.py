@@ -159,6 +159,14 @@ def test_hostile_text_is_read_in_bounded_time(text: str) -> None:
     assert time.process_time() - start < 10
 
 
+def test_the_number_of_errors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui.diagnosis.knowledge.log_causes.MOST_ERRORS", 2)
+    for count, cut in ((2, False), (3, True)):
+        reader = LogReader()
+        reader.add("CUDA out of memory\n" * count)
+        assert (reader.cut, reader.result().causes[0].count) == (cut, 2)
+
+
 def test_the_number_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui.diagnosis.knowledge.log_causes.MOST_LINES", 2)
     assert MOST_LINES >= 1_000_000
