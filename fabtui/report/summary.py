@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
-from fabtui.diagnosis.links.rdma_ports import PortNotes, port_problems
+from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.diagnosis.pairs.message_times import notable
@@ -46,11 +46,6 @@ _MOST_NAMED = 6
 #: A longer list omits pairs that findings cover.
 _LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
-#: Rules whose findings have a place of their own in a summary: nodes, ports, reasons, slow messages, the preflight.
-_LISTED_ELSEWHERE = frozenset(
-    {"node-lost", "rail-isolated", "fails-in-world", "pair-flaps", "slow-messages", "not-tested", "preflight"}
-    | {"nvlink-inactive", "nvlink-errors", "rdma-port", "rdma-port-inactive"}
-)
 #: Rules whose titles count pairs instead of naming them.
 _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
@@ -299,28 +294,21 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     tally = Survey(model).finish()
     found = findings(model, tally)
     advice = what_to_do(model, tally, found)
-    # The mesh comes first: it explains pairs of endpoints.
-    found.sort(key=lambda one: one.rule.domain is not Domain.MESH)
-    headline = [f"{title(one)}: {'; '.join(evidence(one))}" for one in found if one.rule.name == "rail-isolated"]
-    listed = [one for one in found if one.rule.name not in _LISTED_ELSEWHERE]
-    listed = [one for one in listed if not _single(one) or "confirmation" in one.facts]
-    single = [one for one in found if one.rule.domain is Domain.PAIRS and _single(one)]
-    following = {min(one.cells): one.next[0] for one in single if one.next}
-    many = {pair for one in listed if one.rule.domain is Domain.PAIRS for pair in one.cells}
+    many = {pair for one in found if one.rule.domain is Domain.PAIRS and not _single(one) for pair in one.cells}
     explained = frozenset(measurement for one in found for measurement in one.measurements)
-    bad = _bad(model, signs, explained, following, many)
-    return [headline, _numbered(listed), _ports(model), bad, _notable(model, signs), advice]
+    bad = _bad(model, signs, explained, many)
+    return [_numbered(found), bad, _notable(model, signs), advice]
 
 
 def _single(finding: Finding) -> bool:
     """Return True for a finding about a single pair of endpoints, which the list of what is not ok shows."""
-    return finding.rule.domain is Domain.PAIRS and finding.subject.kind is Kind.PAIR
+    return finding.subject.kind is Kind.PAIR
 
 
 def finding_lines(finding: Finding) -> list[str]:
     """Return title, evidence and next commands of a finding."""
     pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
-    lines = [title(finding) + pairs, *(f"    {line}" for line in evidence(finding))]
+    lines = [f"{title(finding)}{pairs}  {finding.rule.id}", *(f"    {line}" for line in evidence(finding))]
     # Without a subject, the title only counts the pairs.
     if finding.rule.name in _COUNTED and finding.cells:
         names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
@@ -336,24 +324,15 @@ def _numbered(listed: list[Finding]) -> list[str]:
     return capped([f"findings: {len(listed)}"], lines, "lines") if lines else []
 
 
-def _ports(model: Model) -> list[str]:
-    """List the problems of the RDMA ports that endpoints use, each once."""
-    found = [str(one) for endpoint in model.endpoints for one in port_problems(model, endpoint)]
-    lines = [f"  {line}" for line in dict.fromkeys(found)]
-    return capped([f"RDMA ports that endpoints send over: {len(lines)} problems"], lines, "problems") if lines else []
-
-
 def _bad(
     model: Model,
     signs: Signs,
     explained: frozenset[tuple[Layer, AddressPair]],
-    following: dict[tuple[str, str], str],
     many: set[tuple[str, str]],
 ) -> list[str]:
     """List what is not ok and in no finding, one line per pair and layer; collectives have tables.
 
-    Findings cover the measurements of the mesh ``explained`` and the pairs ``many``, which a long list omits;
-    ``following`` is the next command per pair.
+    Findings cover the measurements of the mesh ``explained`` and the pairs ``many``, which a long list omits.
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
@@ -368,12 +347,7 @@ def _bad(
     total = len(groups)
     if total > _LONG:
         groups = [group for group in groups if not _is_covered(model, group[0], many)]
-    lines = []
-    for group in groups:
-        line = _bad_line(model, group, signs, notes, swept=swept)
-        if group[0].layer in (Layer.P2P, Layer.WORLD) and (todo := following.pop((group[0].src, group[0].dst), "")):
-            line += f"\n      next: {one_line(todo, 500)}"
-        lines.append(line)
+    lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
     more = f", of which {total - len(lines)} are covered above; --csv and --json have them all"
     return capped([f"not ok: {total}{more if len(lines) < total else ''}"], lines, "rows") if total else []
 

@@ -107,7 +107,7 @@ def finding_block(one: Finding, width: int, number: int, *, selected: bool = Fal
     title, pairs = finding_text.title(one), finding_text.pairs_text(one)
     style = _STYLES[one.severity]
     mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
-    lines: Lines = [[*mark, (title, "bold"), (f"   {pairs}", MUTED)]]
+    lines: Lines = [[*mark, (title, "bold"), (f"   {pairs}", MUTED), (f"   {one.rule.id}", MUTED)]]
     lines += [[(f"      {text}", "")] for text in finding_text.evidence(one)]
     if one.cells:
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])

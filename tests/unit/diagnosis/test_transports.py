@@ -80,7 +80,7 @@ def test_sockets_of_one_node_are_about_it() -> None:
         return P2P if not off(src, dst) else SOCKET if "c" in (src[0], dst[0]) else GDR
 
     assert of("socket-fallback", path) == [((Kind.NODE, "c"), 24)]
-    assert of("socket-fallback", path, rdma="abd") == [], "c has no active RDMA port"
+    assert of("socket-fallback", path, rdma="bad") == [], "c has no active RDMA port"
 
 
 def test_sockets_of_some_pairs_are_about_their_nodes() -> None:
