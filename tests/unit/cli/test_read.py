@@ -262,4 +262,4 @@ def test_an_isolated_fabric_is_named(tmp_path: Path, capsys: Out) -> None:
     assert entry.main(["read", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "counts  ok 8, failed 4" in out
-    assert "rail-isolated (or PXN-only) fabric: all 4 pairs across rails fail, all 4 pairs within a rail pass" in out
+    assert "\n    1 rail-isolated (or PXN-only) fabric (4 pairs)  FT010\n        all 4 pairs across rails fail" in out
