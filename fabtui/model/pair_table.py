@@ -6,7 +6,7 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,11 @@ class PairTable:
         known[other.source * np.int64(ends) + other.target] = True
         found: Flags = known[self.source * np.int64(ends) + self.target]
         return found
+
+    def pairs_with(self, verdicts: Sequence[Verdict]) -> list[tuple[int, int]]:
+        """Return the numbers of the ends of the ordered pairs with one of some verdicts."""
+        chosen = np.isin(np.arange(len(SEVERITY)), [_CODE[verdict] for verdict in verdicts])[self.verdict]
+        return list(zip(self.source[chosen].tolist(), self.target[chosen].tolist(), strict=True))
 
     @property
     def bad(self) -> Flags:

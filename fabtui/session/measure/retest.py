@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Set
+import asyncio
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from fabtui.model.endpoints import PairClass, pair_class
@@ -24,18 +25,17 @@ class Partners:
     to_test: list[Pair]
 
 
-def bad_pairs(
-    model: Model, swept: Container[Pair], verdicts: Iterable[Verdict], layer: Layer = Layer.P2P
+async def bad_pairs(
+    model: Model, swept: Container[Pair], verdicts: Sequence[Verdict], layer: Layer = Layer.P2P
 ) -> list[Pair]:
     """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
-    wanted = set(verdicts)
-    found: set[Pair] = set()
-    for measurement in model.measurements():
-        if measurement.layer is layer and model.verdict(measurement) in wanted:
-            a, b = model.number(measurement.src), model.number(measurement.dst)
-            if a is not None and b is not None and (a, b) in swept:
-                found.add((min(a, b), max(a, b)))
-    return sorted(found)
+    pairs: list[Pair] = []
+    for table in model.pair_tables(layer):
+        # A large fabric has hundreds of thousands of pairs: others take turns.
+        await asyncio.sleep(0)
+        if table is not None:
+            pairs = table.pairs_with(verdicts)
+    return sorted({(min(pair), max(pair)) for pair in pairs if pair in swept})
 
 
 def results_of(model: Model, a: int, b: int) -> list[Measurement]:

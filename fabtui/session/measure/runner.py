@@ -196,7 +196,7 @@ class TestRunner:
         await sweep.run(ranks, wanted)
         for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
-            slow = bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
+            slow = await bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
             self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
@@ -339,7 +339,7 @@ class TestRunner:
     async def _suspects(self, swept: PairSet) -> None:
         """Test bad pairs again, alone, then their ends with other partners."""
         await self._pump.flush()
-        dead = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
+        dead = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
         dead = [pair for pair in dead if frozenset(pair) not in self._proven]
         alone: Counter[Pair] = Counter()
         await self._slow_again(swept, alone)
@@ -348,7 +348,7 @@ class TestRunner:
             self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
             await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
             await self._pump.flush()
-        bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
+        bad = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
             self._pump.emit(PlanUpdate(suspects=lines))
@@ -361,7 +361,7 @@ class TestRunner:
         Of very many a sample shows whether they are slow by themselves, or beside other traffic only.
         """
         while True:
-            slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
+            slow = [p for p in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
             if not slow or (alone and len(slow) > MAX_SUSPECTS):
                 return
             if len(slow) > MAX_SUSPECTS:
