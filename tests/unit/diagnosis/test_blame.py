@@ -306,3 +306,47 @@ def test_a_nic_of_cpu_ranks_is_blamed_for_the_pairs_that_its_rail_carries() -> N
     found = [one for one in blamed(table, places, ends.endpoints) if one is not None]
     assert subjects(found) == [(Kind.NIC, "b eth0", Direction.RECEIVES)]
     assert len(found[0].bad) == 9
+
+
+def same(*given: str) -> Judge:
+    """The given ordered pairs of nodes (`ab`) are dead, all others are well; opposite ones were not tested."""
+    back = {way[::-1] for way in given} - set(given)
+    known = dict.fromkeys(given, 0.0) | dict.fromkeys(back)
+    return lambda s, d: known.get(s[0] + d[0], 1.0) if off(s, d) else None
+
+
+def dead_only(where: Callable[[str, str], bool]) -> Judge:
+    return lambda s, d: 0.0 if where(s, d) else None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_node", "judge", "leaves", "bits"),
+    [
+        ("a", 4, dead_only(lambda s, d: True), "", {"fabric: all pairs": 1, "node: a": 2.5}),
+        (
+            *("ab", 4, dead_only(lambda s, d: s[0] == d[0] == "b" and (s[2] in "01") != (d[2] in "01")), ""),
+            {"fabric: all pairs": 1, "node: b": 2.5, "halves: b": 3},
+        ),
+        (
+            *("ab", 3, dead_only(lambda s, d: off(s, d) and s[2] != d[2]), ""),
+            {"fabric: all pairs": 1, "cross-rail: all rails": 1.5, "pair: a - b": 1.5, "node: a": 3, "node: b": 3},
+        ),
+        (
+            *("abcd", 2, dead_only(lambda s, d: s[0] + d[0] == "bd"), ""),
+            {"fabric: all pairs": 1, "cross-node: all nodes": 1.5, "node: b": 3, "node: d": 3, "pair: b - d": 3},
+        ),
+        # Of six pairs of nodes one, of eleven directions one, which costs more.
+        ("abcd", 2, same("bd"), "", {"pair: b - d": 3 + math.log2(6), "pair: b > d": 4.5 + math.log2(11)}),
+        ("abc", 2, same("ab", "ba", "ac", "ca"), "123", {"node: a": 2, "leaf: a": 2.5}),
+        ("abcd", 2, same("bd", "db"), "1234", {"cut: b - d": 2, "pair: b - d": 3}),
+    ],
+)
+def test_of_what_explains_the_same_the_likelier_kind_is_blamed(
+    nodes: str, per_node: int, judge: Judge, leaves: str, bits: dict[str, float]
+) -> None:
+    """A name costs bits, by its kind and by how many of it there are; each bit more halves the probability."""
+    (found,) = results(nodes, per_node, judge, leaves=leaves)
+    names = sorted(one.partition(": ")[2] for one in bits)
+    assert sorted(one.name for one in (found.subject, *found.rivals)) == names
+    first, *more = sorted(bits.values())
+    assert found.confidence == pytest.approx(1 / (1 + sum(2 ** (first - one) for one in more)))

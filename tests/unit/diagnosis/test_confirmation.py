@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -260,3 +261,117 @@ def test_the_first_findings_that_have_experiments_are_confirmed() -> None:
     found = findings(model)
     assert {one.rule for one in first_planned(model, found)} <= {one.rule.id for one in found}
     assert len({tuple(one.subject) for one in first_planned(model, found)}) <= 5
+
+
+NIC = Subject(Kind.NIC, "a mlx5_1")
+IB, GDR, SOCKET, P2P, SHM = "NET/IB/0", "NET/IB/0/GDRDMA", "NET/Socket/eth0", "P2P/CUMEM", "SHM/direct"
+
+
+def about(trial: Trial, pair: Pair, value: float | None, path: str, blames: Subject = NIC) -> tuple[Model, Finding]:
+    """Return a finding that has an experiment, about a pair that is dead or has a value (GB/s) over a transport."""
+    model = with_hcas(fabric("ab", 4, dead_if(lambda s, d: False)), "Ethernet", {"a": [3], "b": [3]})
+    verdict = Verdict.FAILED if value is None else Verdict.OK
+    model.apply(Measured([Measurement(Layer.P2P, *pair, verdict, value, "GB/s", 8, 3.0, transport=path)], time=3.0))
+    rule = next(rule for rule in RULES if trial in rule.trials)
+    return model, rule.finding("", cells=[pair], blames=blames)
+
+
+@pytest.mark.parametrize(
+    ("trial", "inside", "dead", "path", "tried"),
+    [
+        *((Trial.SOCKET, False, dead, IB, True) for dead in (True, False)),
+        *((Trial.SOCKET, False, dead, SOCKET, False) for dead in (True, False)),
+        (Trial.SOCKET, True, True, P2P, False),
+        *((Trial.GID, False, dead, IB, dead) for dead in (True, False)),
+        *((Trial.GID, *where, False) for where in ((True, True, P2P), (False, True, SOCKET))),
+        *((Trial.ONE_RAIL, False, dead, IB, dead) for dead in (True, False)),
+        (Trial.ONE_RAIL, True, True, P2P, False),
+        *((Trial.NO_P2P, True, dead, P2P, dead) for dead in (True, False)),
+        *((Trial.NO_P2P, True, True, path, False) for path in (SHM, SOCKET, IB, GDR)),
+        (Trial.NO_P2P, False, True, "", False),
+        *((Trial.OTHER_HCA, False, dead, GDR, True) for dead in (True, False)),
+        *((Trial.OTHER_HCA, *where, False) for where in ((True, False, P2P), (False, False, SOCKET))),
+        *((Trial.P2P, inside, False, SHM, inside) for inside in (True, False)),
+        *((Trial.RDMA, inside, False, SOCKET, not inside) for inside in (True, False)),
+        *((Trial.GPUDIRECT, inside, False, IB, not inside) for inside in (True, False)),
+    ],
+)
+def test_only_what_may_change_a_pair_is_tried(trial: Trial, inside: bool, dead: bool, path: str, tried: bool) -> None:
+    pair = ("a:1", "a:2") if inside else ("a:1", "b:1")
+    usual = 350.0 if inside else 45.0
+    model, finding = about(trial, pair, None if dead else 0.4 * usual, path)
+    assert (trial in by_trial(planned(model, finding))) is tried
+
+
+@pytest.mark.parametrize(
+    ("trial", "path", "works"),
+    [
+        *((Trial.P2P, path, path == P2P) for path in (P2P, SHM, SOCKET)),
+        *((Trial.RDMA, path, path != SOCKET) for path in (IB, GDR, SOCKET)),
+        *((Trial.GPUDIRECT, path, path == GDR) for path in (IB, GDR, SOCKET)),
+    ],
+)
+def test_an_experiment_with_a_faster_path_works_if_the_pair_takes_it(trial: Trial, path: str, works: bool) -> None:
+    model, finding = about(trial, ("a:1", "a:2") if trial is Trial.P2P else ("a:1", "b:1"), 18.0, SOCKET)
+    plan = by_trial(planned(model, finding))[trial]
+    played(model, [plan], lambda each, pair: path)
+    outcome = TRIALS[trial].works if works else TRIALS[trial].fails
+    assert fact(confirmed(model, finding)).lines[0].endswith(outcome.text)
+
+
+@pytest.mark.parametrize(
+    ("fails", "rivals", "text"),
+    [
+        (True, [], "so GPU b:2 is at fault with any partner"),
+        (False, [], "so not all of GPU b:2 is at fault"),
+        (True, [Subject(Kind.GPU, "a:1")], "so GPU b:2 is at fault, not GPU a:1"),
+        (True, [Subject(Kind.NODE, "b")], "so GPU b:2 is at fault with any partner"),
+    ],
+)
+def test_a_component_at_fault_fails_with_any_partner(fails: bool, rivals: list[Subject], text: str) -> None:
+    model, finding = about(Trial.PARTNERS, ("a:1", "b:2"), None, IB, blames=Subject(Kind.GPU, "b:2"))
+    plan = by_trial(planned(model, finding))[Trial.PARTNERS]
+    assert all("b:2" in pair and "a:1" not in pair for pair in plan.pairs)
+    finding = finding.replace(rivals=tuple(rivals), confidence=0.6 if rivals else None)
+    played(model, [plan], lambda each, pair: "gone" if fails and "b:2" in pair else 45.0)
+    line = fact(confirmed(model, finding)).lines[0]
+    assert line.startswith("confirmed: " if fails else "refuted: ")
+    assert line.endswith(text)
+
+
+@pytest.mark.parametrize(("value", "word"), [(31.5, "refuted"), (31.4, "confirmed")])
+def test_a_value_at_the_limit_of_its_class_is_not_slow(value: float, word: str) -> None:
+    model, finding = about(Trial.ALONE, ("a:1", "b:1"), 18.0, IB, blames=Subject(Kind.PAIR, "a:1 > b:1"))
+    plan = dataclasses.replace(by_trial(planned(model, finding))[Trial.ALONE], controls=[])
+    played(model, [plan], lambda each, pair: value)
+    assert fact(confirmed(model, finding)).lines[0].partition(":")[0] == word
+
+
+def test_an_hca_is_excluded_where_each_node_has_a_second_one() -> None:
+    model, finding = about(Trial.OTHER_HCA, ("a:1", "b:1"), None, IB)
+    assert Trial.OTHER_HCA in by_trial(planned(model, finding))
+    for other in (Subject(Kind.NODE, "a"), Subject(Kind.NIC, "a mlx5_9")):
+        assert Trial.OTHER_HCA not in by_trial(planned(model, finding.replace(blames=other)))
+    model.apply(InventoryUpdate("b", {"ib": [{"ca": "mlx5_1", "state": "Active"}]}, time=3.0))
+    assert Trial.OTHER_HCA not in by_trial(planned(model, finding)), "b has no other"
+
+
+@pytest.mark.parametrize(
+    ("change", "tried"),
+    [
+        ({}, True),
+        ({"link_layer": "InfiniBand"}, False),
+        ({"gids": [{"index": 3, "gid": "::ffff:10.0.1.1", "type": "IB/RoCE v1"}]}, False),
+        ({"gids": [{"index": 3, "gid": "fe80::1", "type": "RoCE v2"}]}, False),
+        ({"gids": [{"index": "3", "gid": "::ffff:10.0.1.1", "type": "RoCE v2"}]}, False),
+        ({"gids": []}, False),
+    ],
+)
+def test_a_gid_index_is_that_of_roce_v2_over_ipv4_on_all_active_ports(change: dict[str, Any], tried: bool) -> None:
+    model, finding = about(Trial.GID, ("a:1", "b:1"), None, IB)
+    record = model.nodes["b"].inventory
+    assert record is not None
+    record["ib"][2].update(change)
+    assert (Trial.GID in by_trial(planned(model, finding))) is tried
+    record["ib"][2]["state"] = "Down"
+    assert Trial.GID in by_trial(planned(model, finding))

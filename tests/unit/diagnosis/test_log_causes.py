@@ -205,3 +205,12 @@ def test_a_day_that_is_still_to_come_was_last_year() -> None:
     )
     first = found.causes[0].first
     assert (first.file, first.time is not None and first.time < now - timedelta(days=300)) == (1, True)
+
+
+@pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
+def test_a_line_feed_at_the_end_starts_no_line(text: str, lines: int) -> None:
+    reader = LogReader()
+    reader.add(text)
+    assert reader.lines == lines
+    reader.add("x\n")
+    assert reader.lines == lines + 1

@@ -484,3 +484,15 @@ def test_of_nodes_with_one_host_name_the_last_is_inspected() -> None:
 )
 def test_the_severity_of_what_a_judge_returns(verdicts: tuple[str, ...], severity: str) -> None:
     assert {str(severity_of(verdict)) for verdict in verdicts} == {severity}
+
+
+def test_in_a_lab_nccl_may_pick_the_loopback() -> None:
+    nodes = [wired("a", "lo", setting="lo"), wired("b", "lo", setting="ib")]
+    assert {one.rule.id for one in found_on(*nodes).findings} >= {"FT320", "FT321"}
+    assert not {one.rule.id for one in found_on(*nodes, lab="2x4").findings} & {"FT320", "FT321"}
+
+
+def test_the_command_about_a_shared_host_name_is_for_the_node_that_came_last() -> None:
+    same = [host(name, identity={"hostname": "h", "boot_id": name, "machine_id": name}) for name in ("a", "b", "c")]
+    (one,) = clashes([node(name, host=each) for name, each in zip("abc", same, strict=True)])
+    assert one.next == ("ssh c hostnamectl",)
