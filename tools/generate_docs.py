@@ -60,8 +60,8 @@ def layers() -> str:
         )
     header = ["key", "layer", "shows", "unit", "per", "better", "judged", "in health"]
     intro = (
-        "Each layer is declared once, in `fabtui/model/layers.py`. *judged*: a value far from its class median is "
-        "slow. *in health*: the layer `health` includes its verdict."
+        "Each layer is declared once, in `fabtui/model/layers.py`. *judged*: a value far from the usual one of its "
+        "class is slow. *in health*: the layer `health` includes its verdict."
     )
     return page("Layers", intro, table(header, rows))
 

@@ -82,11 +82,11 @@ def _slow(model: Model, m: Measurement) -> str | None:
     if m.verdict is Verdict.SLOW and m.layer in MESH:
         lost = (m.extra or {}).get("loss")
         return f"{lost:g} % of packets are lost" if isinstance(lost, (int, float)) and lost > 0 else None
-    median = model.usual(m)
-    if not median:
+    usual = model.usual(m)
+    if not usual:
         return None
     made = " (made by the lab)" if m.made else ""
-    return f"{percent_text(m.value / median)} of the class median {median:.3g} {m.unit}{made}"
+    return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}"
 
 
 def _untested(model: Model) -> Iterator[Row]:

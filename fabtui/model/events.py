@@ -364,7 +364,7 @@ class PlanUpdate(Event):
     """Change of the test plan.
 
     Attributes:
-        slow_below: Share of the class median below which a value is slow.
+        slow_below: Share of the usual value of a class below which a value is slow.
         arms: Arms of an A/B comparison, the first one first.
         untested: Ordered pairs that will not be tested, with the reason.
         suspects: Bad ordered pairs, with the conclusion of their tests with other partners.

@@ -41,7 +41,7 @@ class LayerSpec:
         per: What the layer holds values for; a cell of the grid shows the worst of several addresses.
         unit: Usual unit; a measurement has its own. "" for layers without values.
         better: Whether more or less is better; None for layers without values.
-        judged: Whether a value far from the median of its class is slow.
+        judged: Whether a value far from the usual one of its class is slow.
         feeds_health: Whether the layer ``health`` includes it.
         sizes: Whether a value for each message size is kept.
         shows: Layer whose measurements this one shows in another form; such a layer has none of its own.

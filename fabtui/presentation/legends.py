@@ -1,4 +1,4 @@
-"""Legends of layers: title, unit, class medians, limits and the meanings of colours."""
+"""Legends of layers: title, unit, usual values, limits and the meanings of colours."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def layers_of(model: Model) -> list[Layer]:
 
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
-    """Return the legend of a layer: unit, message size, class medians, and the limits below which a pair is slow."""
+    """Return the legend of a layer: unit, message size, usual values, and the limits below which a pair is slow."""
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if not unit and layer.spec.derived:
@@ -59,7 +59,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     ]
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     for at, kind in enumerate(kinds):
-        parts += [("  median ", MUTED)] if not at else []
+        parts += [("  usual ", MUTED)] if not at else []
         parts.append((f"  {CLASS_WORDS[kind]} " if at else f"{CLASS_WORDS[kind]} ", MUTED))
         parts.append((full_number(model.median(layer, kind) or 0.0), ""))
     limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
@@ -92,9 +92,9 @@ def meanings(layer: Layer) -> list[tuple[Slot, str]]:
     if layer is Layer.HEALTH:
         return [(Slot.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
-        good = f"up to {1 / GOOD_FROM:.2f} x class median"
+        good = f"up to {1 / GOOD_FROM:.2f} x the usual value"
         return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *problems[1:]]
-    of = "what it was" if layer is Layer.CHANGE else "class median"
+    of = "what it was" if layer is Layer.CHANGE else "the usual value"
     if layer is Layer.CHANGE:
         problems[5] = (Slot.SKIPPED, "no value then")
     good = f"{percent_text(GOOD_FROM)} of {of} or better"

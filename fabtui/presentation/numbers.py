@@ -29,7 +29,7 @@ def percent_text(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) >= 0.095 else f"{percent:.1g} %"
 
 
-def share_text(value: float, median: float, unit: str) -> str:
-    """Return a value with its share of the median: ``1.96 GB/s, 0.5 % of the median 360 GB/s``."""
+def share_text(value: float, usual: float, unit: str) -> str:
+    """Return a value with its share of the usual one: ``1.96 GB/s, 0.5 % of the usual 360 GB/s``."""
     unit = f" {unit}" if unit else ""
-    return f"{value_text(value)}{unit}, {percent_text(value / median)} of the median {value_text(median)}{unit}"
+    return f"{value_text(value)}{unit}, {percent_text(value / usual)} of the usual {value_text(usual)}{unit}"

@@ -89,12 +89,12 @@ def value_text(measurement: Measurement) -> str:
 
 
 def share_text(model: Model, measurement: Measurement) -> str:
-    """Return a value as a percentage of the median of its class: ``0.5 % of the median 360``, or ""."""
-    median = model.usual(measurement)
-    share = ratio(measurement.layer, measurement.value, median)
-    if share is None or median is None or measurement.value is None:
+    """Return a value as a percentage of the usual one of its class: ``0.5 % of the usual 360``, or ""."""
+    usual = model.usual(measurement)
+    share = ratio(measurement.layer, measurement.value, usual)
+    if share is None or usual is None or measurement.value is None:
         return ""
-    return f"{percent_text(measurement.value / median)} of the median {full_number(median)}"
+    return f"{percent_text(measurement.value / usual)} of the usual {full_number(usual)}"
 
 
 def limit_text(model: Model, measurement: Measurement) -> str:

@@ -37,13 +37,16 @@ LEGEND = {sign: word for _, sign, word in _SIGNS}
 #: Characters of a cell without a number.
 GLYPHS = {verdict: sign for verdict, sign, _ in _SIGNS if verdict is not Verdict.SLOW}
 _ROWS = "a row sends, a column receives"
-_SHARES = (f"{percent_text(GOOD_FROM)} of the median of its class or better", f"{percent_text(FAIR_FROM)} or better")
+_SHARES = (
+    f"{percent_text(GOOD_FROM)} of the usual value of its class or better",
+    f"{percent_text(FAIR_FROM)} or better",
+)
 _MEANINGS = dict(zip(".98", (*_SHARES, "less, and not slow"), strict=True)) | LEGEND
 #: Meanings for layers where less is better.
-_RATIOS = (f"up to {1 / GOOD_FROM:.2f} x the median of its class", f"up to {1 / FAIR_FROM:.2f} x")
+_RATIOS = (f"up to {1 / GOOD_FROM:.2f} x the usual value of its class", f"up to {1 / FAIR_FROM:.2f} x")
 _LESS_MEANINGS = dict(zip(".98", (*_RATIOS, "more than that"), strict=True)) | LEGEND
 
-#: The pairs between two nodes: the worst verdict and the smallest share of the median of their class.
+#: The pairs between two nodes: the worst verdict and the smallest share of the usual value of their class.
 Block = tuple[Verdict, float | None]
 
 
@@ -126,7 +129,7 @@ def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
 
 
 def sign_of(verdict: Verdict, share: float | None) -> str:
-    """Return the character of a verdict; of an ok cell, that of its share of the median of its class."""
+    """Return the character of a verdict; of an ok cell, that of its share of the usual value of its class."""
     if verdict in GLYPHS:
         return GLYPHS[verdict]
     if verdict is Verdict.SLOW:
@@ -203,7 +206,7 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     used = set("".join(cells.values()))
     if wide:
         used -= set("0123456789")
-        lines.append("  numbers: percent of the median of its class")
+        lines.append("  numbers: percent of the usual value of its class")
     return lines + _meanings(used, layer, width)
 
 

@@ -73,8 +73,8 @@ def _headline(model: Model, found: HealthySet) -> str:
     if not found.nodes:
         return f"none of {total} is healthy with all its GPUs"
     if len(found.nodes) == 1:
-        together = "is healthy; no two are" if len(model.nodes) > 1 else "is healthy"
-        return f"1 of {total} {together}, with {_number(found, len(found.endpoints))}"
+        alone = "; no two nodes are healthy together" if len(model.nodes) > 1 else ""
+        return f"1 of {total} is healthy, with {_number(found, len(found.endpoints))}{alone}"
     return f"{len(found.nodes)} of {total} are healthy together, with {_number(found, len(found.endpoints))}"
 
 

@@ -138,9 +138,9 @@ def _world_line(model: Model) -> list[str]:
         return []
     found = [model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD]
     bad = sum(verdict is not Verdict.OK for verdict in found)
-    medians = ", ".join(f"{kind} {value_text(value)} GB/s" for kind, value in _of_classes(model, Layer.WORLD))
+    usual = ", ".join(f"{kind} {value_text(value)} GB/s" for kind, value in _of_classes(model, Layer.WORLD))
     what = f"{bad} of {len(found)} pairs are not ok, as in p2p" if bad else f"whole, all {len(found)} pairs are ok"
-    return [f"world: {what}" + (f"; medians {medians}" if medians else "")]
+    return [f"world: {what}" + (f"; usual values {usual}" if usual else "")]
 
 
 def _of_classes(model: Model, layer: Layer) -> list[tuple[PairClass, float]]:
@@ -160,7 +160,7 @@ def _medians(model: Model) -> list[str]:
         rows.append((str(layer), unit, _medians_of(model, layer, lambda m: m.value)))
     rows = [row for row in rows if row[2]]
     width = max((len(name) for name, _, _ in rows), default=0)
-    lines = ["medians"] if rows else []
+    lines = ["usual values"] if rows else []
     for name, unit, values in rows:
         lines.append(f"  {name:<{width}}  " + "   ".join(f"{kind} {value_text(each)} {unit}" for kind, each in values))
     return lines
@@ -370,8 +370,8 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
         about.append("at " + ", ".join(map(size_text, sizes)))
     if m.value is not None:
-        median = model.usual(m)
-        about.append(share_text(m.value, median, m.unit) if median else f"{value_text(m.value)} {m.unit}")
+        usual = model.usual(m)
+        about.append(share_text(m.value, usual, m.unit) if usual else f"{value_text(m.value)} {m.unit}")
         about += filter(None, [limit_text(model, m)])
     if m.error:
         about.append(one_line(m.error, 300))

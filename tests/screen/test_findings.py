@@ -146,7 +146,7 @@ def test_cut_evidence_is_marked() -> None:
 def test_class_statistics() -> None:
     model = sweep_of_two().shadow
     lines = [plain(line).split() for line in class_lines(model, Layer.P2P, diagnosed(model).bad)]
-    assert lines[0] == ["p2p", "n", "worst", "median", "best", "slow", "<", "bad"]
+    assert lines[0] == ["p2p", "n", "worst", "usual", "best", "slow", "<", "bad"]
     assert lines[1][:2] == ["node", "24"]
     rail = lines[2]
     assert (rail[0], rail[2], rail[-1]) == ("rail", "12.4", "1")

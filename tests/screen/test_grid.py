@@ -283,7 +283,7 @@ async def test_layers_show_their_own_values(opened: Opened) -> None:
         assert "41.0" in seen["6"][0]
         assert "P2P" in seen["7"][0]
         assert "GB/s at 256 MiB" in seen["2"][1]
-        assert "median node 351  rail 46.0  cross 44.1  slow below: node 246, rail 32.2, cross 30.9" in seen["2"][1]
+        assert "usual node 351  rail 46.0  cross 44.1  slow below: node 246, rail 32.2, cross 30.9" in seen["2"][1]
         assert "us at 8 B" in seen["4"][1]
         assert "ms at 56 B" in seen["5"][1]
 

@@ -138,11 +138,11 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     assert text
     words = " ".join(word for _, word in meanings(layer))
     if layer in (Layer.P2P, Layer.BUSBW):
-        assert "median" in text
-        assert "95 % of class median or better" in words
+        assert "usual" in text
+        assert "95 % of the usual value or better" in words
     if layer in (Layer.LATENCY, Layer.PING):
         assert "less is better" in text
-        assert "up to 1.05 x class median 1.18 x more" in words
+        assert "up to 1.05 x the usual value 1.18 x more" in words
 
 
 async def test_a_layer_that_is_registered_has_a_key_a_tab_and_a_legend(opened: Opened) -> None:

@@ -317,8 +317,9 @@ class Mesh:
     def route_command(self, scope: Scope) -> str:
         """Return a command that inspects the interface of an address, or the route of the first pair."""
         if scope.kind is Kind.ADDRESS:
-            nic = shlex.quote(one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40))
-            return on_node(scope.nodes[0], f"ip -s link show {nic}", self.model)
+            # A table of pings names addresses, but not interfaces.
+            nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
+            return on_node(scope.nodes[0], "ip -s link show" + (f" {shlex.quote(nic)}" if nic else ""), self.model)
         path = min(scope.pairs)
         ends = f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"
         return on_node(path.src, f"ip route get {ends}", self.model)

@@ -25,7 +25,7 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.protocol import ErrorKind
 
-#: A round trip is high from this multiple of the median of its class on, and from this excess (ms).
+#: A round trip is high from this multiple of the usual one of its class on, and from this excess (ms).
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
 #: Minimum number of pairs of an address before the address itself is blamed for loss.
 _FEWEST_OF_LOSS = 4
@@ -327,13 +327,13 @@ class PacketLoss(_MeshRule):
 
 @register
 class HighRoundTrip(_MeshRule):
-    """Pings take far longer than the median of their class."""
+    """Pings take far longer than is usual in their class."""
 
     id = "FT208"
     name = "high-round-trip"
-    title = "Round trips are far above the median"
+    title = "Round trips are far above the usual ones"
     severity = Severity.WARN
-    message = "{scope:subject}: round trip up to {worst:.3g} ms, median {median:.2g} ms"
+    message = "{scope:subject}: round trip up to {worst:.3g} ms, usually {median:.2g} ms"
     evidence = ("{count} of {total} address pairs",)
     next_step = "Check the load of the node and the path to it."
 
@@ -343,15 +343,15 @@ class HighRoundTrip(_MeshRule):
             m = found.ping
             if m is None or m.value is None or m.verdict is not Verdict.OK:
                 continue
-            median = mesh.model.usual(m)
+            usual = mesh.model.usual(m)
             # The fastest echo counts: a busy node delays single ones.
             least = (m.extra or {}).get("rtt_min")
             took = float(least) if isinstance(least, (int, float)) else m.value
-            if median is not None and took > max(_HIGH_RATIO * median, median + _HIGH_MS):
-                slow[path] = (took, median)
+            if usual is not None and took > max(_HIGH_RATIO * usual, usual + _HIGH_MS):
+                slow[path] = (took, usual)
         for scope in mesh.scopes(slow, [path for path, found in mesh.paths.items() if found.echo]):
-            worst, median = max(slow[path] for path in scope.pairs)
-            yield mesh.finding(self, scope, (), {"worst": worst, "median": median})
+            worst, usual = max(slow[path] for path in scope.pairs)
+            yield mesh.finding(self, scope, (), {"worst": worst, "median": usual})
 
 
 def mesh_findings(model: Model) -> list[Finding]:

@@ -45,7 +45,7 @@ _STEP = 256
 
 
 class SlowestFact(NamedTuple):
-    """The slowest pair of a finding, compared with the median of its class."""
+    """The slowest pair of a finding, compared with the usual value of its class."""
 
     source: str
     destination: str

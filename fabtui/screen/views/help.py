@@ -22,13 +22,19 @@ _ROOMY = 110
 #: Introductions to the views.
 _INTRODUCTIONS = {
     "GridView": (
-        "A row sends, a column receives. Color and glyph show the verdict, the number is the value.",
-        "A value is compared with its class only: same node, same rail, cross rail.",
+        "A row sends, a column receives. Colour and glyph show the verdict, the number is the value.",
+        "A value is compared with its class only: same node, same rail, cross leaf, cross rail.",
         "A block of two nodes has the verdict of its worst pair; 4x: 4 of its pairs failed.",
     ),
     "WorstPairs": ("Bad pairs of the layer, worst first. Small terminals show this list instead of the grid.",),
     "ConnectingView": ("State of each node; of a failed node the reason and the next step.",),
-    "PairScreen": ("One pair in both directions: values against the class median, path, attempts and error messages.",),
+    "PairScreen": (
+        "One pair in both directions: values against the usual ones of the class, path, attempts and error messages.",
+    ),
+    "FindingsScreen": (
+        "All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.",
+        "Experiments test pairs of a finding alone, with other partners or with other settings; outcomes are evidence.",
+    ),
     "NodeScreen": ("One node: GPUs, links, NICs, versions, limits and counter changes.",),
 }
 
@@ -100,7 +106,7 @@ class HelpScreen(DetailScreen):
     def _glyph_lines(self) -> Lines:
         glyphs = self.context.glyphs
         meanings = [
-            (Slot.GOOD, f"ok, at least {GOOD_FROM * 100:.0f} % of the class median"),
+            (Slot.GOOD, f"ok, at least {GOOD_FROM * 100:.0f} % of the usual value of the class"),
             (Slot.FAIR, f"ok, at least {FAIR_FROM * 100:.0f} %"),
             (Slot.LOW, "ok, below that"),
             (Slot.SLOW, "slow: below the threshold in the legend"),

@@ -116,7 +116,10 @@ def _ports(value: dict[str, Any]) -> str:
 
 
 class NodesTable(Widget, can_focus=True):
-    """One line per node, with a cursor and a sort column. A DataTable would update every cell each second."""
+    """One line per node. Left and right choose the column to sort by.
+
+    A DataTable would update every cell each second.
+    """
 
     DEFAULT_CSS = "NodesTable { width: 1fr; height: 1fr; text-wrap: nowrap; }"
     BINDING_GROUP_TITLE = "Node table"

@@ -91,7 +91,7 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int 
     if not rows:
         return []
     slow = "slow >" if layer.spec.less_is_better else "slow <"
-    headings = [str(layer), "n", "worst", "median", "best", slow, "bad" if layer is Layer.P2P else ""]
+    headings = [str(layer), "n", "worst", "usual", "best", slow, "bad" if layer is Layer.P2P else ""]
     widths = [max(len(row[at]) for row in [headings, *rows]) for at in range(len(headings))]
     lines: Lines = []
     for number, row in enumerate([headings, *rows]):

@@ -71,7 +71,7 @@ def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurem
 
 
 def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
-    """Return one layer of a pair: verdict unless ok, value, share of the class median."""
+    """Return one layer of a pair: verdict unless ok, value, share of the usual value."""
     if measurement is None:
         return [(f"{layer:<8}", MUTED), ("-", MUTED)]
     share = share_text(model, measurement) if measurement.value is not None else ""

@@ -43,7 +43,7 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
 
 
 def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
-    """Return the latest attempts, oldest first: a bar for a value (full height: class median), else a glyph."""
+    """Return the latest attempts, oldest first: a bar for a value (full height: usual value), else a glyph."""
     blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
     parts: list[Part] = []
     for one in history[-most:]:
@@ -61,7 +61,7 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
 
 
 def merged(parts: Iterable[Part]) -> list[Part]:
-    """Join neighboring parts of one style."""
+    """Join neighbouring parts of one style."""
     found: list[Part] = []
     for text, style in parts:
         if found and found[-1][1] == style:

@@ -85,7 +85,7 @@ def bad_pair_parts(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
     parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
     parts.append((f"{bad.slot.key:<8}", style))
     if bad.share is not None:
-        parts.append((f" {percent_text(bad.share)} of the class median", MUTED))
+        parts.append((f" {percent_text(bad.share)} of the usual value", MUTED))
     elif bad.cell.measurement is not None:
         parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
     return parts

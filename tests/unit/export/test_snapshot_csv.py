@@ -100,7 +100,7 @@ def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
     maker.measured("p2p", "n0:0", "n0:1", value=0.02, unit="GB/s", made=True)
     maker.measured("ping", "n0", "n0", "slow", value=0.1, unit="ms", extra={"loss": 50.0})
     errors = {(row["layer"], row["src"], row["dst"]): row["error"] for row in rows(maker.model())}
-    assert errors["p2p", "n0:0", "n0:1"] == "1.0 % of the class median 2 GB/s (made by the lab)"
+    assert errors["p2p", "n0:0", "n0:1"] == "1.0 % of the usual 2 GB/s (made by the lab)"
     assert errors["ping", "n0", "n0"] == "50 % of packets are lost"
     assert errors["p2p", "n0:1", "n0:2"] is None
 

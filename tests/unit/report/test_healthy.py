@@ -37,7 +37,9 @@ def test_the_summary_proposes_the_healthy_nodes_if_something_is_bad() -> None:
 
 def test_a_bad_rail_is_answered_with_fewer_gpus_per_node() -> None:
     lines = advice(fabric("abcd", 4, dead_if(lambda s, d: s[0] != d[0] and "3" in (s[2], d[2]))))
-    assert lines[1].startswith("  1 of 4 nodes is healthy; no two are, with 4 of 16 GPUs: --nodelist=a ")
+    assert lines[1].startswith(
+        "  1 of 4 nodes is healthy, with 4 of 16 GPUs; no two nodes are healthy together: --nodelist=a "
+    )
     assert lines[2] == "  with fewer GPUs per node: 12 of 16 GPUs"
     assert len(lines) <= 5
 

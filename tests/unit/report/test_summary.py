@@ -93,14 +93,14 @@ def world(maker: Any, names: list[str] = NAMES) -> Any:
 def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
     text = summary(world(whole(make_model)).model())
     reported = (
-        "world: whole, all 12 pairs are ok; medians same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
+        "world: whole, all 12 pairs are ok; usual values same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
     )
     assert f"\n\n{reported}\n\n" in text
     assert text.count("a row sends") == 1
-    assert "\n  world " not in text, "the line has its medians"
+    assert "\n  world " not in text, "the line has its usual values"
     both = world(whole(make_model)).measured("p2p", "n0:0", "n0:1", "failed", error="x")
     both.measured("world", "n0:0", "n0:1", "failed", error="x")
-    assert "world: 1 of 12 pairs are not ok, as in p2p; medians" in summary(both.model())
+    assert "world: 1 of 12 pairs are not ok, as in p2p; usual values" in summary(both.model())
 
 
 def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker) -> None:
@@ -137,13 +137,13 @@ def test_isolated_rails_are_reported_first(make_model: Maker) -> None:
     ]
 
 
-def test_both_directions_and_sizes_have_their_medians(make_model: Maker) -> None:
+def test_both_directions_and_sizes_have_their_usual_values(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2})
     for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
         for size, value in ((8 << 20, 3.0), (256 << 20, 5.0)):
             maker.measured("p2p", src, dst, value=value, unit="GB/s", bytes=size, extra={"both_ways": value - 1})
     lines = summary(maker.model()).splitlines()
-    at = lines.index("medians")
+    at = lines.index("usual values")
     assert lines[at + 1 : at + 4] == [
         "  p2p 8 MiB      same-node 3.00 GB/s",
         "  p2p 256 MiB    same-node 5.00 GB/s",

@@ -58,7 +58,7 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
     widths = [max(len(headings[at]), *(len(row[at]) for row, _ in rows)) for at in range(6)]
     lines: Lines = [[(_row(headings[:6], widths) + "  cells", MUTED)]]
     lines += [[(_row(row, widths) + "  ", "bold" if row[5] != "0" else ""), *strip] for row, strip in rows]
-    return section("neighbors", "values of good pairs") + lines
+    return section("neighbours", "values of good pairs") + lines
 
 
 def _row(row: list[str], widths: list[int]) -> str:

@@ -149,7 +149,7 @@ class PairScreen(DetailScreen):
 
 
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
-    """Return one direction: verdict, value and share of the median of each layer; transport; errors."""
+    """Return one direction: verdict, value and share of the usual value of each layer; transport; errors."""
     lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
     for layer in (*measured_key_layers(), *_ALSO):
         measurement = pair_text.of_layer(model, layer, source, target)
