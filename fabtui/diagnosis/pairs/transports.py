@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -28,11 +29,14 @@ _VARIABLES = {
     "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
     "IB": ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"),
     "P2P": ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_CUMEM_ENABLE", "NCCL_SHM_DISABLE"),
+    "device": ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_NET", "NCCL_TOPO_FILE", "UCX_NET_DEVICES"),
     "rate": (
         *("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_P2P_NVL_CHUNKSIZE"),
         *("NCCL_P2P_NET_CHUNKSIZE", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_NCHANNELS_PER_NET_PEER"),
     ),
 }
+#: Minimum number of nodes that send over one device of a rail, before another is odd.
+_FEWEST_ALIKE = 2
 #: Share of the pairs of a node from which the node as a whole is named.
 _MOSTLY = 0.9
 #: Minimum share of its link limit that is usual in a healthy class: over NVLink or RDMA, and by P2P over PCIe.
@@ -209,6 +213,72 @@ class NoPeerToPeer(TransportRule):
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "nvidia-smi topo -p2p n", context.model)]
+
+
+@register
+class OddDevice(Rule[PairContext]):
+    """A node sends over another NIC of a rail than most nodes do, though it has the usual one, too."""
+
+    id = "FT044"
+    name = "odd-nic"
+    title = "A node sends over another NIC than the other nodes"
+    domain = Domain.PAIRS
+    severity = Severity.WARN
+    message = "{node} sends over {device} on rail {rail}, most nodes over {usual}"
+    evidence = ("{node} has {usual}, too", "set: {variables}")
+    next_step = "Compare NCCL_IB_HCA, NCCL_SOCKET_IFNAME and the topology with those of a node that uses the other NIC."
+
+    def check(self, context: PairContext) -> Iterator[Finding]:
+        table, places, model = context.tally.table, context.tally.places, context.model
+        if table is None or places is None or not len(table):
+            return
+        devices = {node: _active_devices(context, node) for node in places.nodes}
+        sent = _devices_used(context, table, places)
+        for rail in sorted({rail for _, rail in sent}):
+            used = {node: count.most_common(1)[0][0] for (node, of), count in sent.items() if of == rail}
+            usual, most = Counter(used.values()).most_common(1)[0]
+            if most < _FEWEST_ALIKE or most <= len(used) / 2:
+                continue
+            for node, device in used.items():
+                # A node whose devices have other names is none that chose another one.
+                if device != usual and {device, usual} <= devices[node]:
+                    facts = {"node": node, "device": device, "rail": rail, "usual": usual}
+                    facts["variables"] = _set_variables(context, [node], "device") or None
+                    command = on_node(node, "env | grep -E '^(NCCL|UCX)_'", model)
+                    yield self.finding(node, nodes=[node], facts=facts, commands=[command])
+
+
+def _devices_used(context: PairContext, table: PairTable, places: Places) -> dict[tuple[str, int], Counter[str]]:
+    """Return how often each node sends over each device on each rail, to other nodes."""
+    shapes, shape_of, _ = context.model.columns()
+    named = [_device_of(shape.transport) if shape is not None else "" for shape in shapes]
+    names = sorted(set(named))
+    device = np.array([names.index(name) for name in named])
+    off = np.flatnonzero((table.kind > 0) & (table.path > 2))
+    rails = int(places.rail.max(initial=0)) + 1
+    end = places.node * rails + places.rail
+    code = end[table.source[off]] * len(names) + device[np.array(shape_of, dtype=np.int32)[table.row[off]]]
+    counts = np.bincount(code)
+    found: dict[tuple[str, int], Counter[str]] = {}
+    for one in np.flatnonzero(counts).tolist():
+        place, name = divmod(one, len(names))
+        if names[name]:
+            found.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(counts[one])
+    return found
+
+
+def _device_of(transport: str | None) -> str:
+    """Return the device of a transport such as ``NET/IB/mlx5_0/GDRDMA``, or "" without one."""
+    parts = (transport or "").split(" ", 1)[0].split("/")
+    return one_line(parts[2], 40) if len(parts) > 2 and parts[0] == "NET" else ""
+
+
+def _active_devices(context: PairContext, node: str) -> set[str]:
+    """Return the names of the interfaces and RDMA devices of a node that are up."""
+    record = context.model.nodes.get(node)
+    known = (record.inventory or {}) if record is not None else {}
+    ports = {str(port.get("ca")) for port in dicts(known.get("ib")) if port.get("state") == "Active"}
+    return ports | {str(nic.get("name")) for nic in dicts(known.get("nics")) if nic.get("state") == "up"}
 
 
 class _Sample(NamedTuple):

@@ -75,6 +75,21 @@ def test_sockets_everywhere_are_about_all_nodes() -> None:
     assert one.next == ("ssh a env | grep -E '^(NCCL|UCX)_'", "ssh a ibv_devinfo", "ssh a ls /dev/infiniband")
 
 
+@pytest.mark.parametrize(("nics", "expected"), [("eth0 eth1", ["n"]), ("eth1", []), ("eth0", [])])
+def test_a_node_that_sends_over_another_nic_than_most_is_named_if_it_has_the_usual_one(
+    nics: str, expected: list[str]
+) -> None:
+    model = fabric(lambda s, d: P2P if not off(s, d) else f"NET/Socket/{'eth1' if s[0] == 'c' else 'eth0'}", rdma="")
+    value = {"nics": [{"name": name, "state": "up"} for name in nics.split()], "env": {"NCCL_SOCKET_IFNAME": "eth1"}}
+    model.apply(InventoryUpdate(node="c", value=value, time=3.0))
+    named = [one for one in findings(model) if one.rule.name == "odd-nic"]
+    assert [one.facts["rail"] for one in named] == [0, 1][: 2 * len(expected)]
+    for one in named:
+        assert title(one) == f"c sends over eth1 on rail {one.facts['rail']}, most nodes over eth0"
+        assert evidence(one) == ("c has eth0, too", "set: NCCL_SOCKET_IFNAME=eth1 on c")
+        assert one.next == ("ssh c env | grep -E '^(NCCL|UCX)_'",)
+
+
 def test_sockets_of_one_node_are_about_it() -> None:
     def path(src: str, dst: str) -> str:
         return P2P if not off(src, dst) else SOCKET if "c" in (src[0], dst[0]) else GDR
