@@ -240,7 +240,7 @@ class OddDevice(Rule[PairContext]):
             if most < _FEWEST_ALIKE or most <= len(used) / 2:
                 continue
             for node, device in used.items():
-                # A node whose devices have other names is none that chose another one.
+                # Where devices have other names, that is the setup.
                 if device != usual and {device, usual} <= devices[node]:
                     facts = {"node": node, "device": device, "rail": rail, "usual": usual}
                     facts["variables"] = _set_variables(context, [node], "device") or None
