@@ -20,13 +20,15 @@ NOISE = 0.05
 NODES = "abcdefghijklmnop"
 
 
-def results(nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "") -> list[Blame]:
+def results(
+    nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "", noise: float = NOISE
+) -> list[Blame]:
     """Return the components to blame in a fabric."""
-    return [one for one in blamed(*made(nodes, per_node, judge, nic, leaves)) if one is not None]
+    return [one for one in blamed(*made(nodes, per_node, judge, nic, leaves, noise)) if one is not None]
 
 
 def made(
-    nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = ""
+    nodes: str, per_node: int, judge: Judge, nic: str | None = "m{}", leaves: str = "", noise: float = NOISE
 ) -> tuple[PairTable, Places, list[Endpoint]]:
     """Return the results of a fabric; `leaves` has the leaf switch of each node."""
     ends = EndpointTable()
@@ -49,7 +51,7 @@ def made(
         target,
         verdict,
         log,
-        np.full(len(known), NOISE),
+        np.full(len(known), noise),
         np.full(len(known), limit),
         relations(places, source, target)[0],
         count,
@@ -350,3 +352,10 @@ def test_of_what_explains_the_same_the_likelier_kind_is_blamed(
     assert sorted(one.name for one in (found.subject, *found.rivals)) == names
     first, *more = sorted(bits.values())
     assert found.confidence == pytest.approx(1 / (1 + sum(2 ** (first - one) for one in more)))
+
+
+@pytest.mark.parametrize(("noise", "blames"), [(0.71, 1), (0.73, 0)])
+def test_slow_pairs_have_to_save_three_bits_more_than_the_name_costs(noise: float, blames: int) -> None:
+    """Six pairs at half of what is usual save `log(2) / 2 / noise ** 2` bits each; that it is all pairs costs one."""
+    assert 6 * math.log(2) / 2 / 0.72**2 == pytest.approx(3 + 1, rel=0.01)
+    assert len(results("a", 3, lambda s, d: 0.5, noise=noise)) == blames

@@ -614,3 +614,9 @@ def test_a_pair_that_a_firewall_explains_is_not_reported_again(udp: bool, report
         ["n1:0 > n3:0 timeout"] if udp else []
     )
     assert len(found) == reported
+
+
+def test_datagrams_alone_show_a_black_hole_and_its_size() -> None:
+    net = Net(3, 1, layers=(Layer.PING, Layer.UDP))
+    net.swallows = lambda a, r, b, s: (a, b) == ("n0", "n1")
+    assert net.texts() == ["MTU black hole from n0 to n1 on rail 0 (10.1.0.1 > 10.1.0.2): 8972 bytes do not pass"]

@@ -496,3 +496,15 @@ def test_the_command_about_a_shared_host_name_is_for_the_node_that_came_last() -
     same = [host(name, identity={"hostname": "h", "boot_id": name, "machine_id": name}) for name in ("a", "b", "c")]
     (one,) = clashes([node(name, host=each) for name, each in zip("abc", same, strict=True)])
     assert one.next == ("ssh c hostnamectl",)
+
+
+def test_the_verdict_on_a_node_is_that_of_its_worst_finding() -> None:
+    nodes = four()
+    nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
+    nodes[3] = node("n063", inventory(host="n063", kernel="6.8"))
+    found = found_on(*nodes)
+    assert [found.verdict(name) for name in ("n061", "n062", "n063")] == [
+        ("ok", ()),
+        ("bad", ("FT301", "FT302")),
+        ("warn", ("FT302",)),
+    ]

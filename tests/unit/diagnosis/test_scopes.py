@@ -170,3 +170,8 @@ def test_a_path_is_lossy_if_some_packets_are_lost_and_not_all_large_ones() -> No
     assert is_blocked(measured(Layer.MTU, Verdict.TIMEOUT, 0.0))
     assert not is_blocked(measured(Layer.MTU, Verdict.OK, 100.0))
     assert not is_blocked(measured(Layer.PING, Verdict.TIMEOUT, 100.0))
+
+
+def test_a_rail_does_not_hide_an_address_that_is_bad_as_well() -> None:
+    both = named("abcd", 3, lambda a, r, b, s: 1 in (r, s) or ("a", 0) in ((a, r), (b, s)))
+    assert both == [("rail", "abcd", (1,), "both"), ("address", "a", (0,), "both")]
