@@ -359,3 +359,13 @@ def test_slow_pairs_have_to_save_three_bits_more_than_the_name_costs(noise: floa
     """Six pairs at half of what is usual save `log(2) / 2 / noise ** 2` bits each; that it is all pairs costs one."""
     assert 6 * math.log(2) / 2 / 0.72**2 == pytest.approx(3 + 1, rel=0.01)
     assert len(results("a", 3, lambda s, d: 0.5, noise=noise)) == blames
+
+
+def test_of_about_equal_causes_the_one_of_which_a_larger_share_fails_comes_first() -> None:
+    """All of one endpoint and half of the other: the node saves as many bits, and its name costs fewer."""
+    half = {("a:1", "b:0"), ("b:1", "a:1"), ("c:0", "a:1"), ("a:1", "c:1")}
+
+    def judge(src: str, dst: str) -> float | None:
+        return (0.0 if "a:0" in (src, dst) or (src, dst) in half else 1.0) if off(src, dst) else None
+
+    assert results("abc", 2, judge)[0].subject == (Kind.GPU, "a:0")

@@ -39,6 +39,8 @@ def titles(variable: str, value: str, **more: Any) -> list[tuple[str, str]]:
         ("NCCL_IB_HCA", "mlx5_bond_0", [("bad", "no RDMA device mlx5_bond_0: NCCL falls back to TCP")]),
         ("NCCL_IB_HCA", "mlx5_0,mlx5_8,mlx5_0:2", [("warn", "no RDMA device mlx5_8, mlx5_0:2, and it is ignored")]),
         ("UCX_NET_DEVICES", "mlx5_0:1,eth0", []),
+        ("UCX_NET_DEVICES", "mlx5_0", []),
+        ("UCX_NET_DEVICES", "mlx5_0:2,1", [("bad", "no device mlx5_0:2, 1: UCX finds no network")]),
         ("UCX_NET_DEVICES", "all", []),
         ("UCX_NET_DEVICES", "mlx5_*", []),
         ("UCX_NET_DEVICES", "ib0", [("bad", "no device ib0: UCX finds no network")]),

@@ -508,3 +508,13 @@ def test_the_verdict_on_a_node_is_that_of_its_worst_finding() -> None:
         ("bad", ("FT301", "FT302")),
         ("warn", ("FT302",)),
     ]
+
+
+def test_what_one_machine_shares_with_itself_is_no_clash() -> None:
+    identity = {"hostname": "h", "boot_id": "b", "machine_id": "m"}
+    more = inventory(env={"NCCL_HOSTID": "x"})
+    assert [one.topic for one in clashes([node(name, more, host=host("h", identity=identity)) for name in "ab"])] == [
+        "machine"
+    ]
+    unknown = [node(name, more, host=host(name, identity={})) for name in "ab"]
+    assert [one.topic for one in clashes(unknown)] == ["hostid"]

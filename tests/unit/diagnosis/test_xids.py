@@ -37,6 +37,7 @@ def findings(*reports: str, age: float = 100.0) -> list[Finding]:
     [
         ("79, pid=1, name=x, GPU has fallen off the bus.", "bad", "RESTART_BM"),
         ("31, pid=1, name=x, MMU Fault", "note", "RESTART_APP"),
+        ("58, Edge 2 unstable", "bad", ""),
         ("63, pid=1, Row Remapper", "warn", "IGNORE"),
         ("109, pid=1, name=x, Ch 0000, errorString CTX SWITCH TIMEOUT", "bad", "RESET_GPU"),
         ("145, RLW_SRC_TRACK Nonfatal XC0 i0 Link 01", "warn", "WORKFLOW_NVLINK5_ERR"),

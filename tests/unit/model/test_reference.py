@@ -48,6 +48,13 @@ def test_of_three_clusters_the_best_counts() -> None:
     assert found.gap == pytest.approx(30.0)
 
 
+def test_three_values_are_one_cluster() -> None:
+    found = of([1.0] * 8 + [10.0, 20.0, 20.0])
+    assert found.value == 20.0
+    assert found.gap == pytest.approx(sqrt(10.0))
+    assert of([1.0] * 8 + [10.0, 10.0, 20.0, 20.0]).gap == pytest.approx(sqrt(200.0))
+
+
 def test_equal_values_are_credited_with_some_noise() -> None:
     # At least 0.02 of their own; a noise of 0.06 counts as three more values.
     assert of([45.0] * 9).spread == pytest.approx(sqrt((9 * 0.02**2 + 3 * 0.06**2) / 12))
