@@ -69,6 +69,6 @@ def test_a_node_without_gpus_on_pci_and_in_the_driver_has_lost_them(lists: dict[
 
 def test_expectations_name_a_fact_and_a_value() -> None:
     assert expectations([" driver = 570 ", "memlock=a=b"]) == {"driver": "570", "memlock": "a=b"}
-    for text, why in (("drivr=570", "no fact 'drivr'; similar facts: driver"), ("driver=", "is not FACT=VALUE")):
+    for text, why in (("drivers=570", "no fact 'drivers'; similar facts: driver"), ("driver=", "is not FACT=VALUE")):
         with pytest.raises(InputError, match=why):
             expectations([text])
