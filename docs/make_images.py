@@ -76,8 +76,7 @@ async def draw(name: str, picture: Picture, recording: Path) -> None:
     app = FabricApp(lambda: ReplayFeed(recording), settings)
     async with app.run_test(size=picture.size) as pilot:
         await until(app, pilot, lambda: app.feed is not None and app.model.exit_code is not None, 300)
-        await until(app, pilot, lambda: app.main.trouble.step(0.5), 300)
-        await until(app, pilot, lambda: app.main.findings.known, 300)
+        await until(app, pilot, lambda: app.main.findings is not None and app.main.findings.known, 300)
         await pilot.pause(0.5)
         for key in picture.keys:
             await pilot.press(key)

@@ -36,6 +36,7 @@ examples:
   fabtui read nccl.log bw/*.txt                outputs of other tools
   fabtui diff before.jsonl.gz after.jsonl.gz   compare two sessions
   fabtui explain rank*.log                     why a job failed
+  fabtui healthy session.jsonl.gz              nodes that work together, for Slurm and MPI
 
 exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out;
 2 bad usage or input; 3 something could not be tested; 130 interrupted
@@ -53,6 +54,7 @@ examples:
   fabtui run --nodes n060,n061 --collectives all --sizes 1M-1G:4 --table collectives.csv
   fabtui run --nodes n060,n061 --ab NCCL_IB_DISABLE=0,1
   fabtui run --nodes n060,n061 --pair 'n060:3>n061:5' --probes p2p
+  fabtui run --nodes @rack1 --confirm          also test what the findings blame
   fabtui run --nodes @rack1 --watch 3600       find a pair that fails now and then
   fabtui run --nodes n060,n061 --text          every layer, for screen readers and logs
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
@@ -71,9 +73,10 @@ examples:
   fabtui preflight --hostfile hosts --all
   fabtui preflight --nodes @rack1 --json before.json
   fabtui preflight --nodes @rack1 --baseline before.json
+  fabtui preflight --nodes @rack1 --expect gpus='8 x H200' --fail-on bad
   fabtui preflight --nodes @rack1 --csv - | column -s, -t | less -S
 
-exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a change;
+exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a change (see --fail-on);
 2 bad usage or input; 3 something could not be inspected; 130 interrupted
 """,
     ),
@@ -137,12 +140,13 @@ exit codes: 0 nothing is worse; 1 something is worse, or new and bad; 2 bad usag
     ),
     CommandSpec(
         "explain",
-        "explain rules, errors, and logs of failed jobs",
-        "Explain a rule, an error of NCCL or CUDA, or logs (the earliest cause first), offline.",
+        "explain rules, errors, Xids, and logs of failed jobs",
+        "Explain a rule, an error of NCCL or CUDA, an Xid, or logs (the earliest cause first), offline.",
         """\
 examples:
   fabtui explain FT012                         a rule, by code or name
   fabtui explain E13                           an error of the catalogue
+  fabtui explain xid 79                        an Xid of NVIDIA's catalogue
   fabtui explain 'ibv_modify_qp failed with error Connection timed out'
   fabtui explain rank*.log                     logs of one job: the earliest cause first
   srun ... 2>&1 | fabtui explain -             read standard input

@@ -198,7 +198,7 @@ _DISPLAY = (
     OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
 )
 _RUN = (
-    OptionSpec("confirm", "after the sweep, run experiments about the first findings", "summary", ("run",), "switch",
+    OptionSpec("confirm", "after the sweep, test what the first five findings blame", "summary", ("run",), "switch",
         field="confirm", needs=("p2p",)),
     OptionSpec("watch", "after the sweep, retest pairs for this time", "summary", ("run",), "number", "SECONDS"),
     OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
