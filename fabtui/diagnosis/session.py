@@ -113,6 +113,7 @@ def search(
             if finding is not None:
                 facts.append(finding)
             yield None
+    yield None
     facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
     yield None
     found, left = joined(model, results, facts)

@@ -241,7 +241,10 @@ class _Search:
             low, high = np.minimum(a, b), np.maximum(a, b)
             where = where & (a >= 0) & (b >= 0) & (a != b)
             yield None
-            pair, ordered = np.where(where, low * size + high, -1), np.where(where, a * size + b, -1)
+            pair = np.where(where, low * size + high, -1)
+            yield None
+            ordered = np.where(where, a * size + b, -1)
+            yield None
             names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
             yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
             yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)

@@ -228,13 +228,16 @@ class OddDevice(Rule[PairContext]):
     evidence = ("{node} has {usual}, too", "set: {variables}")
     next_step = "Compare NCCL_IB_HCA, NCCL_SOCKET_IFNAME and the topology with those of a node that uses the other NIC."
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places, model = context.tally.table, context.tally.places, context.model
         if table is None or places is None or not len(table):
             return
         devices = {node: _active_devices(context, node) for node in places.nodes}
+        yield None
         sent = _devices_used(context, table, places)
+        yield None
         for rail in sorted({rail for _, rail in sent}):
+            yield None
             used = {node: count.most_common(1)[0][0] for (node, of), count in sent.items() if of == rail}
             usual, most = Counter(used.values()).most_common(1)[0]
             if most < _FEWEST_ALIKE or most <= len(used) / 2:
@@ -251,7 +254,8 @@ class OddDevice(Rule[PairContext]):
 def _devices_used(context: PairContext, table: PairTable, places: Places) -> dict[tuple[str, int], Counter[str]]:
     """Return how often each node sends over each device on each rail, to other nodes."""
     shapes, shape_of, _ = context.model.columns()
-    named = [_device_of(shape.transport) if shape is not None else "" for shape in shapes]
+    device_of = {name: _device_of(name) for name in {shape.transport for shape in shapes if shape is not None}}
+    named = [device_of[shape.transport] if shape is not None else "" for shape in shapes]
     names = sorted(set(named))
     device = np.array([names.index(name) for name in named])
     off = np.flatnonzero((table.kind > 0) & (table.path > 2))

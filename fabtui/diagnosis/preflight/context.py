@@ -31,6 +31,11 @@ class NodeContext:
         return fact_table(self.nodes, facts_for(self.nodes))
 
     @cached_property
+    def buses(self) -> dict[tuple[str, str], str]:
+        """Endpoint of each GPU, by node and PCI bus id."""
+        return {(end.node, end.bus): str(end) for end in self.model.endpoints if end.bus}
+
+    @cached_property
     def judged(self) -> dict[str, list[tuple[str, dict[str, str]]]]:
         """Judgements with their nodes, by the name of their check."""
         found: dict[str, list[tuple[str, dict[str, str]]]] = {}

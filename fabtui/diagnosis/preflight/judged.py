@@ -52,10 +52,9 @@ class ProbeJudgement(NodeRule):
             groups.setdefault(key, {})[_Judgement(node, one["subject"], one["text"], one["devices"], one["action"])] = (
                 None
             )
-        buses = {(end.node, end.bus): str(end) for end in context.model.endpoints if end.bus}
         for (probe, topic, severity, *_), group in groups.items():
             found = self._finding(severity, topic, probe, list(group))
-            yield found.replace(about=tuple(subject for one in group for subject in _devices(one, buses)))
+            yield found.replace(about=tuple(subject for one in group for subject in _devices(one, context.buses)))
 
     def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[_Judgement]) -> Finding:
         names = list(dict.fromkeys(one.node for one in group))
