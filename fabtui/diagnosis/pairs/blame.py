@@ -106,11 +106,12 @@ class _Family:
             found = found | (key == number)
         return found
 
-    def total(self, weights: Floats) -> Floats:
-        """Return the sum of the weights of its pairs for each component."""
+    def total(self, weights: Floats) -> Generator[None, None, Floats]:
+        """Return the sum of the weights of its pairs for each component; yield after each small step."""
         found: Floats = np.zeros(self.size + 1)
         for key in self.keys:
             found += np.bincount(key, weights=weights, minlength=self.size + 1)
+            yield
         return found[:-1]
 
     def count(self, where: Flags) -> Ints:
@@ -357,8 +358,7 @@ class _Search:
                         if factor not in weights:
                             weights[factor] = self._bits(factor)
                             yield None
-                        savings = family.total(weights[factor])
-                        yield None
+                        savings = yield from family.total(weights[factor])
                         agree = family.count(weights[factor] > 0)
                         cost = family.bits + math.log2(family.exist)
                         most = [n for n in usable if agree[n] >= _LEAST_SHARE * counts[n]]
