@@ -32,7 +32,8 @@ def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -
         else:
             found[at] = _folded(found[at], one)
     left: list[Finding] = []
-    for fact in facts:
+    # What is about several devices first: what is about one of them alone is a part of it.
+    for fact in sorted(facts, key=lambda one: -len(_devices_of(one))):
         at = next((at for at, one in enumerate(found) if _explains(model, fact, one)), None)
         if at is None:
             at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
@@ -46,9 +47,15 @@ def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -
 
 
 def _same_device(fact: Finding, one: Finding) -> bool:
-    """Return True if two facts are about the same GPU or NIC alone: several probes report one problem."""
+    """Return True if a fact is about GPUs or NICs that another is about: several probes report one problem."""
+    devices = _devices_of(fact)
+    return bool(devices) and devices <= _devices_of(one)
+
+
+def _devices_of(fact: Finding) -> set[Subject]:
+    """Return the GPUs and NICs that a fact is about; none if it is about anything else, too."""
     about = set(fact.about or (fact.subject,))
-    return about == set(one.about or (one.subject,)) and all(part.kind in (Kind.GPU, Kind.NIC) for part in about)
+    return about if all(part.kind in (Kind.GPU, Kind.NIC) for part in about) else set()
 
 
 def _of_same_cells(found: Sequence[Finding], one: Finding) -> int | None:
@@ -71,7 +78,9 @@ def _folded(cause: Finding, consequence: Finding) -> Finding:
     if consequence.rule.id in _FACTS:
         cause, consequence = consequence, cause
     elif consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
-        blamed = consequence if len(consequence.cells) > 1.5 * len(cause.cells) else cause
+        # Of a node with two GPUs, one pair is all there is.
+        larger = len(consequence.cells) > 1.5 * len(cause.cells) or cause.subject.kind is Kind.PAIR
+        blamed = consequence if larger else cause
         merged = consequence.replace(
             blames=blamed.subject, tested=blamed.tested, confidence=blamed.confidence, rivals=blamed.rivals
         )
@@ -111,7 +120,12 @@ def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> boo
     """Return True if a component is one of some suspects, or a part of one, or next to one."""
     near = {subject, *_next_to(model, subject)}
     node = _node_of(subject)
-    return any(one in near or (one.kind in (Kind.NODE, Kind.HALVES) and one.name == node) for one in suspects)
+    return any(
+        one in near
+        or (one.kind in (Kind.NODE, Kind.HALVES) and one.name == node)
+        or (one.kind is Kind.PAIR and subject.kind is Kind.GPU and subject.name in one.name.split())
+        for one in suspects
+    )
 
 
 def _next_to(model: Model, subject: Subject) -> list[Subject]:

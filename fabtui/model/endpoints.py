@@ -193,14 +193,25 @@ class EndpointTable:
         """Return the class that values of a pair are compared within."""
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is None or b is None:
-            if src != dst:
-                return ClassKey(PairClass.NODE_PAIR)
-            # The group of a rail crosses nodes, unlike that of a node.
-            return ClassKey(PairClass.ALL) if src == "all" else ClassKey(PairClass.ONE_NODE, src not in self._by_node)
+            return self._key_of_group(src, dst)
         kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
         apart = self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
         one, other = self.hardware[a], self.hardware[b]
         return ClassKey(kind, apart, (one, other) if one <= other else (other, one))
+
+    def _key_of_group(self, src: str, dst: str) -> ClassKey:
+        """Return the class of the ranks of a node, of two nodes, of a rail or of all."""
+        if src == "all":
+            return ClassKey(PairClass.ALL)
+        mine, theirs = self._by_node.get(src, []), self._by_node.get(dst, [])
+        # The slowest hardware limits a group.
+        kinds = [self.hardware[number] for number in (*mine, *theirs)]
+        hardware = (min(kinds), max(kinds)) if kinds else (0, 0)
+        if src != dst:
+            apart = any(self._apart(self.leaves, *pair) for pair in zip(mine, theirs, strict=False))
+            return ClassKey(PairClass.NODE_PAIR, apart, hardware)
+        # The group of a rail crosses nodes, unlike that of a node.
+        return ClassKey(PairClass.ONE_NODE, not mine, hardware)
 
     @staticmethod
     def _apart(places: Mapping[int, object], a: int, b: int) -> bool:

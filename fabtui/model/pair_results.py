@@ -176,6 +176,9 @@ class PairResults:
         """Take all values into account: the references of large classes are not found again for each value."""
         for values in self._values.values():
             values.settle()
+        # What turned around a limit may be usual by what is known now.
+        for key in list(self.flapping):
+            self._note_flapping(key, self._store.attempts(self._rows.get(*key)))
 
     def _good_value(self, row: int) -> float | None:
         return self._store.value(row) if row != NONE and self._store.shape(row).verdict is Verdict.OK else None

@@ -237,6 +237,7 @@ class Model:
             self.inferred_leaves = True
         if halves or groups:
             self._results.classes_changed()
+            self._results.settle()
             self._changed = None
 
     def _on_phase(self, event: PhaseStart) -> None:

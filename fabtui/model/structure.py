@@ -1,7 +1,7 @@
 """Structure of a fabric, inferred from results: halves of nodes and groups of nodes that are slower by design.
 
 A class of pairs that holds two kinds of paths has two clusters of values. Where the slower cluster has the same pattern
-on all nodes, or splits the nodes into two groups, it is a property of the machines: such pairs are compared among
+on all nodes, or splits the nodes into groups, it is a property of the machines: such pairs are compared among
 themselves.
 """
 
@@ -79,13 +79,17 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     np.fill_diagonal(near, val=True)
     near = (near @ near.T.astype(int)) + (~near @ (~near).T.astype(int)) > 0.8 * len(near)
     groups = _components(near)
-    if len(groups) != 2 or min(map(len, groups)) < _FEWEST_OF_GROUP:
+    if len(groups) < 2 or min(map(len, groups)) < _FEWEST_OF_GROUP:
         return {}
-    one, other = groups
-    between = middle[np.ix_(one, other)]
+    member = np.zeros(len(names), dtype=int)
+    for number, group in enumerate(groups):
+        member[group] = number
+    same = member[:, np.newaxis] == member
+    between = middle[~same]
     inside = [middle[np.ix_(group, group)][~np.eye(len(group), dtype=bool)] for group in groups]
+    low = min(limit, float(np.median(between)) / 2)
     # Within the groups, all is usual; between them, all is evenly slower.
-    if np.isnan(between).any() or any(np.mean(values <= limit) > _CHANCE for values in inside):
+    if np.isnan(between).any() or any(np.mean(values <= low) > _CHANCE for values in inside):
         return {}
     if np.mean(np.abs(between - np.median(between)) > max(0.12, 3.5 * noise)) > _CHANCE:
         return {}

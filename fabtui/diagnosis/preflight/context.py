@@ -32,8 +32,8 @@ class NodeContext:
 
     @cached_property
     def buses(self) -> dict[tuple[str, str], str]:
-        """Endpoint of each GPU, by node and PCI bus id."""
-        return {(end.node, end.bus): str(end) for end in self.model.endpoints if end.bus}
+        """Endpoint of each GPU, by node and `slot_of` its PCI bus id."""
+        return {(end.node, slot_of(end.bus)): str(end) for end in self.model.endpoints if end.bus}
 
     @cached_property
     def judged(self) -> dict[str, list[tuple[str, dict[str, str]]]]:
@@ -51,3 +51,8 @@ class NodeRule(Rule[NodeContext]):
     domain = Domain.NODES
     #: The nodes of a lab are one machine, by intent, and communicate over its loopback.
     not_in_lab: ClassVar[bool] = False
+
+
+def slot_of(bus: str) -> str:
+    """Return a PCI bus id without its function, which the driver leaves out of messages about Xids."""
+    return bus.lower().partition(".")[0]

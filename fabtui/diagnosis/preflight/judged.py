@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject, register
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule, slot_of
 from fabtui.diagnosis.probe_judgements import severity_of
 from fabtui.nodeset import fold
 from fabtui_node import registry
@@ -81,7 +81,7 @@ def _devices(one: _Judgement, buses: Mapping[tuple[str, str], str]) -> list[Subj
     found = []
     for device in one.devices.split():
         kind, _, name = device.partition(":")
-        if end := buses.get((one.node, name)) if kind == "bus" else f"{one.node}:{name}":
+        if end := buses.get((one.node, slot_of(name))) if kind == "bus" else f"{one.node}:{name}":
             found.append(Subject(Kind.GPU, end))
     if port := _PORT.fullmatch(one.subject):
         found.append(Subject(Kind.NIC, f"{one.node} {port[1]}"))

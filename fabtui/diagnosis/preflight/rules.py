@@ -403,11 +403,13 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
         if not isinstance(one.rule, FactDiffers):
             continue
         for at, other in enumerate(found):
-            if not isinstance(other.rule, ProbeJudgement) or one.facts.get("tie"):
+            if not isinstance(other.rule, ProbeJudgement):
                 continue
             same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
             common = len(other.nodes) == len(table.nodes) > len(one.nodes)
-            if same and not common and set(one.nodes) <= set(other.nodes):
+            # Where no value has a majority, all nodes differ, and the probe shows which of them are at fault.
+            tie = one.facts.get("tie") and set(other.nodes) < set(one.nodes)
+            if same and not common and (tie or (not one.facts.get("tie") and set(one.nodes) <= set(other.nodes))):
                 # A note about a node alone may be more serious where the others differ.
                 worse = min(one.severity, other.severity, key=lambda severity: severity.rank)
                 related = (*other.facts.get("related", ()), one)

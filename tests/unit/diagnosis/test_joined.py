@@ -138,5 +138,24 @@ def test_facts_about_one_device_are_one_and_those_about_a_node_are_not(model: Mo
     assert [len(one.facts.get("known", ())) for one in left] == [1, 0]
     _, left = join(model, facts=(fact(Kind.NODE, "a"), fact(Kind.NODE, "a")))
     assert len(left) == 2
-    _, left = join(model, facts=(fact(Kind.GPU, "a:1"), fact(Kind.GPU, "a:1", Subject(Kind.GPU, "a:2"))))
+    both = fact(Kind.GPU, "a:1", Subject(Kind.GPU, "a:2"))
+    (one,) = join(model, facts=(fact(Kind.GPU, "a:1"), both, fact(Kind.GPU, "a:2")))[1]
+    assert (one.about, len(one.facts["known"])) == (both.about, 2), "what is about one of them is a part of it"
+    _, left = join(model, facts=(fact(Kind.GPU, "a:1", Subject(Kind.NODE, "a")), fact(Kind.GPU, "a:1")))
     assert len(left) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "explains"),
+    [(Kind.GPU, "a:1", True), (Kind.NIC, "a mlx5_1", False), (Kind.GPU, "a:3", False), (Kind.NODE, "a", False)],
+)
+def test_a_fact_about_an_end_explains_its_pair(model: Model, kind: Kind, name: str, explains: bool) -> None:
+    for sign in "->":
+        pair = about(GPU_SLOW, 0, 2, blames=Subject(Kind.PAIR, f"a:0 {sign} a:1"))
+        assert len(join(model, pair, facts=(fact(kind, name),))[1]) == (not explains)
+
+
+def test_a_reason_about_a_node_with_two_gpus_blames_the_node(model: Model) -> None:
+    pair, node = Subject(Kind.PAIR, "a:0 - a:1"), Subject(Kind.NODE, "a")
+    (found,), _ = join(model, about(GPU_SLOW, 0, 2, blames=pair), about("FT042", 0, 2, blames=node))
+    assert (found.rule.id, found.subject) == ("FT042", node)

@@ -110,6 +110,17 @@ def test_a_tie_has_no_majority() -> None:
     assert "5.15.0-105-generic on a, 6.8 on b" in title(finding)
 
 
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_gpus_that_miss_nvlinks_are_one_finding_even_if_no_value_has_a_majority(names: str) -> None:
+    def nvlink(index: int, dark: bool) -> dict[str, Any]:
+        links = [{"link": n, "state": "inactive" if dark and not n else "active", "speed": 26.5} for n in range(18)]
+        return {"index": index, "links": links}
+
+    reported = {name: {"gpus": [nvlink(at, dark=name + str(at) == "a1") for at in range(4)]} for name in names}
+    (finding,) = found_on(*(node(name, nvlink=reported[name]) for name in names)).findings
+    assert (finding.rule.name, finding.nodes, len(finding.facts["related"])) == ("nvlink-active", ("a",), 1)
+
+
 def test_a_clock_that_is_off() -> None:
     nodes = four()
     nodes[3] = node("n063", clock=clock(-3.2))

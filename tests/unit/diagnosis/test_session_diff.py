@@ -118,13 +118,13 @@ def test_facts_and_findings_that_changed() -> None:
     assert [(change.before, change.now, change.nodes) for change in found.facts.changes] == [
         ("unlimited", "64 KiB", ["a"])
     ]
-    assert [one.severity for one in found.new] == [Severity.BAD, Severity.BAD]
+    assert [one.severity for one in found.new] == [Severity.BAD]
     assert all("a" in one.nodes for one in found.new)
     assert found.worse
     found = diff_of_probes(bad, good)
-    assert (found.new, len(found.gone), found.worse) == ([], 2, False)
+    assert (found.new, len(found.gone), found.worse) == ([], 1, False)
     found = diff_of_probes(bad, bad)
-    assert (found.new, found.gone, len(found.still), found.worse) == ([], [], 2, False)
+    assert (found.new, found.gone, len(found.still), found.worse) == ([], [], 1, False)
 
 
 def test_facts_are_not_compared_where_a_session_has_none() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.diagnosis.finding import Finding, Severity
+from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.diagnosis.session import RULES
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
@@ -26,7 +28,9 @@ def findings(*reports: str, age: float = 100.0) -> list[Finding]:
     value = dmesg.parse_kernel(log).values
     for entry in value["counts"]:
         entry["age"] = age
-    context = NodeContext(Model(), [ProbedNode("n0", {}, {"kernel": value})])
+    model = Model()
+    model.apply(EndpointsAdded(endpoints=[Endpoint(0, "n0", 5, bus="0000:9B:00.0")]))
+    context = NodeContext(model, [ProbedNode("n0", {}, {"kernel": value})])
     (rule,) = [rule for rule in RULES if rule.id == "FT130"]
     assert isinstance(rule, ProbeJudgement)
     return list(rule.check(context))
@@ -56,6 +60,7 @@ def test_severity_and_action_are_those_of_the_catalogue(report: str, severity: s
 def test_the_report_and_its_place_are_in_the_title() -> None:
     (found,) = findings("79, pid=1, name=x, GPU has fallen off the bus.")
     assert title(found) == "Xid 79: GPU has fallen off the bus, at 0000:9b:00: last 1 min ago"
+    assert found.about == (Subject(Kind.GPU, "n0:5"),), "the driver names no function of the device"
     assert evidence(found)[0].startswith("NVIDIA's action: RESTART_BM: drain the node and reboot it")
 
 

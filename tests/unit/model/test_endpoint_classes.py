@@ -32,6 +32,15 @@ def test_the_relation_of_two_endpoints_and_of_what_is_none() -> None:
     assert ends.key_between("a:0", "x:0") == ClassKey(PairClass.NODE_PAIR)
 
 
+def test_groups_of_ranks_are_compared_with_those_of_the_same_hardware_and_leaf_switches() -> None:
+    ends = table({"a": "H200", "b": "H200", "c": "A100"})
+    ends.leaves = {0: "L1", 1: "L1", 2: "L2", 3: "L2", 4: "L1", 5: "L1"}
+    assert ends.key_between("b", "b") == ClassKey(PairClass.ONE_NODE) != ends.key_between("c", "c")
+    assert ends.key_between("a", "b") == ClassKey(PairClass.NODE_PAIR, apart=True)
+    assert ends.key_between("a", "c") == ClassKey(PairClass.NODE_PAIR, hardware=(0, 1)) == ends.key_between("c", "a")
+    assert ends.key_between("rail 0", "rail 0") == ClassKey(PairClass.ONE_NODE, apart=True)
+
+
 def test_where_rails_are_unknown_the_index_stands_for_the_rail() -> None:
     ends = EndpointTable()
     for node in "ab":

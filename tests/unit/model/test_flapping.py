@@ -4,7 +4,7 @@ import pytest
 
 from fabtui.model.class_statistics import ATTEMPTS, flapping, turns
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, SessionStart
+from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_results import MOST_ATTEMPTS
@@ -69,3 +69,25 @@ def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None
     assert model.latest(Layer.P2P, "a:0", "b:0") == history[-1]
     assert sorted(m.bytes or 0 for m in model.measurements()) == [8, 1 << 20, 1 << 28]
     assert model.median(Layer.P2P, model.class_between("a:0", "b:0")) == 40.0
+
+
+def test_what_turned_around_a_limit_that_proved_wrong_does_not_flap() -> None:
+    model = Model()
+    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
+    ends = [Endpoint(at, "ab"[at // 3], at % 3, rail=0) for at in range(6)]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+
+    def add(src: int, dst: int, *values: float) -> None:
+        for value in values:
+            one = Measurement(Layer.P2P, str(ends[src]), str(ends[dst]), Verdict.OK, value, "GB/s", 1 << 28)
+            model.apply(Measured(measurements=[one], time=2.0))
+
+    pairs = [(a, b) for a in range(3) for b in range(3, 6)]
+    for pair in pairs:
+        add(*pair, 40.0)
+    add(*pairs[0], 20.0, 40.0, 20.0, 40.0)
+    assert model.flapping
+    for pair in pairs:
+        add(*pair, 20.5)
+    model.apply(PhaseStart(name="done", time=3.0))
+    assert not model.flapping

@@ -111,8 +111,18 @@ def test_groups_have_two_nodes_each() -> None:
     assert groups("abcdef", lambda a, b: -0.5 if between(a, b) else 0.0) == ["ab", "cdef"]
 
 
-def test_three_groups_are_none() -> None:
-    assert groups("abcdef", lambda a, b: -0.5 if between(a, b) or between(a, b, "cd") else 0.0) == []
+def test_there_may_be_more_than_two_groups() -> None:
+    assert groups("abcdef", lambda a, b: -0.5 if between(a, b) or between(a, b, "cd") else 0.0) == ["ab", "cd", "ef"]
+    # Those of one group are slower than the others: that is no design.
+    assert groups("abcdef", lambda a, b: -0.9 if between(a, b) else -0.5 if between(a, b, "cd") else 0.0) == []
+
+
+def test_values_within_groups_are_near_the_usual_one_by_half_of_the_difference() -> None:
+    def judge(low: float) -> Judge:
+        return lambda a, b: -0.5 if between(a, b, "abcd") else low if {a.node, b.node} == {"a", "b"} else 0.0
+
+    assert groups("abcdefgh", judge(-0.24)) == ["abcd", "efgh"]
+    assert groups("abcdefgh", judge(-0.26)) == []
 
 
 def test_the_slower_direction_counts() -> None:
