@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint
@@ -91,7 +91,19 @@ def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python:
         )
         if users := dicts(gpu.get("processes")):
             admission.busy[first + offset] = "; ".join(_user(user) for user in users[:4])
+    admission.endpoints = _with_rails(admission.endpoints)
     return admission
+
+
+def _with_rails(endpoints: list[Endpoint]) -> list[Endpoint]:
+    """Return the GPUs of a node with rails by the order of their NICs, where GPUs share NICs without addresses.
+
+    Where each GPU has a NIC of its own, its index does as well.
+    """
+    nics = list(dict.fromkeys(end.nic for end in endpoints))
+    if None in nics or len(nics) == len(endpoints) or any(end.rail is not None for end in endpoints):
+        return endpoints
+    return [replace(end, rail=nics.index(end.nic)) for end in endpoints]
 
 
 def _user(process: dict[str, Any]) -> str:

@@ -117,6 +117,24 @@ def test_admission_of_gpus_and_of_nodes_without() -> None:
     assert "no Python with torch" in admit("n1", none, 2, "gloo", None, None).note
 
 
+@pytest.mark.parametrize(
+    ("nics", "rails"),
+    [
+        ("0011", [0, 0, 1, 1]),
+        ("0101", [0, 1, 0, 1]),
+        ("0123", [None] * 4),
+        ("0000", [0] * 4),
+    ],
+)
+def test_gpus_that_share_nics_without_addresses_share_rails(nics: str, rails: list[int | None]) -> None:
+    inventory = {
+        "gpus": [{"index": at, "nic": f"mlx5_{nic}"} for at, nic in enumerate(nics)],
+        "nics": [{"name": f"ib{nic}", "rdma": f"mlx5_{nic}"} for nic in sorted(set(nics))],
+        "data_addresses": [{"address": "192.168.7.1", "nic": "eno1", "rail": 0, "family": 4}],
+    }
+    assert [end.rail for end in admit("n0", inventory, 0, "nccl", None, None).endpoints] == rails
+
+
 def test_a_nic_that_carries_no_test_traffic_is_not_shared_and_makes_no_rail() -> None:
     inventory = {
         "gpus": [{"index": i, "nic": "eth0"} for i in range(2)],
