@@ -305,3 +305,12 @@ def test_the_cause_of_a_bad_node_is_the_finding_about_it_alone() -> None:
     found = healthy_set(model, tally, [several.replace(cells=frozenset())])
     assert found is not None
     assert found.left_out == {"b": "some of its pairs are bad"}
+
+
+def test_beyond_the_limit_preferences_count_less_than_pairs() -> None:
+    """Each of 22 items is bad with two that should rather be left out: these two are more."""
+    edges = [(3 * at, 3 * at + leaf) for at in range(22) for leaf in (1, 2)]
+    ends = [item for item in range(66) if item % 3]
+    assert largest(66, edges, set(ends)) == (ends, False)
+    halves = [(2 * at, 2 * at + 1) for at in range(40)]
+    assert largest(80, halves, set(range(0, 80, 2))) == (list(range(1, 80, 2)), False)
