@@ -314,3 +314,14 @@ def test_beyond_the_limit_preferences_count_less_than_pairs() -> None:
     assert largest(66, edges, set(ends)) == (ends, False)
     halves = [(2 * at, 2 * at + 1) for at in range(40)]
     assert largest(80, halves, set(range(0, 80, 2))) == (list(range(1, 80, 2)), False)
+
+
+def test_hops_of_a_node_that_is_left_out_do_not_count() -> None:
+    def judge(src: str, dst: str) -> Verdict | float:
+        return Verdict.FAILED if {src[0], dst[0]} == {"a", "e"} else 0.8 if {src[0], dst[0]} == {"c", "d"} else 1.0
+
+    found = ring_of(judge, "abcde")
+    assert list(found.left_out) == ["e"]
+    assert found.ring is not None
+    assert found.ring.before[:2] == ("c", "d")
+    assert found.ring.before.value == pytest.approx(36.0)

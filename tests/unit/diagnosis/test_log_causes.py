@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
@@ -214,3 +214,18 @@ def test_a_line_feed_at_the_end_starts_no_line(text: str, lines: int) -> None:
     assert reader.lines == lines
     reader.add("x\n")
     assert reader.lines == lines + 1
+
+
+@pytest.mark.parametrize(("hours", "year"), [(23, 2026), (25, 2025)])
+def test_a_stamp_may_be_a_day_ahead_as_clocks_and_zones_differ(
+    monkeypatch: pytest.MonkeyPatch, hours: int, year: int
+) -> None:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Clock:
+            return cls(2026, 6, 1, 12, tzinfo=tz)
+
+    monkeypatch.setattr("fabtui.diagnosis.knowledge.log_causes.datetime", Clock)
+    stamp = Clock.now() + timedelta(hours=hours)
+    found = causes(f"[rank1]:[E{stamp:%m%d %H:%M:%S}.000001 x.cpp:1] CUDA out of memory\n")
+    assert found.causes[0].first.time == stamp.replace(year=year, microsecond=1)

@@ -529,3 +529,10 @@ def test_what_one_machine_shares_with_itself_is_no_clash() -> None:
     ]
     unknown = [node(name, more, host=host(name, identity={})) for name in "ab"]
     assert [one.topic for one in clashes(unknown)] == ["hostid"]
+
+
+def test_only_facts_of_interfaces_are_about_an_interface_that_is_down() -> None:
+    nodes = [node(f"n{at}", inventory(host=f"n{at}", data_addresses=[{"address": f"10.0.0.{at}"}])) for at in range(4)]
+    value = inventory(host="n1", driver="1", down_addresses=[{"nic": "eth1"}, {"nic": "eth1"}])
+    found = {one.topic: one.about for one in found_on(nodes[0], node("n1", value), *nodes[2:]).findings}
+    assert found == {"addresses_number": (Subject(Kind.NIC, "n1 eth1"),), "driver": ()}

@@ -90,6 +90,20 @@ def test_a_node_that_sends_over_another_nic_than_most_is_named_if_it_has_the_usu
         assert one.next == ("ssh c env | grep -E '^(NCCL|UCX)_'",)
 
 
+@pytest.mark.parametrize(("nodes", "others", "named"), [("abc", "c", "cc"), ("abcd", "cd", ""), ("ab", "b", "")])
+def test_most_nodes_are_two_and_more_than_half(nodes: str, others: str, named: str) -> None:
+    """Each of the two rails of a node is named."""
+
+    def path(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else f"NET/Socket/{'eth1' if src[0] in others else 'eth0'}"
+
+    model = fabric(path, nodes, rdma="")
+    nics = [{"name": name, "state": "up"} for name in ("eth0", "eth1")]
+    for node in nodes:
+        model.apply(InventoryUpdate(node=node, value={"nics": nics}, time=3.0))
+    assert "".join(one.facts["node"] for one in findings(model) if one.rule.name == "odd-nic") == named
+
+
 def test_sockets_of_one_node_are_about_it() -> None:
     def path(src: str, dst: str) -> str:
         return P2P if not off(src, dst) else SOCKET if "c" in (src[0], dst[0]) else GDR
