@@ -43,6 +43,8 @@ _LEAST_BAD, _LEAST_SHARE = 0.15, 0.6
 #: Maximum difference of the savings of a rival and of the best component (bits).
 _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
+#: Minimum number of pairs about as usual that narrow a component down to the part of it without them.
+_FEWEST_OTHERS = 2
 #: Difference of savings (bits) below which the share of bad pairs decides.
 _EQUAL_BITS = 3.0
 #: Bits that one direction costs more than both.
@@ -374,7 +376,30 @@ class _Search:
                     shares[one] = self._share_of_bad(one)
                     yield None
             best = max(shares, key=lambda one: (shares[one], one.saving))
+            best = yield from self._narrowed(best, scored)
             yield (yield from self._blame(best, scored))
+
+    def _narrowed(self, best: _Score, scored: list[_Score]) -> Generator[None, None, _Score]:
+        """Return the component within the best one that has all its slow pairs, if its other pairs are about as usual.
+
+        Very slow pairs count no more than slow ones, so that a few values below the usual one would outweigh the fit.
+        """
+        if best.factor is None:
+            return best
+        mine = self.families[best.at].members(best.number) & self.known
+        slow = mine & self.slow
+        found = [best]
+        for one in scored:
+            if one.factor is None or one.saving < best.saving / 2:
+                continue
+            yield
+            theirs = self.families[one.at].members(one.number) & self.known
+            others = mine & ~theirs
+            if (slow & ~theirs).any() or (theirs & ~mine).any() or np.count_nonzero(others) < _FEWEST_OTHERS:
+                continue
+            if np.median(self.share[others]) > np.median(self.share[slow]) / 2:
+                found.append(one)
+        return max(found[1:] or found, key=lambda one: one.saving)
 
     def _share_of_bad(self, score: _Score) -> float:
         bad, tested = (self.dead, self.dead | self.alive) if score.factor is None else (self.slow, self.known)

@@ -89,6 +89,17 @@ def test_one_direction(sends: bool, direction: Direction) -> None:
     assert (found[0].tested, found[0].others) == (6, 6)
 
 
+@pytest.mark.parametrize(("others", "kind"), [(0.75, Kind.NIC), (0.1, Kind.GPU)])
+def test_pairs_that_are_a_little_slow_do_not_widen_what_is_very_slow(others: float, kind: Kind) -> None:
+    """Of a GPU whose pairs with other nodes are 50 times slower, those within the node may be a little slow."""
+
+    def share(src: str, dst: str) -> float:
+        return 1.0 if dst != "b:1" else 0.02 if off(src, dst) else others
+
+    (found,) = results("abcd", 8, share, noise=0.3)
+    assert (found.subject.kind, found.direction) == (kind, Direction.RECEIVES)
+
+
 def test_bad_pairs_without_a_pattern_blame_nothing() -> None:
     chosen = {("a:0", "b:1"), ("c:1", "d:0"), ("b:0", "d:1"), ("d:0", "a:1")}
     assert results("abcd", 2, lambda s, d: 0.0 if (s, d) in chosen else 1.0) == []
