@@ -551,7 +551,7 @@ def test_findings_are_in_the_json_and_in_the_summary() -> None:
     assert (found["id"], found["title"], found["nodes"]) == ("FT201", "n3 rail 2 (eth2 10.3.0.4) is cut off", ["n3"])
     assert found["measurements"] == 3 * 56, "ping, udp and tcp"
     text = summary(model, plain=True)
-    assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut off\n" in text
+    assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut off  FT201\n" in text
     assert "not ok" not in text, "what a finding explains is not listed again"
     assert "ping: 840 of 896 address pairs answer" in text
 

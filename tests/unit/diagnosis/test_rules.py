@@ -77,10 +77,9 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     view = [plain(line) for line in finding_block(screen.found[0], 100, 1)]
     assert any("next    buy gpus" in line for line in view)
 
-    # A finding about a single pair is listed with that pair, so this one is about two.
     two = found.replace(cells=frozenset({("a:0", "a:1"), ("a:0", "b:1")}))
     OddLuck.check = lambda self, context: iter([two])  # type: ignore[method-assign]
-    assert "findings: 1\n  1 only 4 endpoints (2 pairs)\n" in summary(model, plain=True)
+    assert "findings: 1\n  1 only 4 endpoints (2 pairs)  FT913\n" in summary(model, plain=True)
     (written,) = as_json(model)["findings"]
     assert (written["id"], written["rule"], written["severity"]) == ("FT913", "odd-luck", "warn")
     assert written["facts"] == {"endpoints": 4, "first": "a:0"}
