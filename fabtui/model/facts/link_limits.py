@@ -115,7 +115,8 @@ class LinkLimits:
         rdma = _both(RDMA, here.rdma, there.rdma) if path.startswith("IB") else []
         if path == "IB/GDRDMA":
             return rdma + pcie if rdma and pcie else []
-        return rdma
+        # Through host memory, data still leaves each GPU over its PCIe link.
+        return rdma + pcie if rdma else []
 
 
 def limit_of(model: Model, measurement: Measurement) -> Limit | None:

@@ -27,7 +27,7 @@ def test_usual_values_of_h200_and_infiniband_are_no_finding() -> None:
 
 
 def test_one_finding_for_each_relation_with_class_share_and_limit() -> None:
-    inside, between = below(swept(model_of(), (120.0, "P2P/CUMEM"), (20.0, "NET/IB/mlx5_0")))
+    inside, between = below(swept(model_of(generation=5), (120.0, "P2P/CUMEM"), (20.0, "NET/IB/mlx5_0")))
     assert title(inside) == "pairs within nodes usually reach 25 % of the NVLink limit"
     assert evidence(inside)[0] == "same-node over P2P/CUMEM: usually 120 of 478 GB/s, for example b:0 > b:1"
     assert title(between) == "pairs between nodes usually reach 40 % of the RDMA port limit"
@@ -79,18 +79,18 @@ def test_labs_get_notes() -> None:
 
 @pytest.mark.parametrize(("share", "count"), [(0.2, 0), (0.3, 1), (0.9, 2), (0.0, 0), (10**9, 2), ("x", 1)])
 def test_the_share_can_be_set(share: Any, count: int) -> None:
-    model = model_of(options={"limit_share": share})
+    model = model_of(options={"limit_share": share}, generation=5)
     assert len(below(swept(model, (120.0, "P2P/CUMEM"), (40.0, "NET/IB/mlx5_0")))) == count
 
 
 def test_the_summary_shows_the_limit_of_bad_pairs() -> None:
-    model = swept(model_of(), NVLINK, RDMA)
+    model = swept(model_of(generation=5), NVLINK, RDMA)
     model.apply(Measured(measurements=[pair("NET/IB/mlx5_0", "a:0", "b:0", 5.0)], time=3.0))
     assert "11 % of the usual 46.0 GB/s; 10 % of the RDMA port limit 50.0" in summary(model, plain=True)
 
 
 def test_json_has_the_limit_of_each_measurement() -> None:
-    rows = as_json(swept(model_of(), NVLINK, RDMA))["measurements"]
+    rows = as_json(swept(model_of(generation=5), NVLINK, RDMA))["measurements"]
     found = {(row["src"], row["dst"]): row["limit"] for row in rows}
     assert found["a:0", "a:1"] == {"value": 478.116, "what": "NVLink", "exact": True}
     assert found["a:0", "b:0"] == {"value": 50.0, "what": "RDMA port", "exact": True}

@@ -20,7 +20,9 @@ MIB = 1 << 20
 Change = Callable[[dict[str, Any], dict[str, dict[str, Any]]], None]
 
 
-def node_facts(gpus: int = 2, links: int = 18, word: str = "NV18") -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def node_facts(
+    gpus: int = 2, links: int = 18, word: str = "NV18", generation: int = 4
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Inventory and probe results of a node like those of an H200 with ports of 400 Gb/s."""
     names = [f"GPU{at}" for at in range(gpus)]
     inventory: dict[str, Any] = {
@@ -40,7 +42,7 @@ def node_facts(gpus: int = 2, links: int = 18, word: str = "NV18") -> tuple[dict
     results: dict[str, dict[str, Any]] = {
         "nvlink": {"gpus": [{"index": at, "links": [dict(one) for one in state]} for at in range(gpus)]},
         "gpuload": {
-            "gpus": [{"index": at, "busy": True, "pcie": {"generation": 4, "width": 16}} for at in range(gpus)]
+            "gpus": [{"index": at, "busy": True, "pcie": {"generation": generation, "width": 16}} for at in range(gpus)]
         },
         "topology": {
             "matrix": {
@@ -160,8 +162,8 @@ def test_a_link_that_is_known_in_part_counts_as_listed(link: dict[str, int] | No
 
 
 def test_a_value_above_the_limit_used_another_path() -> None:
-    assert limit(model_of(), pair("NET/IB/mlx5_0", value=50.9)) == (50.0, "RDMA port")
-    assert limit(model_of(), pair("NET/IB/mlx5_0", value=51.1)) is None
+    assert limit(model_of(), pair("NET/IB/mlx5_0", value=32.1)) == (31.504, "PCIe")
+    assert limit(model_of(), pair("NET/IB/mlx5_0", value=32.2)) is None
 
 
 def test_of_two_active_ports_of_a_nic_the_faster_one_limits() -> None:
@@ -200,10 +202,10 @@ def test_the_slower_port_limits_rdma_and_pcie_gpudirect() -> None:
         inventory["ib"][0]["rate"] = 200.0
 
     assert limit(model_of(change=slower), pair("NET/IB/mlx5_0")) == (25.0, "RDMA port")
-    assert limit(model_of(), pair("NET/IB/mlx5_0")) == (50.0, "RDMA port")
+    assert limit(model_of(), pair("NET/IB/mlx5_0")) == (31.504, "PCIe"), "through host memory"
     assert limit(model_of(), pair("NET/IB/mlx5_0/GDRDMA")) == (31.504, "PCIe")
     # A second port that is down does not count, nor one of another NIC.
-    assert limit(model_of(change=slower), pair("NET/IB/mlx5_1", "a:1", "b:1")) == (50.0, "RDMA port")
+    assert limit(model_of(change=slower), pair("NET/IB/mlx5_1", "a:1", "b:1")) == (31.504, "PCIe")
 
 
 def test_interfaces_limit_sockets() -> None:
