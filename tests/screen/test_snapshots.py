@@ -73,6 +73,12 @@ VIEWS: dict[str, tuple[Callable[[], Story], tuple[str, ...]]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def map_without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the map whenever it has changed, not by the clock."""
+    monkeypatch.setattr("fabtui.screen.widgets.minimap._INTERVAL", 0.0)
+
+
 #: Keys that open a view, text that it shows, keys that close it.
 TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("enter",), "p2p", ("escape",)),
