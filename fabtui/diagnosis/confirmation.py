@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Pair, Subject, Trial
 from fabtui.diagnosis.trials import COMPONENTS, TRIALS, TrialSpec, ends_of, subject_text
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.events import Experiment
 from fabtui.model.experiment_log import Tried
 from fabtui.model.layers import Layer
@@ -89,16 +89,16 @@ def _sample(model: Model, cells: Sequence[Pair], spec: TrialSpec) -> list[Pair]:
     cells = [
         pair
         for pair in cells
-        if spec.inside in (None, _node(pair[0]) == _node(pair[1]))
-        and not any(model.gone(_node(end)) for end in pair)
+        if spec.inside in (None, node_of(pair[0]) == node_of(pair[1]))
+        and not any(model.gone(node_of(end)) for end in pair)
         and (last := model.latest(Layer.P2P, *pair)) is not None
         and path_of(last.transport) not in spec.needless
         and not (spec.dead and model.verdict(last) is Verdict.SLOW)
     ]
     chosen: list[Pair] = []
     while cells and len(chosen) < _SAMPLE:
-        used = {name for pair in chosen for end in pair for name in (end, _node(end))}
-        best = min(cells, key=lambda pair: sum(name in used for end in pair for name in (end, _node(end))))
+        used = {name for pair in chosen for end in pair for name in (end, node_of(end))}
+        best = min(cells, key=lambda pair: sum(name in used for end in pair for name in (end, node_of(end))))
         chosen.append(best)
         # Both directions are tested at once.
         cells = [pair for pair in cells if set(pair) != set(best)]
@@ -167,13 +167,9 @@ def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]
 
 def _near(model: Model, pair: Pair) -> list[Endpoint]:
     """Return endpoints that can be tested, those on the nodes of a pair first: further nodes have to start ranks."""
-    nodes = dict.fromkeys((*map(_node, pair), *itertools.islice(model.nodes, _MOST_ENDS)))
+    nodes = dict.fromkeys((*map(node_of, pair), *itertools.islice(model.nodes, _MOST_ENDS)))
     ends = [end for node in nodes if not model.gone(node) for end in model.endpoints_of(node) if end.kind != "none"]
     return ends[:_MOST_ENDS]
-
-
-def _node(end: str) -> str:
-    return end.rpartition(":")[0]
 
 
 class _Step(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
+from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
 #: Share of the cells of the smaller of two findings from which both are about the same.
@@ -144,5 +145,5 @@ def _node_of(subject: Subject) -> str | None:
     if subject.kind is Kind.NODE:
         return subject.name
     if subject.kind is Kind.GPU:
-        return subject.name.rpartition(":")[0]
+        return node_of(subject.name)
     return subject.name.partition(" ")[0] if subject.kind is Kind.NIC else None

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Kind, Pair, Subject, Trial
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts, text
+from fabtui.model.endpoints import Endpoint, node_of
+from fabtui.model.facts.node_view import active_ports, dicts, text
 from fabtui.model.session_model import Model
 
 #: Returns the variables of an experiment with some pairs, or None where it shows nothing.
@@ -60,11 +60,11 @@ def _fixed(**env: str) -> Env:
 
 
 def _nodes(model: Model, pairs: Sequence[Pair]) -> list[str]:
-    return list(dict.fromkeys(end.rpartition(":")[0] for pair in pairs for end in pair))
+    return list(dict.fromkeys(node_of(end) for pair in pairs for end in pair))
 
 
 def _active_ports(model: Model, node: str) -> list[dict[str, Any]]:
-    return [port for port in dicts((model.nodes[node].inventory or {}).get("ib")) if port.get("state") == "Active"]
+    return active_ports((model.nodes[node].inventory or {}).get("ib"))
 
 
 def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[Endpoint]:

@@ -88,8 +88,15 @@ def address_order(address: str) -> tuple[int, bytes]:
     return ip.version, ip.packed
 
 
+#: Relations of two endpoints.
+PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 #: The classes of pairs within a rail.
 WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
+
+
+def node_of(end: str) -> str:
+    """Return the node of an endpoint by its name (``n060`` of ``n060:3``)."""
+    return end.rpartition(":")[0]
 
 
 def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass, address_order
+from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, EndpointTable, address_order
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
@@ -33,7 +33,6 @@ _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
 _STEP = 1 << 14
-_KINDS = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
 @dataclass(slots=True)
@@ -119,9 +118,13 @@ class PairTable:
     def among(self, other: PairTable, ends: int) -> Flags:
         """Return for each pair whether another table has it; ``ends`` is the number of endpoints."""
         known = np.zeros(ends * ends, dtype=bool)
-        known[other.source * np.int64(ends) + other.target] = True
-        found: Flags = known[self.source * np.int64(ends) + self.target]
+        known[other.code(ends)] = True
+        found: Flags = known[self.code(ends)]
         return found
+
+    def code(self, ends: int) -> Ints:
+        """Return a number for each ordered pair; ``ends`` is the number of endpoints."""
+        return self.source * np.int64(ends) + self.target
 
     def pairs_with(self, verdicts: Sequence[Verdict]) -> list[tuple[int, int]]:
         """Return the numbers of the ends of the ordered pairs with one of some verdicts."""
@@ -259,7 +262,7 @@ class _Classes:
             rest, second = divmod(code, self._size)
             rest, first = divmod(rest, self._size)
             kind, apart = divmod(rest, 2)
-            key = ClassKey(_KINDS[kind], bool(apart), (first, second))
+            key = ClassKey(PAIR_CLASSES[kind], bool(apart), (first, second))
             self._values[code] = self._results.values(self._layer, key)
         return self._values[code]
 

@@ -17,7 +17,7 @@ from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
 from fabtui.export.collectives_table import TableRow, table_rows
-from fabtui.model.endpoints import PairClass
+from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints
 from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -48,7 +48,6 @@ _LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
 #: Rules whose titles count pairs instead of naming them.
 _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
-_PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 _EXIT_CODES = {
     ALL_OK: "everything ok",
@@ -144,7 +143,7 @@ def _world_line(model: Model) -> list[str]:
 
 
 def _of_classes(model: Model, layer: Layer) -> list[tuple[PairClass, float]]:
-    return [(kind, value) for kind in _PAIR_CLASSES if (value := model.median(layer, kind)) is not None]
+    return [(kind, value) for kind in PAIR_CLASSES if (value := model.median(layer, kind)) is not None]
 
 
 def _medians(model: Model) -> list[str]:
@@ -186,7 +185,7 @@ def _medians_of(
     for m in model.measurements():
         if m.layer is layer and m.verdict is Verdict.OK and (value := value_of(m)) is not None:
             found.setdefault(model.class_of(m), []).append(value)
-    return [(kind, statistics.median(found[kind])) for kind in _PAIR_CLASSES if kind in found]
+    return [(kind, statistics.median(found[kind])) for kind in PAIR_CLASSES if kind in found]
 
 
 def _mesh(model: Model) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.rdma_ports import PortProblem, port_problems
+from fabtui.model.endpoints import node_of
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.sanitize import one_line
@@ -174,7 +175,7 @@ class GpuInUse(_LinkRule):
     def check(self, model: Model) -> Iterator[Finding]:
         for end, process in gpus_in_use(model).items():
             facts = {"gpu": end, "process": process}
-            node = end.rpartition(":")[0]
+            node = node_of(end)
             yield self.finding(end, nodes=(node,), facts=facts, blames=Subject(Kind.GPU, end))
 
 

@@ -5,15 +5,15 @@ They are checked before the other rules of the mesh, and what they explain is no
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.mesh import Mesh
+from fabtui.diagnosis.mesh.places import Place
 from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.diagnosis.mesh.wiring import misconnected, reaches_other_rails_only
 from fabtui.model.facts.node_view import dicts, field
@@ -24,38 +24,6 @@ from fabtui.sanitize import one_line
 
 #: ``rp_filter``: what comes in is dropped unless its answer leaves by the same interface.
 _STRICT = 1
-
-
-class Place(NamedTuple):
-    """A data address of a node: its interface, rail (None: unknown), MAC address and network."""
-
-    node: str
-    address: str
-    nic: str
-    rail: int | None
-    mac: str
-    network: ipaddress.IPv4Interface | ipaddress.IPv6Interface
-
-
-def places(model: Model) -> list[Place]:
-    """Return the data addresses of all nodes whose netmask is known."""
-    found = []
-    for node, record in model.nodes.items():
-        inventory = record.inventory or {}
-        data = {str(entry.get("address")): entry for entry in dicts(inventory.get("data_addresses"))}
-        for nic in dicts(inventory.get("nics")):
-            for entry in dicts(nic.get("addresses")):
-                address = str(entry.get("address"))
-                rail = data.get(address, {}).get("rail")
-                try:
-                    network = ipaddress.ip_interface(f"{address}/{entry.get('prefix')}")
-                except ValueError:
-                    continue
-                if address in data:
-                    name = one_line(str(nic.get("name")), 40)
-                    mac = str(nic.get("mac")).lower()
-                    found.append(Place(node, address, name, rail if isinstance(rail, int) else None, mac, network))
-    return found
 
 
 class AddressRule(Rule[Mesh]):
@@ -105,7 +73,7 @@ class DuplicateAddress(AddressRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         holders: dict[str, list[Place]] = {}
-        for place in places(mesh.model):
+        for place in mesh.places:
             holders.setdefault(place.address, []).append(place)
         for address, found in holders.items():
             # One machine under several names has one MAC address.
@@ -161,7 +129,7 @@ class WrongNetmask(AddressRule):
     next_step = "Set the netmask of the other nodes, and restore the routes of the interface."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        found = places(mesh.model)
+        found = mesh.places
         networks: Counter[Any] = Counter(place.network.network for place in found)
         for place in found:
             own = place.network.network
@@ -208,7 +176,7 @@ class ReversePathFilter(AddressRule):
     next_step = "Route by source address on the node (ip rule, one table for each rail), or set rp_filter to 2."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        seats = {(place.node, place.address): place for place in places(mesh.model)}
+        seats = {(place.node, place.address): place for place in mesh.places}
         blamed: dict[str, tuple[set[AddressPair], dict[str, None], list[str]]] = {}
         for node in mesh.order:
             value = mesh.model.nodes[node].probe_results.get("routes") or {}
@@ -248,7 +216,7 @@ class OtherFamily(AddressRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         families: dict[int, list[str]] = {}
-        for place in places(mesh.model):
+        for place in mesh.places:
             families.setdefault(place.network.version, []).append(place.node)
         if len(families) < 2:
             return

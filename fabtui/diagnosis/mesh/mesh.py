@@ -13,6 +13,7 @@ from fabtui.diagnosis.finding import AddressPair, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.interfaces import InterfaceFault, interface_faults, paths_at
+from fabtui.diagnosis.mesh.places import Place, places
 from fabtui.diagnosis.mesh.scopes import Kind, Scope, Seat, scopes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -146,6 +147,11 @@ class Mesh:
         self.at_fault = paths_at(self.faults, self.paths, self.dead, self._rail) if self.faults else {}
         #: Paths that a faulty interface may break: they are no evidence about anything else.
         self.clouded = set().union(*self.at_fault.values())
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Data addresses of all nodes."""
+        return places(self.model)
 
     def _is_dead(self, path: AddressPair) -> bool:
         """Return True if nothing passes: echoes are lost, and so are datagrams where they were counted."""

@@ -29,7 +29,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
-from fabtui.model.endpoints import Endpoint, PairClass
+from fabtui.model.endpoints import Endpoint, PairClass, node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -388,11 +388,6 @@ class PairContext:
 def in_steps(cells: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
     """Yield parts of a list of cells, each for a small step."""
     return (cells[at : at + _STEP] for at in range(0, len(cells), _STEP))
-
-
-def node_of(end: str) -> str:
-    """Return the node of an endpoint."""
-    return end.rpartition(":")[0]
 
 
 def crosses_nodes(pair: Pair) -> bool:

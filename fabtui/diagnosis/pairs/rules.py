@@ -19,11 +19,11 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
-from fabtui.diagnosis.pairs.context import PairContext, in_steps, node_of
+from fabtui.diagnosis.pairs.context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.diagnosis.pairs.tapers import tapers
 from fabtui.diagnosis.trials import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
-from fabtui.model.endpoints import WITHIN_RAIL, PairClass
+from fabtui.model.endpoints import WITHIN_RAIL, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict

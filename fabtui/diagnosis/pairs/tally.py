@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fabtui.diagnosis.pairs.message_times import Spread, notable
-from fabtui.model.endpoints import PairClass
+from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_table import PairTable, Places, joined
@@ -21,7 +21,6 @@ Pair = tuple[str, str]
 DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 #: Number of bad pairs per step.
 _CHUNK = 256
-_KINDS = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
 @dataclass
@@ -114,7 +113,7 @@ def gathered(model: Model) -> Iterator[Tally | None]:
         yield None
     tally = Tally(table, model.places(), spreads=notable(model))
     names = [str(end) for end in model.endpoints]
-    for kind, count in zip(_KINDS, np.bincount(table.kind, minlength=len(_KINDS)).tolist(), strict=True):
+    for kind, count in zip(PAIR_CLASSES, np.bincount(table.kind, minlength=len(PAIR_CLASSES)).tolist(), strict=True):
         if count:
             tally.of_class[kind] = count
     yield None
@@ -131,7 +130,7 @@ def gathered(model: Model) -> Iterator[Tally | None]:
     for number, at in enumerate(np.flatnonzero(table.bad).tolist()):
         pair = names[table.source[at]], names[table.target[at]]
         tally.place[pair] = at
-        tally.bad[pair], tally.kinds[pair] = SEVERITY[table.verdict[at]], _KINDS[table.kind[at]]
+        tally.bad[pair], tally.kinds[pair] = SEVERITY[table.verdict[at]], PAIR_CLASSES[table.kind[at]]
         if number % _CHUNK == 0:
             yield None
     for number, at in enumerate(_in_both(alone, world, ends)):
@@ -151,7 +150,7 @@ def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     if not len(world) or not len(alone):
         return []
     bad = np.zeros(ends * ends, dtype=bool)
-    bad[(alone.source * np.int64(ends) + alone.target)[alone.bad]] = True
-    either = bad[world.source * np.int64(ends) + world.target] | world.bad
+    bad[alone.code(ends)[alone.bad]] = True
+    either = bad[world.code(ends)] | world.bad
     found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
     return found

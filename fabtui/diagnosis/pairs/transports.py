@@ -11,10 +11,10 @@ import numpy as np
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.rules import gpus_in_use
-from fabtui.diagnosis.pairs.context import PairContext, node_of
-from fabtui.model.endpoints import ClassKey, PairClass
+from fabtui.diagnosis.pairs.context import PairContext
+from fabtui.model.endpoints import ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
-from fabtui.model.facts.node_view import dicts, number
+from fabtui.model.facts.node_view import active_ports, dicts, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_table import PairTable, Places
@@ -130,8 +130,7 @@ def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
 
 def _has_rdma(context: PairContext, node: str) -> bool:
     record = context.model.nodes.get(node)
-    ports = dicts((record.inventory or {}).get("ib")) if record is not None else []
-    return any(port.get("state") == "Active" for port in ports)
+    return record is not None and bool(active_ports((record.inventory or {}).get("ib")))
 
 
 def _with_active_nvlinks(context: PairContext, node: str) -> set[str]:
@@ -281,7 +280,7 @@ def _active_devices(context: PairContext, node: str) -> set[str]:
     """Return the names of the interfaces and RDMA devices of a node that are up."""
     record = context.model.nodes.get(node)
     known = (record.inventory or {}) if record is not None else {}
-    ports = {str(port.get("ca")) for port in dicts(known.get("ib")) if port.get("state") == "Active"}
+    ports = {str(port.get("ca")) for port in active_ports(known.get("ib"))}
     return ports | {str(nic.get("name")) for nic in dicts(known.get("nics")) if nic.get("state") == "up"}
 
 

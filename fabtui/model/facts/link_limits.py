@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import ports_of
-from fabtui.model.facts.node_view import ProbedNode, dicts, field, number
+from fabtui.model.facts.node_view import ProbedNode, active_ports, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
@@ -178,7 +178,7 @@ def _links_of(model: Model, end: Endpoint) -> _Links:
     gpu = gpu_of(node.part("gpus"), end)
     name = f"GPU{gpu.get('nvml_index')}"
     ports = ports_of(end, record)
-    active = (port for port in dicts(node.part("ib")) if port.get("state") == "Active")
+    active = active_ports(node.part("ib"))
     rates = [_rate(port.get("rate")) for port in active if (port.get("ca"), port.get("port")) in ports]
     return _Links(
         _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),

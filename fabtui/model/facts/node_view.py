@@ -47,6 +47,11 @@ def dicts(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
+def active_ports(ports: Any) -> list[dict[str, Any]]:
+    """Return the active RDMA ports among those of an inventory (``ib``)."""
+    return [port for port in dicts(ports) if port.get("state") == "Active"]
+
+
 def text(value: Any) -> str | None:
     """Return a cleaned text; None if it is empty or not a text."""
     if not isinstance(value, str):

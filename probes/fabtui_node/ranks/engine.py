@@ -45,7 +45,7 @@ class Link:
     """Maximum size of the first message, which shows how long a full one would take."""
 
     by_median = False
-    """Whether the median message counts: ranks that share cores wait for their turn now and then."""
+    """True if the median message counts: ranks that share cores wait for their turn now and then."""
 
     def __init__(self, rank: int, peer: int) -> None:
         self._rank = rank
