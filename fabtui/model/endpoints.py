@@ -112,11 +112,9 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     """
     if a.node == b.node:
         return PairClass.SAME_NODE
-    if a.by_sockets and b.by_sockets:
-        return PairClass.SAME_RAIL
     rail_a = a.index if a.rail is None else a.rail
     rail_b = b.index if b.rail is None else b.rail
-    if rail_a != rail_b:
+    if rail_a != rail_b and not (a.by_sockets and b.by_sockets):
         return PairClass.CROSS_RAIL
     return PairClass.CROSS_LEAF if apart else PairClass.SAME_RAIL
 

@@ -72,11 +72,11 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     of = np.array([place[end.node] for end in table.endpoints])
     known = (results.kind > 0) & ~np.isnan(results.share)
     a, b, share = of[results.source[known]], of[results.target[known]], results.share[known]
-    share = _from_the_best(share, np.array(table.hardware), results.source[known], results.target[known])
-    middle = _medians_between(a, b, share, len(names))
-    middle = np.fmin(middle, middle.T)
     noise = float(np.median(results.spread[known])) if known.any() else 0.0
     limit = -max(_LEAST, _DEVIATIONS * noise)
+    share = _from_the_best(share, np.array(table.hardware), results.source[known], results.target[known], -limit)
+    middle = _medians_between(a, b, share, len(names))
+    middle = np.fmin(middle, middle.T)
     # Single pairs may be near the others by chance: two nodes are of one group if they agree about most others.
     near = np.where(np.isnan(middle), False, middle > limit)
     np.fill_diagonal(near, val=True)
@@ -100,8 +100,8 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     return {end.number: group_of[place[end.node]] for end in table.endpoints}
 
 
-def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any) -> Floats:
-    """Return shares in which the best sixth of each kind of hardware is usual.
+def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least: float) -> Floats:
+    """Return shares in which the best sixth of each kind of hardware is usual, where noise does not account for it.
 
     Where most pairs of two GPU models cross the groups, what is usual for them is what is slower by design.
     """
@@ -110,7 +110,7 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any) -> Fl
     found = np.array(share)
     for one in np.flatnonzero(np.bincount(code)):
         best = float(np.quantile(found[code == one], _BEST))
-        if best > _LEAST:
+        if best > least:
             found[code == one] -= best
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fabtui.model.endpoints import Endpoint, EndpointTable, PairClass
+from fabtui.model.endpoints import PAIR_CLASSES, Endpoint, EndpointTable, PairClass
 from fabtui.model.pair_table import OK, PairTable, Places, relations
 from fabtui.model.structure import halves, node_groups
 
@@ -145,6 +145,29 @@ def test_untested_pairs_make_no_groups() -> None:
     assert groups("abcd", lambda a, b: None if between(a, b) else 0.0) == []
     assert groups("abcd", lambda a, b: None) == []
     assert groups("abcd", lambda a, b: None if a.node != b.node else 0.0) == []
+
+
+def test_noise_makes_no_groups() -> None:
+    """Values of busy processors spread widely: the best sixth of four nodes is far above the usual value."""
+    noise = np.random.default_rng(3)
+    for _ in range(300):
+        values = noise.normal(0.0, 0.35, 64).tolist()
+        assert groups("abcd", lambda a, b, values=values: values[8 * a.number + b.number], spread=0.26) == []  # type: ignore[misc]
+
+
+def test_classes_of_the_table_of_pairs_are_those_of_single_pairs() -> None:
+    """Pairs of CPU ranks may be apart too."""
+    for address in (None, "10.0.{}.{}"):
+        ends = EndpointTable()
+        for number, (node, rail) in enumerate(itertools.product("abcd", (0, 1))):
+            name = address and address.format(rail, number + 1)
+            ends.add(Endpoint(number, node, rail, kind="cpu", rail=rail, nic=f"eth{rail}", address=name))
+        ends.leaves = {number: "ab" if number < 4 else "cd" for number in range(8)}
+        source, target = (np.array(side) for side in zip(*itertools.permutations(range(8), 2), strict=True))
+        kinds, apart = relations(Places.of(ends), source, target)
+        for a, b, kind, away in zip(source, target, kinds, apart, strict=True):
+            key = ends.key_between(ends.names[a], ends.names[b])
+            assert (PAIR_CLASSES[kind], bool(away)) == key[:2], (ends.names[a], ends.names[b])
 
 
 def test_sockets_of_cpu_ranks_do_not_cross_rails() -> None:
