@@ -10,12 +10,13 @@ facts of a node may name the fact in its title or evidence.
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,14 +25,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
 
-from fabtui.diagnosis.pairs.tally import gathered
-from fabtui.diagnosis.session import findings, search
+from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json
+from fabtui.screen.launch import COLLECTOR
+from fabtui.screen.session_diagnosis import STEP, SessionDiagnosis
 
 Found = dict[str, Any]
 Make = Callable[[Fabric, random.Random], "Truth"]
@@ -766,20 +768,17 @@ def cpu() -> None:
     for kind in PairClass:
         model.median(Layer.P2P, kind)
     steps: list[float] = []
+    gc.set_threshold(*COLLECTOR)
 
-    def walked(walk: Iterator[Any]) -> Any:
-        """Time each step; return the last result."""
-        while True:
-            before = time.thread_time()
-            try:
-                last = next(walk)
-            except StopIteration:
-                return last
-            steps.append(time.thread_time() - before)
-
-    found = walked(search(model, walked(gathered(model))))
+    diagnosis = SessionDiagnosis(model)
+    more = True
+    while more:
+        before = time.thread_time()
+        more = diagnosis.step(STEP)
+        steps.append(time.thread_time() - before)
+    count = len(diagnosis.found)
     print(
-        f"1,024 endpoints sampled: taken in {taken:.1f} s, {len(found)} findings in {sum(steps):.2f} s of CPU, "
+        f"1,024 endpoints sampled: taken in {taken:.1f} s, {count} findings in {sum(steps):.2f} s of CPU, "
         f"{len(steps)} steps, the longest {1000 * max(steps):.1f} ms, {sum(one > 0.002 for one in steps)} above 2 ms"
     )
 

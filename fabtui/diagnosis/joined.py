@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
 from fabtui.model.endpoints import node_of
@@ -17,8 +17,12 @@ _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT20
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234"})
 
 
-def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+def joined(
+    model: Model, results: Sequence[Finding], facts: Sequence[Finding]
+) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
     """Return findings about results with what explains them, and the facts that explain none of them.
+
+    Yield after each small step.
 
     Args:
         model: The session model.
@@ -32,6 +36,7 @@ def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -
             found.append(one)
         else:
             found[at] = _folded(found[at], one)
+        yield
     left: list[Finding] = []
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: -len(_devices_of(one))):
@@ -44,6 +49,7 @@ def joined(model: Model, results: Sequence[Finding], facts: Sequence[Finding]) -
                 left[at] = _with_fact(left[at], fact)
         else:
             found[at] = _with_fact(found[at], fact)
+        yield
     return found, left
 
 

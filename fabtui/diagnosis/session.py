@@ -116,7 +116,7 @@ def search(
     yield None
     facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
     yield None
-    found, left = joined(model, results, facts)
+    found, left = yield from joined(model, results, facts)
     # A GPU in use is left out of a sweep; it matters where it explains something.
     listed = [
         one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
@@ -126,5 +126,8 @@ def search(
         listed += checks
     else:
         listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
-    listed = [confirmed(model, one) for one in (*found, *listed)]
-    yield sorted(listed, key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))
+    known = []
+    for one in (*found, *listed):
+        known.append(confirmed(model, one))
+        yield None
+    yield sorted(known, key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))

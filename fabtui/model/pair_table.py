@@ -32,7 +32,12 @@ PATHS = ("", "P2P", "SHM", "Socket", "IB", "IB/GDRDMA")
 _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
-_STEP = 1 << 14
+_STEP = 1 << 13
+
+
+def parts(count: int) -> Iterator[slice]:
+    """Yield the parts of a number of pairs that can be handled in one short step; one empty part if there are none."""
+    return (slice(at, min(at + _STEP, count)) for at in range(0, max(1, count), _STEP))
 
 
 @dataclass(slots=True)
@@ -173,10 +178,10 @@ def pair_table(results: PairResults, table: EndpointTable, layer: Layer) -> Pair
 def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
     """Yield None after each small step, and the results of a layer as arrays at the end."""
     sources, targets, rows = array("i"), array("i"), array("i")
-    for src, names, its_rows in results.rows_by_source(layer):
+    for src, names, rows_of_src in results.rows_by_source(layer):
         source = table.number(src)
         if source is not None:
-            for dst, row in zip(names, its_rows, strict=True):
+            for dst, row in zip(names, rows_of_src, strict=True):
                 if (number := table.number(dst)) is not None:
                     targets.append(number)
                     rows.append(row)
@@ -184,38 +189,35 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
             yield None
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
+    yield None
     has_value = np.array([shape is not None and shape.has_value for shape in shapes])
+    yield None
     paths = np.array([0 if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
     yield None
-    # A view of an array that may still grow would prevent that: what is needed is copied.
-    row_column = np.array(rows, dtype=np.int32)
-    shape_column = np.array(shape_of, dtype=np.int32)
-    value_column = np.array(values, dtype=np.float64)
+    shape_column, value_column = np.empty(len(shape_of), dtype=np.int32), np.empty(len(values))
+    for part in parts(len(shape_column)):
+        # A lasting view of an array that may still grow would prevent that.
+        shape_column[part], value_column[part] = shape_of[part], values[part]
+        yield None
+    classes = _Classes(results, layer, Places.of(table))
     yield None
-    shape_column = shape_column[row_column]
+    found = _empty(sources, targets, rows)
     yield None
-    value_column = value_column[row_column]
-    yield None
-    count, places = len(row_column), Places.of(table)
-    found = PairTable(
-        source=np.array(sources, dtype=np.int32),
-        target=np.array(targets, dtype=np.int32),
-        verdict=codes[shape_column],
-        share=np.full(count, np.nan, dtype=np.float32),
-        spread=np.full(count, np.nan, dtype=np.float32),
-        limit=np.full(count, -np.inf, dtype=np.float32),
-        kind=np.zeros(count, dtype=np.int8),
-        row=row_column,
-        path=paths[shape_column],
-    )
-    yield None
-    classes = _Classes(results, layer, places)
-    for at in range(0, count, _STEP):
-        part = slice(at, at + _STEP)
-        good = np.where(has_value[shape_column[part]], value_column[part], np.nan)
-        classes.fill(found, part, good)
+    for part in parts(len(found)):
+        its_rows = found.row[part]
+        its_shapes = shape_column[its_rows]
+        found.verdict[part], found.path[part] = codes[its_shapes], paths[its_shapes]
+        classes.fill(found, part, np.where(has_value[its_shapes], value_column[its_rows], np.nan))
         yield None
     yield found
+
+
+def _empty(sources: array[int], targets: array[int], rows: array[int]) -> PairTable:
+    """Return a table of pairs without what is known about them, to be filled part by part."""
+    source, target, row = (np.asarray(column, dtype=np.int32) for column in (sources, targets, rows))
+    verdict, kind, path = (np.empty(len(row), dtype=np.int8) for _ in range(3))
+    share, spread, limit = (np.empty(len(row), dtype=np.float32) for _ in range(3))
+    return PairTable(source, target, verdict, share, spread, limit, kind, row, path)
 
 
 class _Classes:
@@ -242,6 +244,7 @@ class _Classes:
         code = ((table.kind[part] * 2 + apart) * size + low) * size + high
         sign = -1.0 if self._layer.spec.less_is_better else 1.0
         verdict, share = table.verdict[part], table.share[part]
+        table.share[part], table.spread[part], table.limit[part] = np.nan, np.nan, -np.inf
         for one in np.flatnonzero(np.bincount(code)).tolist():
             values = self._values_of(one)
             usual = None if values is None else values.reference

@@ -22,8 +22,8 @@ from fabtui.screen.widgets.finding_lines import styled
 
 #: Minimum time (s) between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
-#: Length (s) of a step over the pairs, and the pause (s) after it.
-_STEP, _PAUSE = 0.002, 0.008
+#: Time (s) after which a step over the pairs ends, and the pause (s) after it. No key waits longer than 2 ms.
+STEP, _PAUSE = 0.0005, 0.002
 #: Maximum share of the time that goes into evaluating the rules.
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
@@ -78,7 +78,7 @@ class SessionDiagnosis:
     def _continue(self) -> None:
         self._timer = None
         before = self.found, self.none_text
-        more = self.step(_STEP)
+        more = self.step(STEP)
         if self.found is not before[0] or self.none_text != before[1]:
             self._changed()
         if more:

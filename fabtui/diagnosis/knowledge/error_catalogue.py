@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.knowledge.toml_data import entries
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
 
@@ -63,7 +63,7 @@ def prepare_meanings() -> Iterator[None]:
     if _MEANINGS:
         return
     found = []
-    for one in load("errors")["error"]:
+    for one in entries("errors", "error"):
         found.append(_meaning(one))
         yield
     _MEANINGS[:] = found

@@ -22,7 +22,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Subject
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.pair_table import PairTable, Places
+from fabtui.model.pair_table import PairTable, Places, parts
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:
@@ -108,24 +108,58 @@ class _Family:
             found = found | (key == number)
         return found
 
-    def total(self, weights: Floats) -> Generator[None, None, Floats]:
-        """Return the sum of the weights of its pairs for each component; yield after each small step."""
+    def total(self, weights: Floats | Flags) -> Generator[None, None, Floats]:
+        """Return the sum of the weights of its pairs for each component; yield after each small step.
+
+        Args:
+            weights: The weight of each pair; flags count the pairs.
+        """
         found: Floats = np.zeros(self.size + 1)
         for key in self.keys:
-            found += np.bincount(key, weights=weights, minlength=self.size + 1)
-            yield
-        return found[:-1]
-
-    def count(self, where: Flags) -> Ints:
-        """Return how many of some pairs each component has."""
-        found: Ints = np.zeros(self.size + 1, dtype=np.int64)
-        for key in self.keys:
-            found += np.bincount(key[where], minlength=self.size + 1)
+            for part in parts(len(key)):
+                found += np.bincount(key[part], weights=weights[part], minlength=self.size + 1)
+                yield
         return found[:-1]
 
 
 def _constant(name: str, number: int) -> str:
     return name
+
+
+def _of_both(first: Ints, second: Ints, where: Flags) -> tuple[Ints, Ints, Ints]:
+    """Return the components of the ends of some pairs, -1 for the others, and the second only where it differs."""
+    first, second = np.where(where, first, -1), np.where(where, second, -1)
+    return first, second, np.where(second == first, -1, second)
+
+
+def _of_pairs(first: Ints, second: Ints, where: Flags, size: int) -> tuple[Ints, Ints]:
+    """Return numbers for the components at both ends of some pairs, without and with order; -1 for the others."""
+    where = where & (first >= 0) & (second >= 0) & (first != second)
+    pair = np.minimum(first, second) * size + np.maximum(first, second)
+    return np.where(where, pair, -1), np.where(where, first * size + second, -1)
+
+
+def _reached(works: Flags, first: int) -> Flags:
+    """Return for each node whether it is reached from one, over others too."""
+    found: Flags = works[first].copy()
+    known = 0
+    while known < (known := int(np.count_nonzero(found))):
+        found |= works[found].any(axis=0)
+    return found
+
+
+def _in_parts(
+    count: int, columns: Callable[[slice], tuple[np.ndarray[Any, Any], ...]]
+) -> Generator[None, None, tuple[np.ndarray[Any, Any], ...]]:
+    """Return columns that are computed from parts of all pairs; yield after each part."""
+    found: list[np.ndarray[Any, Any]] = []
+    for part in parts(count):
+        some = columns(part)
+        found = found or [np.empty(count, column.dtype) for column in some]
+        for column, values in zip(found, some, strict=True):
+            column[part] = values
+        yield
+    return tuple(found)
 
 
 def blamed(
@@ -152,24 +186,15 @@ def blocked_across(table: PairTable, places: Places) -> Generator[None, None, li
 
     Yield after each small step. Empty if that holds for all pairs of nodes that have any.
     """
-    dead, across = table.dead, table.kind == 3
-    lost_across = across & dead
-    if not lost_across.any():
-        return []
-    yield
     size = int(places.node.max(initial=-1)) + 1
-    code = places.node[table.source] * size + places.node[table.target]
-
-    def count(where: Flags) -> Ints:
-        found: Ints = np.bincount(code[where], minlength=size * size)
-        return found
-
-    tested = count(across)
-    yield
-    lost = count(lost_across)
-    yield
-    works = count((table.kind > 0) & ~across & ~dead)
-    yield
+    tested, lost, works = (np.zeros(size * size, dtype=np.int64) for _ in range(3))
+    for part in parts(len(table)):
+        code = places.node[table.source[part]] * size + places.node[table.target[part]]
+        dead, across = table.dead[part], table.kind[part] == 3
+        works_within = (table.kind[part] > 0) & ~across & ~dead
+        for counts, where in ((tested, across), (lost, across & dead), (works, works_within)):
+            counts += np.bincount(code[where], minlength=len(counts))
+        yield
     whole = (tested > 1) & (tested == lost) & (works > 0)
     if not whole.any() or (whole == (tested > 0)).all():
         return []
@@ -186,28 +211,37 @@ class _Search:
         self.open: Flags = self.slow | self.dead
         self.alive: Flags = self.slow | (table.verdict == pair_table.OK)
         #: Logarithm of the value over what is usual and over what blamed components explain.
-        self.share: Floats = np.where(np.isnan(table.share), 0.0, table.share)
-        self.known: Flags = self.alive & ~np.isnan(table.share)
-        self.spread: Floats = np.maximum(np.where(np.isnan(table.spread), 1.0, table.spread), _LEAST_SPREAD)
+        self.share: Floats = table.share
+        self.known: Flags = self.alive
+        self.spread: Floats = table.spread
         self.families: list[_Family] = []
 
     def prepare(self) -> Iterator[None]:
         """Find all components; yield after each small step."""
+        self.share, self.known, self.spread = yield from _in_parts(len(self.table), self._values)
         known = self.alive | self.dead
         for family in self._families():
             yield
             if family is None:
                 continue
-            # What belongs to no component is counted last.
-            family.keys = tuple(
-                np.where(key < 0, family.size, key).astype(np.min_scalar_type(family.size))
-                for key in family.keys
-                if (key >= 0).any()
-            )
-            yield
-            if family.keys:
-                family.exist = max(1, int(np.count_nonzero(family.count(known))))
+            keys = []
+            for key in family.keys:
+                if (key >= 0).any():
+                    # What belongs to no component is counted last.
+                    keys.append(np.where(key < 0, family.size, key).astype(np.min_scalar_type(family.size)))
+                yield
+            family.keys = tuple(keys)
+            if keys:
+                counts = yield from family.total(known)
+                family.exist = max(1, int(np.count_nonzero(counts)))
                 self.families.append(family)
+
+    def _values(self, part: slice) -> tuple[Floats, Flags, Floats]:
+        """Return shares, whether they are known, and their spreads."""
+        share, spread = self.table.share[part], self.table.spread[part]
+        unknown = np.isnan(share)
+        spread = np.maximum(np.where(np.isnan(spread), 1.0, spread), _LEAST_SPREAD)
+        return np.where(unknown, 0.0, share), self.alive[part] & ~unknown, spread
 
     # -- components ---------------------------------------------------------------------------------------------------
 
@@ -217,20 +251,17 @@ class _Search:
         off, inside = table.kind > 0, table.kind == 0
         across = table.kind == 3
         everywhere = np.ones(len(table), dtype=bool)
-        carriers = places.carriers(source, target)
-        yield None
+        carriers = yield from _in_parts(len(table), lambda part: places.carriers(source[part], target[part]))
 
         def both(
             kind: Kind, reach: Reach, bits: float, of: Ints, where: Flags, name: Callable[[int], str]
         ) -> Iterator[_Family | None]:
             size = int(of.max(initial=-1)) + 1
             ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (source, target)
-            first = np.where(where, of[ends[0]], -1)
-            yield None
-            second = np.where(where, of[ends[1]], -1)
-            yield None
-            twice = (np.where(second == first, -1, second),)
-            yield _Family(kind, reach, Direction.BOTH, bits, (first, *twice), name, size)
+            first, second, twice = yield from _in_parts(
+                len(table), lambda part: _of_both(of[ends[0][part]], of[ends[1][part]], where[part])
+            )
+            yield _Family(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
             if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
                 yield _Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
                 yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
@@ -239,22 +270,17 @@ class _Search:
             kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
         ) -> Iterator[_Family | None]:
             size = int(of.max(initial=-1)) + 1
-            a, b = of[source], of[target]
-            yield None
-            low, high = np.minimum(a, b), np.maximum(a, b)
-            where = where & (a >= 0) & (b >= 0) & (a != b)
-            yield None
-            pair = np.where(where, low * size + high, -1)
-            yield None
-            ordered = np.where(where, a * size + b, -1)
-            yield None
+            pair, ordered = yield from _in_parts(
+                len(table), lambda part: _of_pairs(of[source[part]], of[target[part]], where[part], size)
+            )
             names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
             yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
             yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
 
         nics, nic_names = self._nics()
-        yield from both(Kind.GPU, Reach.ALL, 2.0, np.arange(len(self.ends)), everywhere, lambda n: str(self.ends[n]))
-        yield from both(Kind.GPU, Reach.INSIDE, 2.5, np.arange(len(self.ends)), inside, lambda n: str(self.ends[n]))
+        gpus = np.arange(len(self.ends), dtype=np.int32)
+        yield from both(Kind.GPU, Reach.ALL, 2.0, gpus, everywhere, lambda n: str(self.ends[n]))
+        yield from both(Kind.GPU, Reach.INSIDE, 2.5, gpus, inside, lambda n: str(self.ends[n]))
         yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, off, lambda n: nic_names[n])
         yield from both(Kind.NODE, Reach.OFF_NODE, 2.0, places.node, off, lambda n: self.nodes[n])
         yield from both(Kind.NODE, Reach.ALL, 2.5, places.node, everywhere, lambda n: self.nodes[n])
@@ -269,14 +295,13 @@ class _Search:
             Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
         )
         yield None
-        leaves, leaf_names = self._leaves()
+        leaves, count = yield from self._leaves()
         yield None
-        if len(leaf_names) > 2:
-            yield from both(Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, lambda n: leaf_names[n])
-        if len(leaf_names) > 1:
-            yield from two(
-                Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf_names[a]} {sign} {leaf_names[b]}"
-            )
+        leaf = partial(self._name_of_leaf, leaves)
+        if count > 2:
+            yield from both(Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
+        if count > 1:
+            yield from two(Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf(a)} {sign} {leaf(b)}")
         whole = [(Kind.CROSS_RAIL, across, "all rails", 1.5), (Kind.FABRIC, everywhere, "all pairs", 1.0)]
         if len(self.nodes) > 2:
             whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
@@ -284,17 +309,13 @@ class _Search:
             yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), partial(_constant, name), 1)
         yield None
         half = np.array([end.index for end in self.ends]) * 2 >= self._count_of_node()
-        apart = inside & (half[source] != half[target])
-        names = (lambda n: self.nodes[n],)
-        yield _Family(
-            Kind.HALVES,
-            Reach.INSIDE,
-            Direction.BOTH,
-            3.0,
-            (np.where(apart, places.node[source], -1),),
-            names[0],
-            len(self.nodes),
-        )
+
+        def split(part: slice) -> tuple[Ints]:
+            a, b = source[part], target[part]
+            return (np.where(inside[part] & (half[a] != half[b]), places.node[a], -1),)
+
+        key = yield from _in_parts(len(table), split)
+        yield _Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
 
     def _count_of_node(self) -> Ints:
         counts = np.bincount(self.places.node, minlength=len(self.nodes))
@@ -307,34 +328,36 @@ class _Search:
         found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
         return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
 
-    def _leaves(self) -> tuple[Ints, list[str]]:
-        """Return the leaf switch of each endpoint, and their names.
+    def _leaves(self) -> Generator[None, None, tuple[Ints, int]]:
+        """Return the leaf switch of each endpoint, and their number; yield after small steps.
 
         Where they are unknown, groups of nodes that do not reach each other stand for them.
         """
         leaf: Ints = self.places.leaf
         if leaf.max(initial=-1) < 1:
-            leaf = self._groups()
-        names = []
-        for number in range(int(leaf.max(initial=-1)) + 1):
-            names.append(
-                fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaf == number).tolist())))
-            )
-        return leaf, names
+            leaf = yield from self._groups()
+        return leaf, int(leaf.max(initial=-1)) + 1
 
-    def _groups(self) -> Ints:
-        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works."""
-        size = len(self.nodes)
-        off = self.alive & (self.table.kind > 0)
-        group = np.arange(size)
-        code = self.places.node[self.table.source[off]] * size + self.places.node[self.table.target[off]]
-        for one in np.flatnonzero(np.bincount(code)).tolist():
-            a, b = group[one // size], group[one % size]
-            if a != b:
-                group[group == b] = a
-        found = np.unique(group, return_inverse=True)[1]
-        sizes = np.bincount(found)
-        return found[self.places.node] if len(sizes) == 2 and sizes.min() > 1 else np.full(len(self.ends), -1)
+    def _name_of_leaf(self, leaves: Ints, number: int) -> str:
+        return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
+
+    def _groups(self) -> Generator[None, None, Ints]:
+        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works.
+
+        Yield after small steps.
+        """
+        size, node = len(self.nodes), self.places.node
+        works = np.eye(size, dtype=bool)
+        for part in parts(len(self.table)):
+            alive = self.alive[part]
+            works[node[self.table.source[part][alive]], node[self.table.target[part][alive]]] = True
+            yield
+        works |= works.T
+        group = _reached(works, 0)
+        if not group.all() and not (group | _reached(works, int(np.flatnonzero(~group)[0]))).all():
+            group[:] = True
+        sizes = np.bincount(group, minlength=2)
+        return (~group[node]).astype(np.int64) if sizes.min() > 1 else np.full(len(self.ends), -1)
 
     def forget(self, settled: Sequence[int]) -> None:
         """Take pairs out of the search."""
@@ -358,10 +381,9 @@ class _Search:
                     yield None
                     for factor in factors if len(usable) else ():
                         if factor not in weights:
-                            weights[factor] = self._bits(factor)
-                            yield None
+                            (weights[factor],) = yield from _in_parts(len(self.table), partial(self._bits, factor))
                         savings = yield from family.total(weights[factor])
-                        agree = family.count(weights[factor] > 0)
+                        agree = yield from family.total(weights[factor] > 0)
                         cost = family.bits + math.log2(family.exist)
                         most = [n for n in usable if agree[n] >= _LEAST_SHARE * counts[n]]
                         scored += [_Score(float(savings[n]) - cost, at, n, factor) for n in most]
@@ -406,24 +428,25 @@ class _Search:
         mine = self.families[score.at].members(score.number)
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
-    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Ints]]:
+    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Floats]]:
         """Return the components of a family of which some pairs are bad, and the number of tested pairs of all."""
-        counts = family.count(bad) if bad.any() else np.zeros(0, dtype=np.int64)
+        if not bad.any():
+            return [], np.zeros(0)
+        counts = yield from family.total(bad)
         if counts.max(initial=0) < 2:
             return [], counts
-        yield
         # What is only a pair of endpoints is reported as a pair.
-        all_of_it = family.count(tested)
+        all_of_it = yield from family.total(tested)
         found = np.flatnonzero((counts >= 2) & (all_of_it > 2) & (counts >= _LEAST_BAD * all_of_it))
         return found.tolist(), all_of_it
 
-    def _bits(self, factor: float | None) -> Floats:
-        """Return the bits of each pair for a component that slows down by a factor; None: that is dead."""
+    def _bits(self, factor: float | None, part: slice) -> tuple[Floats]:
+        """Return the bits of some pairs for a component that slows down by a factor; None: that is dead."""
         if factor is None:
-            return np.where(self.dead, _MOST_BITS, np.where(self.alive, -_MOST_BITS, 0.0))
+            return (np.where(self.dead[part], _MOST_BITS, np.where(self.alive[part], -_MOST_BITS, 0.0)),)
         shift = math.log(factor)
-        bits = (2 * self.share * shift - shift * shift) / (2 * self.spread**2) / math.log(2)
-        return np.where(self.known, np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0)
+        bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
+        return (np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0),)
 
     def _blame(self, best: _Score, scored: list[_Score]) -> Generator[None, None, Blame]:
         """Return a component with its rivals, and take what it explains out of the search; yield after small steps."""

@@ -13,7 +13,7 @@ from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
-from fabtui.model.pair_table import PairTable, Places, joined
+from fabtui.model.pair_table import PairTable, Places, joined, parts
 from fabtui.model.session_model import Model
 
 Pair = tuple[str, str]
@@ -112,16 +112,21 @@ def gathered(model: Model) -> Iterator[Tally | None]:
         table = step or table
         yield None
     tally = Tally(table, model.places(), spreads=notable(model))
+    yield None
     names = [str(end) for end in model.endpoints]
+    yield None
     for kind, count in zip(PAIR_CLASSES, np.bincount(table.kind, minlength=len(PAIR_CLASSES)).tolist(), strict=True):
         if count:
             tally.of_class[kind] = count
     yield None
     if len(table) and tally.places is not None:
         nodes = tally.places.nodes
-        between = tally.places.node[table.source] * len(nodes) + tally.places.node[table.target]
-        tested = np.bincount(between, minlength=len(nodes) ** 2)
-        dead = np.bincount(between[table.dead], minlength=len(nodes) ** 2)
+        tested, dead = (np.zeros(len(nodes) ** 2, dtype=np.int64) for _ in range(2))
+        for part in parts(len(table)):
+            between = tally.places.node[table.source[part]] * len(nodes) + tally.places.node[table.target[part]]
+            tested += np.bincount(between, minlength=len(tested))
+            dead += np.bincount(between[table.dead[part]], minlength=len(dead))
+            yield None
         for number, at in enumerate(np.flatnonzero(tested).tolist()):
             if number % _CHUNK == 0:
                 yield None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,12 +17,13 @@ from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import PairTable, Places
+from fabtui.model.pair_table import PairTable, Places, parts
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
+    Odd = Generator[None, None, tuple[Flags, Flags]]
 
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
@@ -45,6 +46,7 @@ _LEAST_SHARE, _LEAST_PCIE = 0.5, 0.3
 _LEAST_NOTED = 0.2
 #: Distance (of logarithms) from the usual value of a class within which a pair stands for it, and number of such pairs.
 _USUAL, _SAMPLE = 0.2, 32
+_DEVICES_IN_STEP = 256
 
 
 class TransportRule(Rule[PairContext]):
@@ -58,11 +60,12 @@ class TransportRule(Rule[PairContext]):
     severity = Severity.BAD
     variables: ClassVar[str]
 
-    def check(self, context: PairContext) -> Iterator[Finding]:
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
         if table is None or places is None or not len(table):
             return
-        odd, tested = self._odd(context, table, places)
+        odd, tested = yield from self._odd(context, table, places)
+        yield None
         count = np.count_nonzero(odd)
         if not count:
             return
@@ -87,8 +90,8 @@ class TransportRule(Rule[PairContext]):
             named = [names[node] for node in np.flatnonzero(per_node(odd)).tolist()]
             yield self._finding(context, Subject(Kind.NODES, fold(named)), odd, named)
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
-        """Return which pairs take the slower path, and which could take the faster one."""
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
+        """Return which pairs take the slower path, and which could take the faster one; yield after small steps."""
         raise NotImplementedError
 
     def _finding(self, context: PairContext, subject: Subject, odd: Flags, nodes: Sequence[str]) -> Finding:
@@ -155,10 +158,14 @@ class SocketFallback(TransportRule):
     trials = (Trial.RDMA,)
     variables = "Socket"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         able = np.array([_has_rdma(context, node) for node in places.nodes])
+        yield
         tested = (table.kind > 0) & (table.path > 2)
-        tested &= able[places.node[table.source]] & able[places.node[table.target]]
+        able = able[places.node]
+        for ends in (table.source, table.target):
+            tested &= able[ends]
+            yield
         return tested & (table.path == 3), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
@@ -178,10 +185,11 @@ class NoGpuDirect(TransportRule):
     trials = (Trial.GPUDIRECT,)
     variables = "IB"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
         setup = np.zeros(4, dtype=bool)
         setup[table.kind[table.path == 5]] = True
+        yield
         tested = setup[table.kind] & (table.kind > 0) & (table.path >= 4)
         return tested & (table.path == 4), tested
 
@@ -204,10 +212,14 @@ class NoPeerToPeer(TransportRule):
     trials = (Trial.P2P,)
     variables = "P2P"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> tuple[Flags, Flags]:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         active = {node: _with_active_nvlinks(context, node) for node in places.nodes}
         connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
-        tested = (table.kind == 0) & (table.path > 0) & connected[table.source] & connected[table.target]
+        yield
+        tested = (table.kind == 0) & (table.path > 0)
+        for ends in (table.source, table.target):
+            tested &= connected[ends]
+            yield
         return tested & (table.path > 1), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
@@ -233,8 +245,7 @@ class OddDevice(Rule[PairContext]):
             return
         devices = {node: _active_devices(context, node) for node in places.nodes}
         yield None
-        sent = _devices_used(context, table, places)
-        yield None
+        sent = yield from _devices_used(context, table, places)
         for rail in sorted({rail for _, rail in sent}):
             yield None
             used = {node: count.most_common(1)[0][0] for (node, of), count in sent.items() if of == rail}
@@ -250,20 +261,29 @@ class OddDevice(Rule[PairContext]):
                     yield self.finding(node, nodes=[node], facts=facts, commands=[command])
 
 
-def _devices_used(context: PairContext, table: PairTable, places: Places) -> dict[tuple[str, int], Counter[str]]:
-    """Return how often each node sends over each device on each rail, to other nodes."""
+def _devices_used(
+    context: PairContext, table: PairTable, places: Places
+) -> Generator[None, None, dict[tuple[str, int], Counter[str]]]:
+    """Return how often each node sends over each device on each rail, to other nodes; yield after small steps."""
     shapes, shape_of, _ = context.model.columns()
     device_of = {name: _device_of(name) for name in {shape.transport for shape in shapes if shape is not None}}
     named = [device_of[shape.transport] if shape is not None else "" for shape in shapes]
     names = sorted(set(named))
     device = np.array([names.index(name) for name in named])
-    off = np.flatnonzero((table.kind > 0) & (table.path > 2))
     rails = int(places.rail.max(initial=0)) + 1
     end = places.node * rails + places.rail
-    code = end[table.source[off]] * len(names) + device[np.array(shape_of, dtype=np.int32)[table.row[off]]]
-    counts = np.bincount(code)
+    device_of_row = device[np.array(shape_of, dtype=np.int32)]
+    counts = np.zeros((int(end.max(initial=0)) + 1) * len(names), dtype=np.int64)
+    yield
+    for part in parts(len(table)):
+        off = (table.kind[part] > 0) & (table.path[part] > 2)
+        code = end[table.source[part][off]] * len(names) + device_of_row[table.row[part][off]]
+        counts += np.bincount(code, minlength=len(counts))
+        yield
     found: dict[tuple[str, int], Counter[str]] = {}
-    for one in np.flatnonzero(counts).tolist():
+    for at, one in enumerate(np.flatnonzero(counts).tolist()):
+        if at % _DEVICES_IN_STEP == 0:
+            yield
         place, name = divmod(one, len(names))
         if names[name]:
             found.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(counts[one])
@@ -352,8 +372,13 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
     table, limits = context.tally.table, LinkLimits(context.model)
     if table is None:
         return
-    usual = np.flatnonzero((np.abs(table.share) < _USUAL) & (table.path > 0))
+    found = []
+    for part in parts(len(table)):
+        found.append(part.start + np.flatnonzero((np.abs(table.share[part]) < _USUAL) & (table.path[part] > 0)))
+        yield None
+    usual = np.concatenate(found)
     code = table.kind[usual] * 8 + table.path[usual]
+    yield None
     for one in np.flatnonzero(np.bincount(code)):
         mine = usual[code == one]
         for at in mine[:: -(-len(mine) // _SAMPLE)].tolist():

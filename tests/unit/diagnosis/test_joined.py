@@ -30,7 +30,13 @@ def model() -> Model:
 
 
 def join(model: Model, *results: Finding, facts: tuple[Finding, ...] = ()) -> tuple[list[Finding], list[Finding]]:
-    return joined(model, results, facts)
+    steps = joined(model, results, facts)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[list[Finding], list[Finding]] = end.value
+            return found
 
 
 @pytest.mark.parametrize(("shared", "count"), [(7, 1), (6, 2)])
