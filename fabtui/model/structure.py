@@ -74,13 +74,18 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     a, b, share = of[results.source[known]], of[results.target[known]], results.share[known]
     noise = float(np.median(results.spread[known])) if known.any() else 0.0
     limit = -max(_LEAST, _DEVIATIONS * noise)
-    share = _from_the_best(share, np.array(table.hardware), results.source[known], results.target[known], -limit)
+    hardware = np.array(table.hardware)
+    share = _from_the_best(share, hardware, results.source[known], results.target[known], -limit)
     middle = _medians_between(a, b, share, len(names))
     middle = np.fmin(middle, middle.T)
+    # Two nodes whose hardware no other two have are compared with themselves alone.
+    alone = _alone(hardware[[table.of_node(name)[0].number for name in names]])
+    middle[alone] = np.nan
     # Single pairs may be near the others by chance: two nodes are of one group if they agree about most others.
     near = np.where(np.isnan(middle), False, middle > limit)
     np.fill_diagonal(near, val=True)
-    near = (near @ near.T.astype(int)) + (~near @ (~near).T.astype(int)) > 0.8 * len(near)
+    close, far = (near & ~alone).astype(int), (~near & ~alone).astype(int)
+    near = close @ close.T + far @ far.T > 0.8 * ((close + far) @ (close + far).T)
     groups = _components(near)
     if len(groups) < 2 or min(map(len, groups)) < _FEWEST_OF_GROUP:
         return {}
@@ -88,11 +93,14 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     for number, group in enumerate(groups):
         member[group] = number
     same = member[:, np.newaxis] == member
-    between = middle[~same]
-    inside = [middle[np.ix_(group, group)][~np.eye(len(group), dtype=bool)] for group in groups]
+    between = middle[~same & ~alone]
+    counts = ~alone & ~np.eye(len(names), dtype=bool)
+    inside = [middle[np.ix_(group, group)][counts[np.ix_(group, group)]] for group in groups]
+    if not len(between) or np.isnan(between).any():
+        return {}
     low = min(limit, float(np.median(between)) / 2)
     # Within the groups, all is usual; between them, all is evenly slower.
-    if np.isnan(between).any() or any(np.mean(values <= low) > _CHANCE for values in inside):
+    if any(np.mean(values <= low) > _CHANCE for values in inside if len(values)):
         return {}
     if np.mean(np.abs(between - np.median(between)) > max(0.12, 3.5 * noise)) > _CHANCE:
         return {}
@@ -112,6 +120,17 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least
         best = float(np.quantile(found[code == one], _BEST))
         if best > least:
             found[code == one] -= best
+    return found
+
+
+def _alone(hardware: Any) -> Any:
+    """Return True for each two nodes, by the hardware of all nodes, that alone have their two kinds of hardware."""
+    size = int(hardware.max(initial=0)) + 1
+    low, high = np.minimum.outer(hardware, hardware), np.maximum.outer(hardware, hardware)
+    code = low * size + high
+    pairs = np.bincount(code[np.triu_indices(len(hardware), 1)], minlength=size * size)
+    found = pairs[code] == 1
+    np.fill_diagonal(found, val=False)
     return found
 
 

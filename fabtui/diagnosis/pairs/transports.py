@@ -338,8 +338,12 @@ class BelowLinkLimit(Rule[PairContext]):
         for where, inside in (("within nodes", True), ("between nodes", False)):
             mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
             # Pairs of different leaf switches, or halves of a node, may be slower by design.
-            near = {key: found for key, found in mine.items() if not key.apart}
-            found = [one for key, sample in (near or mine).items() if (one := self._below(context, where, key, sample))]
+            near = {key: found for key, found in mine.items() if not key.apart} or mine
+            # So may those of different hardware, which is often on different leaf switches.
+            alike = {key for key in near if len(set(key.hardware)) == 1} or set(near)
+            below = {key: one for key in near if (one := self._below(context, where, key, near[key]))}
+            found = [one for key, one in below.items() if key in alike]
+            found = found or [one.replace(severity=Severity.NOTE) for one in below.values()]
             yield from sorted(found, key=lambda one: (one.severity.rank, one.facts["share"]))[:1]
 
     def _below(self, context: PairContext, where: str, key: ClassKey, samples: list[_Sample]) -> Finding | None:

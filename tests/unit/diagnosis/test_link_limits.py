@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ def test_shares_depend_on_the_transport(inside: tuple[float, str], facts: Any, s
 @pytest.mark.parametrize(("value", "severities"), [(0.7, []), (0.5, ["note"])])
 def test_sockets_give_notes(value: float, severities: list[str]) -> None:
     model = swept(model_of(), NVLINK, (value, "NET/Socket/eth0"))
+    assert [str(one.severity) for one in below(model)] == severities
+
+
+@pytest.mark.parametrize(("alike", "severities"), [(46.0, ["note"]), (20.0, ["bad"])])
+def test_pairs_of_two_gpu_models_may_be_slower_by_design(alike: float, severities: list[str]) -> None:
+    model = swept(model_of(nodes="abcd", others="cd", generation=5), NVLINK, (20.0, RDMA[1]))
+    rows = [
+        pair(RDMA[1], str(a), str(b), alike)
+        for a, b in itertools.permutations(model.endpoints, 2)
+        if a.node != b.node and a.name == b.name
+    ]
+    model.apply(Measured(measurements=rows, time=3.0))
     assert [str(one.severity) for one in below(model)] == severities
 
 

@@ -61,17 +61,19 @@ def model_of(
     lab: str | None = None,
     kind: str = "gpu",
     options: Mapping[str, Any] | None = None,
+    nodes: str = "ab",
+    others: str = "",
     **facts: Any,
 ) -> Model:
-    """Two nodes, ``a`` and ``b``, with two GPUs each; ``change`` is applied to the facts of ``b``."""
+    """Nodes with two GPUs each; ``change`` is applied to the facts of ``b``, and ``others`` have another GPU model."""
     model = Model()
-    model.apply(SessionStart(nodes=["a", "b"], time=1.0, lab=lab, options=dict(options or {})))
+    model.apply(SessionStart(nodes=list(nodes), time=1.0, lab=lab, options=dict(options or {})))
     ends = [
-        Endpoint(2 * at + index, node, index, kind=kind, nic=f"mlx5_{index}", rail=index)
-        for at, node in enumerate("ab")
+        Endpoint(2 * at + index, node, index, kind=kind, name=f"{node in others}", nic=f"mlx5_{index}", rail=index)
+        for at, node in enumerate(nodes)
         for index in range(2)
     ]
-    for node in "ab":
+    for node in nodes:
         inventory, results = node_facts(**facts)
         if node == "b":
             change(inventory, results)

@@ -147,6 +147,20 @@ def test_untested_pairs_make_no_groups() -> None:
     assert groups("abcd", lambda a, b: None if a.node != b.node else 0.0) == []
 
 
+def test_two_nodes_of_their_own_hardware_say_nothing_about_groups() -> None:
+    """Compared with themselves alone, pairs between two nodes of another model look as usual across groups too."""
+
+    def judge(a: Endpoint, b: Endpoint) -> float:
+        return -0.5 if between(a, b, "abc") and {a.node, b.node} != {"b", "d"} else 0.0
+
+    table, ends = made("abcdef", 2, judge)
+    assert node_groups(table, ends) == {}
+    ends.hardware = [int(end.node in "bd") for end in ends.endpoints]
+    found = node_groups(table, ends)
+    assert {found[end.number] for end in ends.endpoints if end.node in "abc"} == {"group of a"}
+    assert {found[end.number] for end in ends.endpoints if end.node in "def"} == {"group of d"}
+
+
 def test_noise_makes_no_groups() -> None:
     """Values of busy processors spread widely: the best sixth of four nodes is far above the usual value."""
     noise = np.random.default_rng(3)
