@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of, meanings, refined
+from fabtui.diagnosis.knowledge.xids import in_line as xid_in_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
 
@@ -28,7 +30,7 @@ _WORDS = (
     *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
     *("watchdog", "timeout", "sigbus", "sigkill", "exitcode", "oom", "frozen", "signal", "exception", "last completed"),
     *("fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type", "float", "double"),
-    *("half", "not permitted", "int32", "int64", "int8"),
+    *("half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
 )
 _STAMP = re.compile(
     r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
@@ -150,7 +152,7 @@ class LogReader:
             self._starting.pop(key, None)
             if init[2] == "START" and len(self._starting) < 1_000_000:
                 self._starting[key] = place._replace(time=clock.at(number), who=who or f"rank {init[1]}")
-        elif (meaning := meaning_of(raw, notices=True)) is not None:
+        elif (meaning := meaning_of(raw, notices=True) or _meaning_of_xid(raw)) is not None:
             time = clock.at(number)
             self._count(self._circumstance(meaning, node, raw, time, clock), place._replace(time=time))
         elif len(self._unknown) < _MOST_KEPT and _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
@@ -221,6 +223,18 @@ class _Clock:
         self._last = next(_stamps(reversed(fresh)), self._last)
         self._read = number + 1
         return self._last or self.start
+
+
+def _meaning_of_xid(line: str) -> Meaning | None:
+    """Return the meaning of the Xid that a line reports; those that follow from others or from programs are notices."""
+    if (found := xid_in_line(line)) is None:
+        return None
+    number, xid = found
+    role = "notice" if xid.usual is Severity.NOTE else "cause"
+    name = xid.mnemonic.lower().replace("_", "-") or f"xid-{number}"
+    commands = tuple((end, "sudo dmesg | grep -i xid") for end in ("src", "dst"))
+    advice = f"{xid.advice}." if xid.advice else f"Read what NVIDIA's catalogue says about Xid {number}."
+    return Meaning(name, f"Xid {number}", line, None, "", xid.name, advice, commands, "", "", (), role)
 
 
 def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from fabtui_node.registry import Judgement
 _GRAVE = ("CHECK_MECHANICALS", "RESET_GPU", "RESTART_BM", "RESTART_VM")
 _GRAVE_WORKFLOWS = ("WORKFLOW_NVLINK_ERR", "WORKFLOW_NVLINK5_ERR", "WORKFLOW_XID_48")
 _HARMLESS = ("program", "result", "note")
+_REPORT = re.compile(r"NVRM: Xid \([^()]{1,60}\): (\d{1,4})\b", re.ASCII)
 
 
 class Xid(NamedTuple):
@@ -52,6 +54,13 @@ def known(entry: Mapping[str, Any]) -> Xid | None:
     """Return the kind of a count of Xid reports, or None if it is unknown."""
     code = entry.get("code")
     return xids().get(code) if isinstance(code, int) else None
+
+
+def in_line(line: str) -> tuple[int, Xid] | None:
+    """Return number and kind of the Xid that a line of the kernel's log reports, or None if it has none we know."""
+    found = _REPORT.search(line)
+    number = int(found[1]) if found else -1
+    return (number, xids()[number]) if number in xids() else None
 
 
 def severity(entry: Mapping[str, Any]) -> Severity:

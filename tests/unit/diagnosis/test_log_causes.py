@@ -130,6 +130,19 @@ def test_what_is_no_error_by_itself_is_a_note() -> None:
     assert (shown(found.causes), shown(found.notices)) == ([("E31", 1, 0, 2)], [("E15", 1, 0, 1)])
 
 
+def test_xids_of_a_kernel_log_are_causes_or_notices() -> None:
+    log = (
+        "[  12.5] NVRM: Xid (PCI:0000:9b:00): 13, pid=7, name=python3, Graphics Exception\n"
+        "[  13.5] NVRM: Xid (PCI:0000:9b:00): 119, pid=7, name=nvidia-smi, Timeout after 6s of waiting for RPC response\n"
+        "[  14.5] NVRM: Xid (PCI:0000:9b:00): 9999, pid=7, no such number\n"
+        "[  15.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n"
+    )
+    found = causes(log)
+    assert shown(found.causes) == [("Xid 119", 1, 0, 2), ("E44", 1, 0, 4)]
+    assert shown(found.notices) == [("Xid 13", 1, 0, 1)]
+    assert found.causes[0].meaning.next.startswith("RESET_GPU: drain the node")
+
+
 def test_unknown_warnings_and_exceptions_are_kept() -> None:
     odd = "n060:1:9 [0] x.cc:3 NCCL WARN odd thing {0}\n"
     log = "[rank3]: ValueError: shapes differ\n" + odd.format(1) + odd.format(2)
@@ -188,6 +201,13 @@ def test_the_number_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         ("torch-failure/ncclremoteerror-recv-reset.txt", ["E34", "E20"]),
         ("torch-failure/one-line-runon-ncclremoteerror.txt", ["E1"]),
         ("torch-failure/watchdog-allreduce-timeout-3ranks.txt", ["E35"]),
+        ("dmesg-xid/gpud-xid48-63-94-iso.txt", ["Xid 48", "Xid 63", "Xid 94"]),
+        ("dmesg-xid/gpud-xid119-gsp-timeout.txt", ["Xid 119"]),
+        ("dmesg-xid/rminitadapter-repeat-syslog.txt", ["E46"]),
+        ("nvidia-smi-broken/driver-not-running.txt", ["E45"]),
+        ("perftest/failed-modify-qp-rtr.txt", ["E47"]),
+        ("nvbandwidth/v07-assert-failure.txt", ["E48"]),
+        ("fabricmanager-log/gpud-multicast-lines.txt", ["E49"]),
     ],
 )
 def test_real_logs(name: str, codes: list[str]) -> None:
