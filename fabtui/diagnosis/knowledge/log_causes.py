@@ -233,7 +233,7 @@ def _meaning_of_xid(line: str) -> Meaning | None:
     role = "notice" if xid.usual is Severity.NOTE else "cause"
     name = xid.mnemonic.lower().replace("_", "-") or f"xid-{number}"
     commands = tuple((end, "sudo dmesg | grep -i xid") for end in ("src", "dst"))
-    advice = f"{xid.advice}." if xid.advice else f"Read what NVIDIA's catalogue says about Xid {number}."
+    advice = f"{xid.advice}." if xid.advice else f"Look up NVIDIA's advice about Xid {number}."
     return Meaning(name, f"Xid {number}", line, None, "", xid.name, advice, commands, "", "", (), role)
 
 

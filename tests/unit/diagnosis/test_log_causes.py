@@ -133,7 +133,7 @@ def test_what_is_no_error_by_itself_is_a_note() -> None:
 def test_xids_of_a_kernel_log_are_causes_or_notices() -> None:
     log = (
         "[  12.5] NVRM: Xid (PCI:0000:9b:00): 13, pid=7, name=python3, Graphics Exception\n"
-        "[  13.5] NVRM: Xid (PCI:0000:9b:00): 119, pid=7, name=nvidia-smi, Timeout after 6s of waiting for RPC response\n"
+        "[  13.5] NVRM: Xid (PCI:0000:9b:00): 119, pid=7, name=nvidia-smi, Timeout after 6s of waiting for RPC\n"
         "[  14.5] NVRM: Xid (PCI:0000:9b:00): 9999, pid=7, no such number\n"
         "[  15.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n"
     )
