@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fabtui import __version__
+from fabtui.config.file import nearest
 from fabtui.config.options import APP, OptionSpec, options_of
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
@@ -202,6 +203,9 @@ examples:
 )
 
 
+_COMMAND_NAMES = [spec.name for spec in COMMANDS]
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line and that accepts no abbreviated options.
 
@@ -214,11 +218,16 @@ class OneLineParser(argparse.ArgumentParser):
         kwargs.setdefault("argument_default", argparse.SUPPRESS)
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._words: list[str] = []
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and one line with the problem and the help to read."""
         if message.startswith("argument COMMAND: invalid choice"):
-            message += f"; {_NODES_HINT}"
+            # The value of a misspelled option is taken for the command.
+            wrong = _unknown_option(self._words, APP)
+            word = message.partition("invalid choice: ")[2].partition(" (choose from ")[0]
+            near = nearest(word.strip("'\""), _COMMAND_NAMES) or f"; {_NODES_HINT}"
+            message = wrong or f"unknown command {word}{near}"
         self._leave(message, self.prog)
 
     def _leave(self, message: str, command: str) -> NoReturn:
@@ -227,13 +236,26 @@ class OneLineParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Return the namespace; unrecognized arguments are reported with the command they were given to."""
+        self._words = list(args or ())
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             command = getattr(found, "command", None)
             is_node = command in _WITH_NODES and not any(word.startswith("-") for word in rest)
-            hint = f"; {_NODES_HINT}" if is_node else ""
-            self._leave(f"unrecognized arguments: {' '.join(rest)}{hint}", f"{self.prog} {command or ''}".strip())
+            problem = f"unrecognized arguments: {' '.join(rest)}" + (f"; {_NODES_HINT}" if is_node else "")
+            self._leave(_unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
         return found
+
+
+def _unknown_option(words: Sequence[str], command: str) -> str:
+    """Return what is wrong with the first long option that a command does not have, or nothing."""
+    known = ["--help", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in ("--", *known):
+            # Without the dashes, which would make any two options similar.
+            near = nearest(name[2:], [flag[2:] for flag in known]).replace("mean ", "mean --")
+            return f"{f'fabtui {command}'.strip()} has no option {name}{near}"
+    return ""
 
 
 def build_parser() -> OneLineParser:

@@ -9,6 +9,7 @@ from fabtui.nodeset import count, fold
 ALL_OK = 0
 BAD = 1
 NOT_TESTED = 3
+INTERRUPTED = 130
 #: Maximum number of endpoints named per reason.
 _MOST_ENDS = 8
 
@@ -18,6 +19,13 @@ def exit_code(model: Model) -> int:
     if any(verdict.bad for verdict in model.confirmed()):
         return BAD
     return NOT_TESTED if not_tested(model) else ALL_OK
+
+
+def exit_code_if_left(model: Model) -> int:
+    """Return the exit code of a live session that is left before its end: 1, or 3 if any node is gone, or 130."""
+    code = exit_code(model)
+    gone = any(record.state.gone for record in model.nodes.values())
+    return code if code == BAD or gone else INTERRUPTED
 
 
 def wants_endpoints(model: Model) -> bool:

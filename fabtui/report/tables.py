@@ -95,7 +95,9 @@ class Layout:
             return self._cell(value)
         if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
             shown = [(key, self._cell(item)) for key, item in value.items() if item is not None]
-            return ", ".join(f"{_words(key)} {text} {self._unit(key)}".rstrip() for key, text in shown) or _NONE
+            # The unit of the object holds for all its values, and follows them.
+            units = {} if self._unit(name) else {key: self._unit(key) for key, _ in shown}
+            return ", ".join(f"{_words(key)} {text} {units.get(key, '')}".rstrip() for key, text in shown) or _NONE
         if isinstance(value, list) and value and all(map(_is_plain, value)):
             return ", ".join(map(self._cell, value))
         return None
@@ -197,7 +199,8 @@ class Layout:
         return found
 
     def _unit(self, name: str) -> str:
-        unit = self._units.get(name.rpartition(".")[2], "")
+        group, _, own = name.rpartition(".")
+        unit = self._units.get(group) or self._units.get(own, "")
         return unit if len(unit) <= LONG_UNIT else ""
 
     def _cell(self, value: Any, limit: int = 2000) -> str:

@@ -48,8 +48,8 @@ IDLE_PHASES = ("start", "connect", "look", "done")
 #: Maximum number of settings problems shown as notifications; `fabtui config validate` prints all.
 MAX_PROBLEMS_SHOWN = 3
 PROBLEM_SECONDS = 12.0
-#: Exit codes for invalid input and for an error within fabtui.
-EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR = 2, 3
+#: Exit codes for invalid input, for an error within fabtui, and before the session has begun.
+EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED = 2, 3, 130
 
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
@@ -192,10 +192,11 @@ class FabricApp(App[int]):
         if self._error_badge is not None:
             return EXIT_INTERNAL_ERROR
         code: int | None = self.model.exit_code
-        if code is None and self._deferred is not None and self.model.counts():
-            # Left before its end: the results so far count.
-            code = self._deferred.exit_code(self.model)
-        return code or 0
+        if code is None and self.feed is not None and self._deferred is not None:
+            # Left before its end: the results so far count. A recording cannot be interrupted.
+            outcome = self._deferred.exit_code_if_left if self.feed.can_test else self._deferred.exit_code
+            code = outcome(self.model)
+        return EXIT_INTERRUPTED if code is None else code
 
     async def action_quit(self) -> None:
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):

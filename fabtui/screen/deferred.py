@@ -7,6 +7,7 @@ from textual.screen import Screen
 
 from fabtui.export.csv import write_csv as write_csv
 from fabtui.model.exit_codes import exit_code as exit_code
+from fabtui.model.exit_codes import exit_code_if_left as exit_code_if_left
 from fabtui.screen.context import ViewName
 from fabtui.screen.keymap import check_keys as check_keys
 from fabtui.screen.keymap import commands as commands

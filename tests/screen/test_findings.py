@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.endpoints import PairClass
 from fabtui.model.events import Measured, NodeState, Paused, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -145,15 +146,33 @@ def test_cut_evidence_is_marked() -> None:
 
 def test_class_statistics() -> None:
     model = sweep_of_two().shadow
-    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, diagnosed(model).bad)]
+    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, *classes_of(model))]
     assert lines[0] == ["p2p", "n", "worst", "usual", "best", "slow", "<", "bad"]
     assert lines[1][:2] == ["node", "24"]
     rail = lines[2]
     assert (rail[0], rail[2], rail[-1]) == ("rail", "12.4", "1")
-    latency = [plain(line).split() for line in class_lines(model, Layer.LATENCY, Counter())]
+    latency = [plain(line).split() for line in class_lines(model, Layer.LATENCY, Counter(), Counter())]
     assert float(latency[1][2]) > float(latency[1][4]), "of what is better when it is less, the highest is the worst"
-    assert plain(class_lines(model, Layer.HEALTH, Counter())[0]).startswith("p2p")
-    assert class_lines(Model(), Layer.P2P, Counter()) == []
+    assert plain(class_lines(model, Layer.HEALTH, *classes_of(model))[0]).startswith("p2p")
+    assert class_lines(Model(), Layer.P2P, Counter(), Counter()) == []
+
+
+def classes_of(model: Model) -> tuple[Counter[PairClass], Counter[PairClass]]:
+    found = diagnosed(model)
+    return found.bad, found.tally.of_class
+
+
+@pytest.mark.parametrize("good", [0, 2])
+def test_pairs_without_a_value_count_in_their_class(good: int) -> None:
+    story = Story(["a", "b"], 4)
+    story.endpoints("a", "b")
+    across = [(f"{one}:{rail}", f"{other}:{rail}") for rail in range(4) for one, other in (("a", "b"), ("b", "a"))]
+    for pair in across[:good]:
+        story.measured(*story.good(*pair))
+    story.measured(*(Measurement(Layer.P2P, src, dst, Verdict.FAILED) for src, dst in across[good:]))
+    (rail,) = [plain(line).split() for line in class_lines(story.shadow, Layer.P2P, *classes_of(story.shadow))][1:]
+    assert (rail[:2], rail[-1]) == (["rail", "8"], str(8 - good))
+    assert (rail[2] == "-") is (not good)
 
 
 def half(total: int = 56, done: int = 14) -> Model:

@@ -73,7 +73,7 @@ async def test_nothing_is_asked_while_nodes_are_connected() -> None:
         await settled(app, pilot)
         await pilot.press("q")
         await pilot.pause(0.2)
-    assert app.return_value == 0
+    assert app.return_value == 130
 
 
 async def test_a_letter_jumps_to_a_layer_and_to_a_node(opened: Opened) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fabtui.errors import InputError
+from fabtui.model.events import NodeState
 from fabtui.report.summary import outcome_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
@@ -40,7 +41,7 @@ async def test_closing_is_shown_and_a_second_q_does_not_wait() -> None:
         assert app.return_value == 1
 
 
-@pytest.mark.parametrize(("bad", "code"), [(True, 1), (False, 3)])
+@pytest.mark.parametrize(("bad", "code"), [(True, 1), (False, 130)])
 async def test_a_sweep_that_is_left_early_is_not_reported_as_ok(bad: bool, code: int) -> None:
     story = sweep_of_two(end=False)
     if not bad:
@@ -60,6 +61,20 @@ async def test_a_sweep_that_is_left_early_is_not_reported_as_ok(bad: bool, code:
     line = outcome_line(app.model, code)
     assert "everything ok" not in line
     assert ("1 failed" in line) is bad
+
+
+@pytest.mark.parametrize(("failed", "code"), [(False, 130), (True, 3)])
+async def test_leaving_before_the_first_result_is_not_reported_as_ok(failed: bool, code: int) -> None:
+    story = Story(["n000", "n001"], 4)
+    story.connect("n000")
+    story.state("n001", NodeState.FAILED if failed else NodeState.CONNECTING, "no route to host" if failed else "")
+    app = make_app(FakeFeed(story.events))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("ctrl+c")
+        await pilot.pause(0.1)
+    assert app.return_value == code
+    assert "everything ok" not in outcome_line(app.model, code)
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ class PanelContent:
         pair, rest = pair[:most], pair[most:]
         room = height - len(pair)
         sweep = part("sweep", sweep_lines(model, context.elapsed(), self._pace, glyphs, width))
-        classes = part("classes", class_lines(model, scope.source.layer, self.diagnosis.bad, width))
+        found = self.diagnosis
+        classes = part("classes", class_lines(model, scope.source.layer, found.bad, found.tally.of_class, width))
         for lines in (classes, sweep):
             if room - len(lines) < _FINDINGS_FIRST + 1:
                 lines.clear()

@@ -73,21 +73,28 @@ def _block(
     return lines + shown[:evidence]
 
 
-def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int = 80) -> Lines:
-    """Return the statistics of a layer's classes, of p2p if it has no values; ``bad``: bad pairs of p2p by class."""
+def class_lines(
+    model: Model, layer: Layer, bad: Counter[PairClass], tested: Counter[PairClass], width: int = 80
+) -> Lines:
+    """Return the statistics of a layer's classes, of p2p if it has no values.
+
+    ``bad`` and ``tested`` count the pairs of p2p by class, those without a value as well; n is that of other layers.
+    """
     own = any(model.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P
     rows: list[list[str]] = []
     for kind, word in CLASS_WORDS.items():
         values = model.values(layer, kind)
-        if values is None or not len(values):
+        valued = 0 if values is None else len(values)
+        count = max(valued, tested[kind]) if layer is Layer.P2P else valued
+        if not count:
             continue
-        ends = [values.lowest, values.highest]
+        ends = [None, None] if values is None else [values.lowest, values.highest]
         worst, best = reversed(ends) if layer.spec.less_is_better else ends
-        numbers = [full_number(value) if value is not None else "-" for value in (worst, values.median, best)]
-        limit = model.limit(layer, kind)
-        count = str(bad[kind]) if layer is Layer.P2P else ""
-        rows.append([word, str(len(values)), *numbers, "-" if limit is None else full_number(limit), count])
+        middle = None if values is None else values.median
+        numbers = [worst, middle, best, model.limit(layer, kind)]
+        shown = ["-" if value is None else full_number(value) for value in numbers]
+        rows.append([word, str(count), *shown, str(bad[kind]) if layer is Layer.P2P else ""])
     if not rows:
         return []
     slow = "slow >" if layer.spec.less_is_better else "slow <"

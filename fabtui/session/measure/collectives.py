@@ -50,7 +50,8 @@ def groups_of(endpoints: Sequence[Endpoint], nodes: Sequence[str]) -> list[Group
         groups += [Group(f"rail{r}", f"rail{r}", tuple(mine)) for r, mine in sorted(rails.items()) if len(mine) > 2]
     groups += [Group(a, b, ranks[a] + ranks[b]) for a, b in itertools.combinations(ranks, 2)]
     everything = tuple(itertools.chain.from_iterable(ranks.values()))
-    if len(everything) > 1:
+    # With one node, its group is that of all.
+    if len(ranks) > 1:
         groups.append(Group("all", "all", everything))
     return groups
 

@@ -149,7 +149,7 @@ def test_nothing_to_export(tmp_path: Path, capsys: Out) -> None:
         (["--csv", "/nowhere/at/all.csv", "FILE"], "--csv: cannot write"),
         (["--open", "--json", "FILE"], "--open and --json exclude each other"),
         (["--open", "FILE"], "nothing to show in the grid: unknown has no pairs"),
-        (["--no-such"], "unrecognized arguments"),
+        (["--no-such"], "fabtui read has no option --no-such"),
         (["FILE", "FOLDER"], "no file in it"),
     ],
 )
@@ -199,6 +199,22 @@ def test_a_wide_matrix_is_folded() -> None:
 def test_a_table_has_its_units_under_its_names() -> None:
     lines = shown({"rows": [{"bytes": 8, "busbw": 1.5}, {"bytes": 16, "busbw": None}]}, bytes="B", busbw="GB/s")
     assert lines == ["", "  rows", "    bytes  busbw", "        B   GB/s", "        8    1.5", "       16      -"]
+
+
+def test_the_unit_of_an_object_holds_for_all_its_values() -> None:
+    units = {"clocks": "MHz", "memory": "MiB", "utilization": "%"}
+    values = {"clocks": {"sm": 345, "memory": 3201}, "memory": {"total": 8, "used": 0}, "utilization": {"memory": 7}}
+    assert Layout(units, 60).lines(values) == [
+        "  clocks       sm 345, memory 3201 MHz",
+        "  memory       total 8, used 0 MiB",
+        "  utilization  memory 7 %",
+    ]
+    table = Layout(units, 90).lines({"gpus": [values, values]})
+    assert [line.split() for line in table[2:5]] == [
+        ["clocks", "memory", "utilization"],
+        ["sm", "memory", "total", "used", "memory"],
+        ["MHz", "MHz", "MiB", "MiB", "%"],
+    ]
 
 
 def test_a_row_too_wide_is_reported_line_by_line() -> None:

@@ -190,6 +190,7 @@ def test_groups_and_busbw() -> None:
         ("all", "all", (0, 1, 2, 3)),
     ]
     assert groups_of(ends[:1], ["n0"]) == []
+    assert [g.src for g in groups_of(ends[:2], ["n0"])] == ["n0"], "all ranks of one node are one group, not two"
     assert factor("all_reduce", 8) == pytest.approx(1.75)
     assert factor("all_gather", 8) == factor("alltoall", 8) == factor("reduce_scatter", 8) == pytest.approx(0.875)
     assert factor("broadcast", 8) == factor("sendrecv", 8) == 1.0
