@@ -322,9 +322,9 @@ class BelowLinkLimit(Rule[PairContext]):
     id = "FT043"
     name = "below-link-limit"
     title = "Pairs are evenly far below the limit of their links"
-    message = "pairs {where} usually reach {share:percent} of the {what} limit"
+    message = "pairs {where} {manner} reach {share:percent} of the {what} limit"
     evidence = (
-        "{pairs_class} over {transport}: usually {usual:value} of {limit:value} GB/s, for example {example:arrow}",
+        "{pairs_class} over {transport}: {manner} {usual:value} of {limit:value} GB/s, for example {example:arrow}",
         "set: {variables}",
     )
     next_step = "Compare with nccl-tests; check NCCL variables, ACS and GPU clocks. --limit-share sets the share."
@@ -350,7 +350,12 @@ class BelowLinkLimit(Rule[PairContext]):
         """Return the finding of a class, or None if it reaches enough of its limit."""
         model = context.model
         limit, path, m = sorted(samples, key=lambda one: one.limit)[len(samples) // 2]
-        usual = model.median(Layer.P2P, key) or 0.0
+        values = model.values(Layer.P2P, key)
+        usual, manner = (values.median if values is not None else None) or 0.0, "usually"
+        if values is not None and values.limit(model.slow_below) is None:
+            # Of so few pairs none can be called slow, so that each counts.
+            limit, path, m = min(samples, key=lambda one: (one.measurement.value or 0.0) / one.limit.value)
+            usual, manner = m.value or 0.0, "at worst"
         noted = path in (2, 3)
         given = number(model.options.get("limit_share"))
         least = _LEAST_PCIE if path == 1 and limit.what == PCIE else _LEAST_SHARE
@@ -359,7 +364,7 @@ class BelowLinkLimit(Rule[PairContext]):
             return None
         nodes = list(dict.fromkeys((node_of(m.src), node_of(m.dst))))
         facts = {"where": where, "share": usual / limit.value, "what": limit.what, "pairs_class": str(key.kind)}
-        facts |= {"transport": one_line(m.transport or "", 60), "usual": usual, "limit": limit.value}
+        facts |= {"transport": one_line(m.transport or "", 60), "manner": manner, "usual": usual, "limit": limit.value}
         facts |= {"example": Route(m.src, m.dst, False), "variables": _set_variables(context, nodes, "rate") or None}
         commands = [on_node(nodes[0], f"nvidia-smi {what}", model) for what in ("topo -m", "-q -d PERFORMANCE,CLOCK")]
         severity = Severity.NOTE if noted or model.lab is not None else Severity.BAD
@@ -369,7 +374,9 @@ class BelowLinkLimit(Rule[PairContext]):
 
 
 def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
-    """Yield some pairs with about the usual value of their class and a known limit, of each relation and transport.
+    """Yield pairs with a known limit, of each relation and transport: some with about the usual value of their class.
+
+    All pairs of classes that are too small for that.
 
     None is for a pair without one.
     """
@@ -378,7 +385,9 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
         return
     found = []
     for part in parts(len(table)):
-        found.append(part.start + np.flatnonzero((np.abs(table.share[part]) < _USUAL) & (table.path[part] > 0)))
+        share = table.share[part]
+        stands_for_class = (np.abs(share) < _USUAL) | (np.isneginf(table.limit[part]) & ~np.isnan(share))
+        found.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] > 0)))
         yield None
     usual = np.concatenate(found)
     code = table.kind[usual] * 8 + table.path[usual]

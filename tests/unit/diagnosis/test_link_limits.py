@@ -78,6 +78,22 @@ def test_a_gpu_in_use_explains_it() -> None:
     assert (one.subject.kind, one.subject.name) == (Kind.GPU, "b:1")
 
 
+def test_of_two_pairs_the_worse_one_counts() -> None:
+    """Two pairs have no usual value that one of them could be far below."""
+    model = model_of(nodes="a")
+    values = {"a:0": 143.0, "a:1": 356.0}
+    rows = [pair("P2P/CUMEM", src, dst, values[src]) for src, dst in itertools.permutations(values)]
+    model.apply(Measured(measurements=rows, time=2.0))
+    known = model.nodes["a"].inventory or {}
+    gpus = [{**gpu, "processes": [{"name": "python3", "pid": 7}] * (gpu["index"] == 0)} for gpu in known["gpus"]]
+    model.apply(InventoryUpdate(node="a", value={**known, "gpus": gpus}, time=3.0))
+    (one,) = below(model)
+    assert title(one) == "pairs within nodes at worst reach 30 % of the NVLink limit"
+    assert (str(one.severity), one.subject.name) == ("bad", "a:0")
+    model.apply(Measured(measurements=[pair("P2P/CUMEM", "a:0", "a:1", 350.0)], time=4.0))
+    assert below(model) == []
+
+
 def test_small_messages_cpu_ranks_and_unknown_topology_are_not_judged() -> None:
     slow = (120.0, "P2P/CUMEM"), (20.0, "NET/IB/mlx5_0")
     assert below(swept(model_of(), *slow, size=8 * MIB)) == []
