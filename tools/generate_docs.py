@@ -162,6 +162,7 @@ def keys() -> str:
     from textual.keys import format_key
 
     from fabtui.screen.app import FabricApp
+    from fabtui.screen.command_table import command_rows
     from fabtui.screen.keymap import key_rows
 
     groups: dict[str, list[list[str]]] = {}
@@ -171,6 +172,11 @@ def keys() -> str:
     parts = [
         f"## {group}\n\n{table(['key', 'action', 'id in the settings file'], rows)}" for group, rows in groups.items()
     ]
+    commands = table(["command", "action"], [[code(text), cell(effect)] for text, effect in command_rows()])
+    parts.append(
+        "## Commands\n\n`:` takes the part of an id after the dot as a command, such as `:findings`, and these with an "
+        f"argument:\n\n{commands}"
+    )
     intro = (
         "Each key is a binding of the class that handles it. The table `[keys]` of the settings file changes keys by "
         "id ([settings](../config.md#keys))."

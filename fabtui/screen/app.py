@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +15,7 @@ from rich.color import ColorSystem
 from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from fabtui.errors import InputError
 from fabtui.model.session_model import Model
@@ -70,6 +71,7 @@ class FabricApp(App[int]):
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
+        shortcut("colon", "command_line", "app.command-line", "type a command"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit"),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
@@ -102,6 +104,9 @@ class FabricApp(App[int]):
         self._deferred: ModuleType | None = None
         self._themes = ThemeWatcher(self, settings, self.color_count)
         problem = self._themes.choose()
+        self._commands_given: list[str] = []
+        #: Feed that was closed for a recording.
+        self._replaced: Feed | None = None
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
             remove_all_color(self)
@@ -140,7 +145,7 @@ class FabricApp(App[int]):
                 break
         self.call_after_refresh(self.run_worker, self._run_feed, name="feed", exit_on_error=False)
 
-    async def _run_feed(self) -> None:
+    async def _run_feed(self, *, again: bool = False) -> None:
         # The first frame is on its way to the terminal in another thread and must not wait for imports.
         await asyncio.sleep(0.02)
         # Imported now, so that no key press has to wait for it.
@@ -148,21 +153,26 @@ class FabricApp(App[int]):
 
         self._deferred = deferred
         deferred.fit(self)
+        feed: Feed | None = None
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
             feed.listen(self._on_event)
             self.main.take_model()
-            self._use_settings(deferred)
+            if not again:
+                self._use_settings(deferred)
+                self.set_interval(1.0, self._tick)
             self.request_draw()
-            self.set_interval(1.0, self._tick)
             if self.settings.baseline is not None:
                 self.model.baseline = await asyncio.to_thread(deferred.read_baseline, self.settings.baseline)
                 self.main.draw()
             await feed.run()
-        except InputError as error:
-            self._exit_with(EXIT_BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
         except Exception as error:
+            if feed is not None and feed is self._replaced:
+                return
+            if isinstance(error, InputError):
+                self._exit_with(EXIT_BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
+                return
             # Results stay on the screen; the error is shown there and printed at the end.
             text = one_line(f"{type(error).__name__}: {error}", 300)
             self.log.error(text)
@@ -171,7 +181,7 @@ class FabricApp(App[int]):
             self.request_draw()
         else:
             self.request_draw()
-            if self.settings.exit_on_end:
+            if self.settings.exit_on_end and feed is not self._replaced:
                 self.leave()
 
     def _use_settings(self, deferred: ModuleType) -> None:
@@ -296,6 +306,12 @@ class FabricApp(App[int]):
         if self._deferred is not None and (is_too_small(*self.size) or len(self.screen_stack) > 1):
             self.call_next(self._deferred.fit, self)
 
+    async def on_key(self, event: events.Key) -> None:
+        """Hand over what is typed while the command line opens: those keys still go to the view below it."""
+        if self._deferred is not None and isinstance(self.screen, self._deferred.CommandLine):
+            event.prevent_default()
+            await self.screen.take(event)
+
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
         if self.screen is self._main:
@@ -371,6 +387,48 @@ class FabricApp(App[int]):
     def open_view(self, name: ViewName) -> None:
         if self._deferred is not None and self.feed is not None:
             self.push_screen(self._deferred.VIEWS[name]())
+
+    async def replay(self, file: str) -> Callable[[], object]:
+        deferred = self._deferred
+        if deferred is None:
+            raise InputError("the session has not started yet")
+
+        def checked() -> Path:
+            path = Path(file).expanduser()
+            next(iter(deferred.read_events(path)))
+            return path
+
+        # Before the session is closed.
+        path = await asyncio.to_thread(checked)
+
+        async def play() -> None:
+            self._replaced = self.feed
+            await self.close_feed()
+            self._feed_closed, self._error_badge = False, None
+            self.settings = replace(self.settings, title=path.name, baseline=None)
+            self._make_feed = lambda: deferred.ReplayFeed(path, 1.0)
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            await self._run_feed(again=True)
+
+        def start(yes: bool | None = True) -> None:
+            if yes:
+                self.run_worker(play(), name="feed", exit_on_error=False)
+
+        if self.feed is None or not self.feed.can_test:
+            return start
+        question = deferred.ConfirmScreen(
+            f"Close this session and play {one_line(path.name, 40)}?",
+            "Processes on the nodes will be ended.",
+            "close and play",
+            "stay",
+            plain=self.glyphs.plain,
+        )
+        return lambda: self.push_screen(question, start)
+
+    def action_command_line(self) -> None:
+        if (later := self._deferred) is not None and not isinstance(self.screen, ModalScreen):
+            self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given))
 
     def show_pair(self, source: int, destination: int) -> bool:
         position = self.main.source.axis.position

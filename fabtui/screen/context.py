@@ -5,7 +5,7 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class AppContext(Protocol):
 
     def open_node(self, node: str) -> None: ...
     def open_view(self, name: ViewName) -> None: ...
+    async def replay(self, file: str) -> Callable[[], object]:
+        """Return what plays a recording in place of this session; `InputError` if the file is none."""
+
     def show_pair(self, source: int, destination: int) -> bool:
         """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
 

@@ -8,10 +8,13 @@ from textual.screen import Screen
 from fabtui.export.csv import write_csv as write_csv
 from fabtui.model.exit_codes import exit_code as exit_code
 from fabtui.model.exit_codes import exit_code_if_left as exit_code_if_left
+from fabtui.model.recording import read_events as read_events
+from fabtui.screen.command_table import CommandTable as CommandTable
 from fabtui.screen.context import ViewName
 from fabtui.screen.keymap import check_keys as check_keys
 from fabtui.screen.keymap import commands as commands
 from fabtui.screen.keymap import key_owners as key_owners
+from fabtui.screen.views.command_line import CommandLine as CommandLine
 from fabtui.screen.views.dialogs import ConfirmScreen as ConfirmScreen
 from fabtui.screen.views.dialogs import fit as fit
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
@@ -23,6 +26,7 @@ from fabtui.screen.views.node.screen import NodeScreen as NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen as PairScreen
 from fabtui.session.feeds.baseline import read_baseline as read_baseline
+from fabtui.session.feeds.replay import ReplayFeed as ReplayFeed
 
 #: Views of the session, by name.
 VIEWS: dict[ViewName, type[Screen[None]]] = {

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen, Screen
 
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
+from fabtui.screen.views.command_line import CommandLine
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
@@ -30,7 +31,7 @@ from fabtui.screen.widgets.worst_pairs import WorstPairs
 #: Classes with bindings, beside the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
     *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen, FindingsScreen),
-    *(NodesScreen, NodesTable, DetailScreen, ConfirmScreen, JumpScreen, Prompt),
+    *(NodesScreen, NodesTable, DetailScreen, ConfirmScreen, JumpScreen, CommandLine, Prompt),
 )
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.

@@ -14,6 +14,7 @@ import pytest
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 import fabtui.screen
 from fabtui.model.baseline import Baseline
@@ -93,6 +94,11 @@ class World:
         return table.first(NodesTable).chosen if table else None
 
     @property
+    def typed(self) -> str | None:
+        line = self.app.screen.query("#command-input")
+        return line.first(Input).value if line else None
+
+    @property
     def title(self) -> str:
         return self.text.splitlines()[0]
 
@@ -170,6 +176,7 @@ CASES: dict[str, Case] = {
     "app.help": Case(lambda w: w.screen == "HelpScreen"),
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
+    "app.command-line": Case(lambda w: w.screen == "CommandLine"),
     "app.quit": Case(lambda w: w.feed.closed == 1),
     "app.interrupt": Case(lambda w: w.feed.closed == 1),
     "main.pair": Case(lambda w: w.screen == "PairScreen" and FAILED[0] in w.title, before=TO_THE_BAD),
@@ -286,6 +293,10 @@ CASES: dict[str, Case] = {
     "confirm.yes": Case(lambda w: w.feed.closed == 1, before=("q",), story=running),
     "confirm.no": Case(lambda w: w.app.screen is w.app.main and w.feed.closed == 0, before=("q",), story=running),
     "jump.leave": Case(lambda w: w.app.screen is w.app.main, before=("ctrl+o",)),
+    "command.leave": Case(lambda w: w.app.screen is w.app.main, before=("colon",)),
+    "command.complete": Case(lambda w: w.typed == "findings", before=("colon", *"fin")),
+    "command.previous": Case(lambda w: w.typed == "nodes", before=("colon", *"nodes", "enter", "colon")),
+    "command.next": Case(lambda w: w.typed == "", before=("colon", *"nodes", "enter", "colon", "up")),
 }
 
 
