@@ -100,9 +100,9 @@ class PairIndex(Generic[Kind]):
         return kind in self._rows
 
     def by_source(self, kind: Kind) -> Iterator[tuple[str, list[str], list[int]]]:
-        """Yield for each source of a kind its targets and their numbers."""
+        """Yield for each source of a kind its targets and their numbers; sources may be added meanwhile."""
         names = self._names
-        for source, row in self._rows.get(kind, {}).items():
+        for source, row in list(self._rows.get(kind, {}).items()):
             yield names[source], [names[target] for target in row.targets], list(row.numbers)
 
 

@@ -255,7 +255,9 @@ class PairResults:
         """Yield the verdict of each ordered pair of a layer, and its ends."""
         for src, targets, rows in self.rows_by_source(layer):
             for dst, row in zip(targets, rows, strict=True):
-                yield self.verdict(self._store.get(row)), src, dst
+                own = self._store.shape(row).verdict
+                judged = own is Verdict.OK and layer.spec.judged
+                yield self.verdict(self._store.get(row)) if judged else own, src, dst
 
     def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:
         """Yield the first and the latest attempt at each pair of a layer that was tested several times."""

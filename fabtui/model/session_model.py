@@ -587,6 +587,13 @@ class Model:
         found.update(self.verdict(measurement) for measurement in self.addresses.everything())
         return dict(found)
 
+    def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
+        """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""
+        if not layer.spec.by_address:
+            return (verdict for verdict, _, _ in self._results.verdicts_in(layer))
+        pairs = self.addresses.node_pairs(layer)
+        return (self.verdict(one) for pair in pairs for one in self.by_address(layer, *pair))
+
     def confirmed(self) -> set[Verdict]:
         """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance."""
         found = {self.verdict(one) for one in self.addresses.everything()}

@@ -29,6 +29,12 @@ def title(finding: Finding) -> str:
     return one_line(_render(finding.rule.message, finding.facts) or finding.rule.title, _LONGEST)
 
 
+def headline(finding: Finding) -> str:
+    """Return the title of a finding; if it is about one slow pair, with its share of the usual value."""
+    slow = finding.facts.get("of_usual")
+    return title(finding) + (f" ({percent_text(slow.value / slow.median)} of usual)" if slow is not None else "")
+
+
 def evidence(finding: Finding) -> tuple[str, ...]:
     """Return the evidence of a finding, one line each: that of its rule, then what rules have in common."""
     lines = _confirmation(finding) + _COMMON["known"](finding.facts.get("known", ()))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from fabtui.diagnosis.finding import Finding
+    from fabtui.diagnosis.pairs.layer_counts import LayerCounts
     from fabtui.diagnosis.pairs.tally import Tally
     from fabtui.diagnosis.preflight.rules import Preflight
     from fabtui.model.session_model import Model
@@ -33,6 +34,12 @@ class FindingsState(Protocol):
     #: Verdicts of all pairs as of the latest complete pass.
     @property
     def tally(self) -> Tally: ...
+    #: Number of pairs of each layer with each bad verdict.
+    @property
+    def layers(self) -> LayerCounts: ...
+    #: True once no further test is planned, and every pair has been checked.
+    @property
+    def final(self) -> bool: ...
     #: Text for an empty list of findings.
     @property
     def none_text(self) -> str: ...

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.pairs.layer_counts import LayerCounts, layer_counts
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
 from fabtui.diagnosis.session import search
@@ -51,6 +52,8 @@ class SessionDiagnosis:
         self.domain = ""
         #: Number of bad pairs of each class.
         self.bad: Counter[PairClass] = Counter()
+        #: Number of pairs of each layer with each bad verdict.
+        self.layers: LayerCounts = {}
         self.known = False
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_resting_until = 0.0
@@ -68,6 +71,11 @@ class SessionDiagnosis:
         if not self._survey.current:
             return "none so far: still searching"
         return "no problems found" if self._model.phase.name in _FINISHED else "none so far: sweep in progress"
+
+    @property
+    def final(self) -> bool:
+        """True once no further test is planned, and every pair has been checked."""
+        return self._model.phase.name in _FINISHED and self._survey is not None and self._survey.current
 
     def follow(self) -> None:
         """Continue in the background until every pair has been checked."""
@@ -97,7 +105,7 @@ class SessionDiagnosis:
                 return not survey.current
             if not survey.step(budget):
                 return True
-            self._search = search(self._model, survey.tally, settled=True)
+            self._search = self._all(survey.tally)
             self._spent = 0.0
             return True
         began = time.perf_counter()
@@ -114,6 +122,14 @@ class SessionDiagnosis:
             # An attempt that the search was about is not kept any more: the next one knows the newer ones.
             self._search = None
         return not survey.current
+
+    def _all(self, tally: Tally) -> Iterator[list[Finding] | None]:
+        """Count the bad pairs of each layer, then search; yield None after each small step."""
+        for counts in layer_counts(self._model, tally.layers):
+            if counts is not None:
+                self.layers = counts
+            yield None
+        yield from search(self._model, tally, settled=True)
 
     def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
         self._search = None

@@ -38,6 +38,8 @@ class Tally:
         spreads: Passed pairs with a notable spread of message times.
         between: ``[tested, dead]`` by ordered pair of nodes.
         place: Place of each bad pair in the table.
+        counts: Number of pairs with each verdict.
+        layers: The same of p2p and of world.
     """
 
     table: PairTable | None = None
@@ -50,6 +52,8 @@ class Tally:
     spreads: list[Spread] = field(default_factory=list)
     between: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     place: dict[Pair, int] = field(default_factory=dict)
+    counts: Counter[Verdict] = field(default_factory=Counter)
+    layers: dict[Layer, Counter[Verdict]] = field(default_factory=dict)
 
 
 class Survey:
@@ -113,6 +117,9 @@ def gathered(model: Model) -> Iterator[Tally | None]:
         yield None
     tally = Tally(table, model.places(), spreads=notable(model))
     yield None
+    tally.counts = _counts(table)
+    tally.layers = {Layer.P2P: _counts(alone), Layer.WORLD: _counts(world)}
+    yield None
     names = [str(end) for end in model.endpoints]
     yield None
     for kind, count in zip(PAIR_CLASSES, np.bincount(table.kind, minlength=len(PAIR_CLASSES)).tolist(), strict=True):
@@ -148,6 +155,11 @@ def gathered(model: Model) -> Iterator[Tally | None]:
         if number % _CHUNK == 0:
             yield None
     yield tally
+
+
+def _counts(table: PairTable) -> Counter[Verdict]:
+    found = np.bincount(table.verdict, minlength=len(SEVERITY)).tolist()
+    return Counter({verdict: count for verdict, count in zip(SEVERITY, found, strict=True) if count})
 
 
 def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:

@@ -16,7 +16,6 @@ from textual.screen import Screen
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer, key_layers
-from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.wording import MUTED
@@ -42,6 +41,7 @@ from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.text_line import PANEL_EDGES, PANEL_WIDTH, CellTooltip, SidePanel, TextLine
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, title_content
+from fabtui.screen.widgets.verdict_bar import VerdictBar
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class MainScreen(Screen[None]):
     MainScreen { layout: vertical; overflow: hidden; }
     MainScreen #title { background: $panel; }
     /* Hidden in the first frame; the layout shows what fits. */
-    MainScreen #badges, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below, MainScreen #grid,
-    MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
+    MainScreen #badges, MainScreen #verdict, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below,
+    MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
     MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #legend-right { padding: 0 0 0 2; }
@@ -132,6 +132,7 @@ class MainScreen(Screen[None]):
         self.tabs = LayerTabs(id="tabs")
         lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips", "small"))
         self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line, self.small_line = lines
+        self.verdict_bar = VerdictBar(id="verdict")
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(id="panel", classes="-plain" if glyphs.plain else None)
@@ -146,7 +147,6 @@ class MainScreen(Screen[None]):
         self.panel_width = PANEL_WIDTH
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
-        self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
         self._updater = GridUpdater(self.grid, context.draw_within)
         self._key_state = (False, False, False)
         self._prompt: Prompt | None = None
@@ -183,6 +183,7 @@ class MainScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self.title_line
         yield self.badge_line
+        yield self.verdict_bar
         with Horizontal(id="tabs-row"):
             yield self.tabs
             yield self.legend_right
@@ -263,8 +264,9 @@ class MainScreen(Screen[None]):
         if self.view == "connecting":
             self.node_states.put(self.model, self._app_context.settings.title, self.findings)
         else:
-            if self.findings is not None:
-                self.findings.follow()
+            if self._panel_content is not None:
+                self._panel_content.diagnosis.follow()
+                self.verdict_bar.show(Content.assemble(*self._panel_content.verdict(self.size.width)))
             self._draw_around()
         log = self.event_log
         log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
@@ -283,10 +285,8 @@ class MainScreen(Screen[None]):
         if self._ending:
             return
         model, context = self.model, self._app_context
-        if model.exit_code is not None and self._counts[0] != model.version:
-            self._counts = (model.version, model.counts())
         title, elapsed = context.settings.title, context.elapsed()
-        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width, self._counts[1]))
+        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width))
 
     def _draw_badges(self) -> None:
         self._show_if_any(self.badge_line, badges(self.model, self._app_context.badges, self._app_context.now()))
@@ -296,7 +296,8 @@ class MainScreen(Screen[None]):
         line.display = bool(parts)
 
     def _draw_around(self) -> None:
-        self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width)
+        bad = self.findings.layers if self.findings is not None else {}
+        self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width, bad)
         parts = legend(self.model, self.source.layer, *self.source.unit())
         target = self.legend_right if self.legend_right.display else self.legend_below
         room = self.size.width - (self.tabs.width + 2 if target is self.legend_right else 0)
@@ -422,6 +423,10 @@ class MainScreen(Screen[None]):
     def _map_clicked(self, message: Minimap.Pointed) -> None:
         rows, columns = self.grid.source.rows.size, self.grid.source.columns.size
         self.grid.move_to(int(message.down * rows), int(message.right * columns))
+
+    @on(VerdictBar.Clicked)
+    def _verdict_clicked(self) -> None:
+        self.action_view("findings")
 
     @on(LayerTabs.Chosen)
     def _layer_clicked(self, message: LayerTabs.Chosen) -> None:

@@ -80,6 +80,7 @@ def arrange(
         "log": log > 0,
         "keys": True,
         "title": True,
+        "verdict": tests,
         "small": False,
     }
     if view == "small":

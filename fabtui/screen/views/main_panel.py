@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import headline
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
+from fabtui.presentation.verdict_line import verdict_line
 from fabtui.presentation.wording import MUTED
-from fabtui.presentation.wrapping import Lines, clipped, stacked
+from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import Seat, without
 from fabtui.screen.grid.view_state import ViewState, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
@@ -22,6 +25,9 @@ _FINDINGS_FIRST = 5
 #: Minimum number of remaining lines for the worst pairs, and the maximum number of pairs.
 _WORST_FROM = 4
 _MAX_WORST = 12
+#: Maximum number of findings that the verdict names.
+_MAX_IN_VERDICT = 12
+_SEVERITY_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 
 
 class PanelContent:
@@ -32,6 +38,24 @@ class PanelContent:
         self._navigation = navigation
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
+
+    def verdict(self, width: int) -> Line:
+        """Return the verdict on the session on one line."""
+        found, model = self.diagnosis, self._context.model
+        shown = [
+            (without(found.domain, headline(one)).replace(" > ", ">"), _SEVERITY_STYLES[one.severity])
+            for one in found.found[:_MAX_IN_VERDICT]
+        ]
+        return verdict_line(
+            found.tally.counts,
+            shown,
+            width,
+            self._context.glyphs,
+            count_of=len(found.found),
+            final=found.final,
+            untested=len(model.untested),
+            note="" if found.known and found.final else found.none_text,
+        )
 
     def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> Lines:
         """Return the lines for a cursor, most important first; ``block``: its nodes if the grid shows blocks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual import events
 from textual.content import Content
@@ -11,17 +11,19 @@ from textual.message import Message
 
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
 
-#: Minimum width for blanks around the names of the layers.
-FULL_TABS = 70
+#: Length of the names of layers without bad pairs if there is no room for all names.
+_CUT = 4
 _BAR = 24
 _SHORTEST_BAR = 6
+#: Minimum room for the title of a session.
+_SHORTEST_TITLE = 8
 #: Maximum number of lost nodes that are named.
 _MAX_LOST = 3
 
@@ -40,16 +42,14 @@ def fabric_text(model: Model) -> str:
     return "  ".join([text, *shown]).strip()
 
 
-def progress(
-    model: Model, elapsed: float, glyphs: Glyphs, room: int, counts: dict[Verdict, int] | None = None
-) -> list[Part]:
+def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Part]:
     """Return the progress of the sweep, in at most ``room`` characters if possible.
 
-    ``counts``: number of measurements with each verdict, if known; ``elapsed`` is the duration of the session (s).
+    ``elapsed`` is the duration of the session (s).
     """
     clock = clock_text(elapsed)
     if model.exit_code is not None:
-        return _ended(model, clock, counts or {}, room)
+        return [_ENDS.get(model.exit_code, (f"exit {model.exit_code}", "bold $warning")), (f"  {clock}", "")]
     phase = model.phase
     name = one_line(phase.name, 20)
     paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
@@ -81,7 +81,6 @@ def progress(
     return [(f"{name} ", "bold"), *drawn, (tail, ""), *([(" ", ""), *paused] if paused else [])]
 
 
-_WORST_FIRST = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.OK)
 _ENDS = {
     0: ("all ok", "bold $primary"),
     1: ("problems found", "bold $error"),
@@ -90,37 +89,20 @@ _ENDS = {
 }
 
 
-def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> list[Part]:
-    code = model.exit_code or 0
-    word, style = _ENDS.get(code, (f"exit {code}", "bold $warning"))
-    seen = [verdict for verdict in _WORST_FIRST if counts.get(verdict)]
-    counted = [(f"{counts[verdict]} {verdict}  ", verdict_style(verdict)) for verdict in seen]
-    if model.untested:
-        counted.append((f"{len(model.untested)} not tested  ", "$warning"))
-    long: list[Part] = [*counted, (word, style), (f"  {clock}", "")]
-    short: list[Part] = [*counted, (clock, "")] if counted else long
-    fitting = (parts for parts in (long, short) if len(plain(parts)) <= room)
-    return next(fitting, [(word, style), (f"  {clock}", "")])
-
-
-def title_content(
-    model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, counts: dict[Verdict, int]
-) -> Content:
-    """Return the title line: nodes on the left, progress on the right."""
-    left: list[Part] = [("fabtui ", "bold $primary"), (one_line(title, 60) or "", "bold")]
+def title_content(model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int) -> Content:
+    """Return the title line: nodes and title on the left, progress on the right; the title is cut first."""
     fabric = fabric_text(model)
-    if fabric:
-        left.append((f"  {fabric}", MUTED))
-    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
-    if len(plain(left)) + len(plain(right)) + 2 > width and fabric:
+    left: list[Part] = [("fabtui ", "bold $primary"), *([(f"{fabric}  ", "bold")] if fabric else [])]
+    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 2)
+    room = width - len(plain(left)) - len(plain(right)) - 2
+    if room < 0 and fabric:
         left.pop()
-        right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
-    if (over := len(plain(left)) + len(plain(right)) + 2 - width) > 0:
-        # Progress matters more than the end of a long list of nodes.
-        name = left[1][0]
-        left[1] = (name[: max(8, len(name) - over - 1)] + glyphs.ellipsis, "bold")
-    room = width - len(plain(left)) - len(plain(right))
-    return Content.assemble(*left, " " * max(2, room), *right)
+        room += len(fabric) + 2
+    name = one_line(title, 60) or ""
+    if len(name) > room:
+        name = name[: room - 1] + glyphs.ellipsis if room > _SHORTEST_TITLE else ""
+    left.append((name, MUTED if fabric else "bold"))
+    return Content.assemble(*left, " " * max(2, width - len(plain(left)) - len(plain(right))), *right)
 
 
 class LayerTabs(TextLine):
@@ -140,18 +122,28 @@ class LayerTabs(TextLine):
     #: Width of the text.
     width = 0
 
-    def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
-        """Show the layers with the chosen one highlighted, on a screen of ``width``."""
-        narrow = width < FULL_TABS + (len(layers) - 7) * 10
+    def choose(
+        self, layer: Layer, layers: list[Layer], width: int, bad: Mapping[Layer, Mapping[Verdict, int]] | None = None
+    ) -> None:
+        """Show the layers with the chosen one highlighted; ``bad``: number of pairs of a layer by bad verdict."""
+        found = {one: counts for one, counts in (bad or {}).items() if counts}
+        numbers = {one: (f" {sum(counts.values())}!", verdict_style(worst([*counts]))) for one, counts in found.items()}
+        names = {one: str(one) for one in layers}
+        least = sum(len(f"{one.spec.key} {one}") + len(numbers.get(one, ("", ""))[0]) + 1 for one in layers) - 1
+        blank = "" if least + len(layers) > width else " "
+        if least > width:
+            names = {one: name if one is layer or one in numbers else name[:_CUT] for one, name in names.items()}
         parts: list[Part] = []
         spans = []
         at = 0
         for one in layers:
-            text = f"{one.spec.key} {one}" if narrow else f" {one.spec.key} {one} "
-            parts.append((text, "bold reverse" if one is layer else ""))
-            spans.append((at, at + len(text), one))
-            at += len(text)
-            if narrow:
+            text, style = f"{blank}{one.spec.key} {names[one]}", "bold reverse" if one is layer else ""
+            number, color = numbers.get(one, ("", ""))
+            parts += [(text, style), (number, f"{color} reverse" if one is layer else color), (blank, style)]
+            length = len(text) + len(number) + len(blank)
+            spans.append((at, at + length, one))
+            at += length
+            if not blank:
                 parts.append((" ", ""))
                 at += 1
         self.spans, self.width = spans, at
