@@ -38,7 +38,7 @@ async def test_it_stays_while_watching(opened: Opened) -> None:
         assert (await diagnosed(app, pilot))[2].startswith("3 of 56 ")
 
 
-async def test_all_well_says_so_and_a_tab_without_bad_pairs_has_no_number(opened: Opened) -> None:
+async def test_a_tab_without_bad_pairs_has_no_number(opened: Opened) -> None:
     story = big_sweep(2, 4)
     story.end(0)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
