@@ -23,6 +23,8 @@ from fabtui.session.ranks.rank_host import exit_reason
 from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
+pytestmark = pytest.mark.slow
+
 Message = dict[str, Any]
 
 JUNK: list[Any] = [

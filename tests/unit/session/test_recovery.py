@@ -16,6 +16,8 @@ from fabtui.session.options import SessionOptions
 from fabtui.session.ranks import rank_host
 from tests.unit.session.slownodes import Pair, Play, SlowNodes
 
+pytestmark = pytest.mark.slow
+
 GPUS = {"a": 4, "b": 4}
 TIMES = {"load": 0.3, "attach": 0.02, "ends": 0.05, "each": 0.04, "lets_go": 0.05}
 Bad = dict[tuple[str, str], tuple[Verdict, str]]
