@@ -22,6 +22,8 @@ from fabtui_node.parsers.base import UNKNOWN_LINES, UNKNOWN_WIDTH, Format
 
 from .places import REAL, SAMPLES, of_text
 
+pytestmark = pytest.mark.fuzz
+
 #: Damaged texts in all, and in a part of them.
 MUTATIONS, _PART = 20_000, 1_000
 _LONGEST = 4_000

@@ -17,6 +17,8 @@ from fabtui_node.parsers import base, catalogue
 from ...effort import examples
 from .places import REAL, SAMPLES
 
+pytestmark = pytest.mark.fuzz
+
 FORMATS = catalogue.formats()
 #: Damaged texts in all, over all samples and formats.
 MUTATIONS = examples(50)

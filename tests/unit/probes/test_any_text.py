@@ -23,6 +23,8 @@ from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, r
 
 from .places import SAMPLES
 
+pytestmark = pytest.mark.fuzz
+
 PARSERS: list[Callable[[str], Any]] = [
     drivers.parse_cmdline,
     drivers.parse_modules,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.wire.rank_controller import Controller, has
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 
 @pytest.fixture

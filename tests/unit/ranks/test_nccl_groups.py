@@ -14,7 +14,7 @@ import pytest
 from fabtui_node.ranks.measure import verify
 from tests.wire.rank_controller import Controller, came_not
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 KINDS = verify.KINDS
 
