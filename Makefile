@@ -77,7 +77,7 @@ test: $(VENV)/.test
 else
 test: $(VENV)/.test
 	@mkdir -p build
-	@$(BIN)/python -m pytest -m "wire or lab" > build/wire.log 2>&1 & wire=$$!; \
+	@$(BIN)/python -m pytest -m "wire or lab" --durations 20 > build/wire.log 2>&1 & wire=$$!; \
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not wire and not lab"; others=$$?; \
 	wait $$wire; wired=$$?; cat build/wire.log; exit $$((others | wired))
 endif
