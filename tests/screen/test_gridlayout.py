@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.grid.axis import Axis, Seat, common_domain
 from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out, scrolled, squeeze
+from fabtui.screen.grid.lines import LineRenderer
 
 
 def axis_of(nodes: int, per_node: int) -> Axis:
@@ -69,3 +72,32 @@ def test_long_names_keep_their_end() -> None:
     assert squeeze("gpu-node-0123", 6, "~") == "~-0123"
     assert squeeze("n001", 4, "~") == "n001"
     assert squeeze("n001", 2, "~") == "01"
+
+
+def column_names(axis: Axis, width: int, height: int) -> list[str]:
+    """Return what stands above each column, read downwards."""
+    layout = lay_out(axis, width, height)
+    scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, -1, Glyphs(True))
+    lines = ["".join(text for _, text in scene.heading(line)) for line in range(layout.heads)]
+    filled, found = [""] * layout.heads, []
+    for _, at in scene.columns:
+        parts = [line[at : at + layout.cell].strip() for line in lines]
+        # A repeated part stands above its first column alone.
+        filled = [part or before for part, before in zip(parts, filled, strict=True)]
+        found.append("".join(filled))
+    return found
+
+
+@pytest.mark.parametrize(("nodes", "width"), [(8, 80), (64, 120), (100, 120), (300, 700), (1001, 1200)])
+def test_the_columns_of_different_nodes_look_different(nodes: int, width: int) -> None:
+    for axis in (axis_of(nodes, 8).of_nodes(), axis_of(nodes, 1), axis_of(nodes, 2).in_order(range(0, 2 * nodes, 2))):
+        names = column_names(axis, width, 40)
+        assert len(names) == nodes
+        assert len(set(names)) == nodes
+
+
+def test_headers_take_two_lines_where_these_suffice() -> None:
+    assert lay_out(axis_of(100, 8).of_nodes(), 120, 40).heads == 2
+    assert lay_out(axis_of(101, 8).of_nodes(), 120, 40).heads == 3
+    assert lay_out(axis_of(101, 8).of_nodes(), 120, 10).heads == 2
+    assert lay_out(axis_of(101, 8), 900, 40).heads == 2

@@ -319,7 +319,7 @@ async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Open
             for dst in ("n001:0", "n001:2"):
                 story.measured(Measurement(Layer.P2P, f"n003:{number % 4}", dst, Verdict.FAILED, time=story.now))
             app.feed.play(story.events)  # type: ignore[union-attr]
-            app.main.navigation._ordered_at = 0.0
+            app.main.navigation._resting_until = 0.0
             await pilot.press(key)
             await pilot.pause()
             if app.main.view == "grid":
@@ -456,7 +456,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
                 feed.play(story.events)
             else:
                 await pilot.press(*(chance.choice([*keys, "right_square_bracket"]) for _ in range(4)))
-            app.main.navigation._ordered_at = 0.0
+            app.main.navigation._resting_until = 0.0
             app.main.draw()
             await pilot.pause()
             while app.screen is not app.main:
@@ -467,3 +467,45 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
                 app.main.grid.reread()
                 assert lines_of(app.main.grid) == kept
         assert app._exception is None
+
+
+def shown_names(app: Any) -> tuple[list[str], list[str]]:
+    source = app.main.grid.source
+    return [seat.name for seat in source.rows.seats], [seat.name for seat in source.columns.seats]
+
+
+async def test_a_filter_hides_rows_and_columns_without_a_match(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await type_in(pilot, "f", "bad")
+        await pilot.pause(0.2)
+        rows, columns = shown_names(app)
+        assert (rows, columns) == (["n000:1", "n000:3"], ["n001:1", "n001:2"])
+        assert "2 x 2 of 9 endpoints" in screen_text(app)
+        await type_in(pilot, "f", " !")
+        assert [len(names) for names in shown_names(app)] == [9, 9]
+        await pilot.press("u")
+        await type_in(pilot, "f", "slow cross")
+        await pilot.pause(0.2)
+        assert "no cell matches" in screen_text(app)
+        assert [len(names) for names in shown_names(app)] == [9, 9]
+        await pilot.press("u")
+        await type_in(pilot, "f", "rail")
+        await pilot.pause(0.2)
+        assert [len(names) for names in shown_names(app)] == [9, 9]
+
+
+async def test_a_row_appears_when_a_cell_of_it_matches(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui.screen.views.main_navigation._REORDER_INTERVAL", 0.0)
+    monkeypatch.setattr("fabtui.screen.views.main_navigation._REORDER_REST", 0.0)
+    story = sweep_of_two()
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        await type_in(pilot, "f", "failed")
+        await pilot.pause(0.2)
+        assert shown_names(app) == (["n000:1"], ["n001:2"])
+        found = Measurement(Layer.P2P, "n001:3", "n000:0", Verdict.FAILED, error="refused", time=app.model.now)
+        feed.play([Measured(measurements=(found,), time=app.model.now, seq=99999)])
+        for _ in range(20):
+            await pilot.pause(0.05)
+            app.main.draw()
+        assert shown_names(app) == (["n000:1", "n001:3"], ["n000:0", "n001:2"])

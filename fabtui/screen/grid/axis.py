@@ -122,6 +122,18 @@ class Axis:
             found.append((found[-1] if found else -1) + seat.first)
         return found
 
+    @property
+    def stacked(self) -> bool:
+        """True if each column has its node's name above it, because hardly any node has two columns side by side."""
+        return len(self.starts) == self.size or not self.together
+
+    @cached_property
+    def tail(self) -> int:
+        """Number of characters at the end of the names that tell the nodes apart."""
+        labels = {seat.label for seat in self.seats}
+        enough = (end for end in range(1, self.label_width) if len({label[-end:] for label in labels}) == len(labels))
+        return next(enough, self.label_width)
+
     def find(self, seat: Seat) -> int | None:
         """Return the position of a seat of an earlier axis, or None."""
         return self._by_name.get((seat.node, seat.index))

@@ -13,7 +13,8 @@ NUMBER_WIDTH = 4
 #: Cell width if not even cells of width 1 all fit, so that the grid scrolls.
 SCROLLING_WIDTH = 2
 _LONGEST_LABEL = 14
-HEADER_LINES = 2
+#: Minimum and maximum number of lines above the rows.
+HEADER_LINES, MAX_HEADER_LINES = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class GridLayout:
     row_gap: bool
     #: Gaps between all cells.
     apart: bool
+    #: Lines above the rows.
+    heads: int
     #: Number of rows that fit, and minimum number of columns.
     rows: int
     columns: int
@@ -78,10 +81,10 @@ class GridLayout:
         for row in range(top, axis.size, 2 if self.halves else 1):
             if self.row_gap and row != top and (self.apart or axis.seats[row].first):
                 found.append(None)
-            if len(found) >= self.height - HEADER_LINES:
+            if len(found) >= self.height - self.heads:
                 break
             found.extend((row, part) for part in range(self.tall))
-        return found[: max(0, self.height - HEADER_LINES)]
+        return found[: max(0, self.height - self.heads)]
 
 
 def lay_out(
@@ -96,12 +99,15 @@ def lay_out(
     label = min(down.label_width, _LONGEST_LABEL, max(4, width // 5))
     header = label + 1 + down.index_width + 1
     room = max(0, width - header)
-    lines = max(0, height - HEADER_LINES)
     between = axis.size - 1 if shape.apart else max(0, len(axis.starts) - 1) if axis.together else 0
     halves = cell == 0 and shape.halves
+    fitted = cell is None
     if cell is None:
         fits = [w for w in range(shape.widest, 0, -1) if axis.size * w + (between if w >= NUMBER_WIDTH else 0) <= room]
         cell = fits[0] if fits else SCROLLING_WIDTH
+    heads = header_lines(axis, cell, height)
+    lines = max(0, height - heads)
+    if fitted:
         halves = shape.halves and shape.condensed and (not fits or (cell == 1 and down.size > lines))
     cell = 1 if halves else max(1, cell)
     grouped = shape.apart or (axis.together and len(axis.starts) < axis.size)
@@ -111,8 +117,21 @@ def lay_out(
     row_gap = column_gap and down.together and down.size * tall + gaps <= lines
     fit = lines * 2 if halves else lines // tall
     return GridLayout(
-        width, height, cell, tall, halves, label, header, column_gap, row_gap, shape.apart, fit, room // cell
+        width, height, cell, tall, halves, label, header, column_gap, row_gap, shape.apart, heads, fit, room // cell
     )
+
+
+def name_room(cell: int) -> int:
+    """Return the number of characters of a name on one line above a column."""
+    return max(1, cell - 1)
+
+
+def header_lines(axis: Axis, cell: int, height: int) -> int:
+    """Return the number of lines that the names of the columns need to differ, with the line of the indices."""
+    if not axis.stacked:
+        return HEADER_LINES
+    wanted = -(-axis.tail // name_room(cell)) + (not axis.of_nodes_alone)
+    return max(HEADER_LINES, min(wanted, MAX_HEADER_LINES, height // 4))
 
 
 def scrolled(first: int, cursor: int, fit: int, size: int, step: int = 1) -> int:
@@ -167,9 +186,9 @@ class Viewport:
         self.line_of_row = {}
         for at, here in enumerate(self.lines):
             if here is not None and not here[1]:
-                self.line_of_row[here[0]] = at + HEADER_LINES
+                self.line_of_row[here[0]] = at + layout.heads
                 if layout.halves and here[0] + 1 < rows.size:
-                    self.line_of_row[here[0] + 1] = at + HEADER_LINES
+                    self.line_of_row[here[0] + 1] = at + layout.heads
         return self.columns is not before
 
     @property
@@ -196,7 +215,7 @@ class Viewport:
         return [line + part for line in first for part in range(layout.tall) if line + part < layout.height]
 
     def cell_at(self, layout: GridLayout, x: int, y: int) -> tuple[int, int] | None:
-        at = y - HEADER_LINES
+        at = y - layout.heads
         here = self.lines[at] if 0 <= at < len(self.lines) else None
         column = next((c for c, begin in self.columns if begin <= x < begin + layout.cell), None)
         return None if here is None or column is None else (here[0], column)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.layout import NUMBER_WIDTH, GridLayout, squeeze
+from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, GridLayout, name_room, squeeze
 from fabtui.screen.terminal.ansi_strips import GlyphCells, Palette, ReadyStrip, Runs, half_slot
 
 
@@ -107,14 +107,19 @@ class LineRenderer:
     def _corner(self, line: int) -> Runs:
         width = min(self.layout.header, self.layout.width)
         # A truncated word is worse than none.
-        text = self.corner[line] if len(self.corner[line]) <= width else ""
+        text = self.corner[line] if line >= 0 and len(self.corner[line]) <= width else ""
         return [(Slot.HEADER, f"{text:<{width}}")]
 
-    def names(self) -> Runs:
+    def heading(self, line: int) -> Runs:
+        """Return a line above the rows: node names, then indices."""
+        named = self.layout.heads - (not self.axis.of_nodes_alone)
+        runs = self._corner(line - (self.layout.heads - HEADER_LINES))
+        if line >= named:
+            return self._indices(runs)
+        return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
+
+    def _names(self, runs: Runs) -> Runs:
         """Return the line of node names over their columns."""
-        runs = self._corner(0)
-        if self.axis.of_nodes_alone:
-            return self._node_names(runs, 0)
         end_before = self.layout.header
         place = dict(self.columns)
         for begin, end in self._blocks:
@@ -131,11 +136,8 @@ class LineRenderer:
             runs.append((slot, f"{label:^{width}}"))
         return [*runs, *self._padding]
 
-    def indices(self) -> Runs:
+    def _indices(self, runs: Runs) -> Runs:
         """Return the line of endpoint indices over their columns."""
-        runs = self._corner(1)
-        if self.axis.of_nodes_alone:
-            return self._node_names(runs, 1)
         width = self.layout.cell
         end_before = self.layout.header
         for column, begin in self.columns:
@@ -154,15 +156,20 @@ class LineRenderer:
             runs.append((Slot.HEADER_HERE if column == self.column else slot, text))
         return [*runs, *self._padding]
 
-    def _node_names(self, runs: Runs, line: int) -> Runs:
-        """Return node names over columns of one node each: the end of the name on the second line, more above."""
+    def _stacked_names(self, runs: Runs, above: int) -> Runs:
+        """Return a line of names over columns, one each: the end of the name on the last line, more above."""
         width = self.layout.cell
-        room = width - 1 if width > 1 else 1
+        room = name_room(width)
+        end_before = self.layout.header
         before = ""
-        for column, _ in self.columns:
+        for column, begin in self.columns:
+            if begin > end_before:
+                runs.append((Slot.PAD, " " * (begin - end_before)))
+            end_before = begin + width
             seat = self.axis.seats[column]
-            whole = text = seat.label[-room:] if line else seat.label[-2 * room : -room]
-            if not line and text == before and column != self.column:
+            end = len(seat.label) - above * room
+            whole = text = seat.label[max(0, end - room) : max(0, end)]
+            if above and text == before and column != self.column:
                 # Repeated parts are shown once.
                 text = ""
             before = whole

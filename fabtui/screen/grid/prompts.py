@@ -34,6 +34,8 @@ TRANSPORTS: dict[str, tuple[str, ...]] = {
     "tcp": ("tcp", "gloo"),
 }
 
+#: Filter word that keeps rows and columns without a match.
+ALL_ROWS = "!"
 #: Hint in the filter prompt.
 FILTER_HINT = "words that all match: bad; rail; n[060-063], n060>, >n061; ib, via:TEXT"
 
@@ -50,6 +52,8 @@ class Filter:
     #: Nodes whose rows and columns are shown; None for all.
     sources: frozenset[str] | None = None
     targets: frozenset[str] | None = None
+    #: Show rows and columns without a match, too.
+    all_rows: bool = False
 
     def lets(self, model: Model, cell: Cell, src: int, dst: int) -> bool:
         """Return True if a cell matches; rows and columns are not checked."""
@@ -64,6 +68,11 @@ class Filter:
             measured = model.measured_for(Layer.P2P, src, dst) or model.measured_for(Layer.WORLD, src, dst)
         path = (measured.transport or "").lower() if measured is not None else ""
         return any(part in path for part in self.transports)
+
+    @property
+    def by_result(self) -> bool:
+        """True if only cells with a result can match, so that whole rows and columns may have no match."""
+        return bool(self.verdicts or self.transports)
 
     @property
     def by_cell(self) -> bool:
@@ -81,6 +90,8 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
     for word in text.split():
         lowered = word.lower()
         prefix, colon, rest = word.partition(":")
+        if word == ALL_ROWS:
+            continue
         if colon and prefix.lower() == "via" and rest:
             transports.append(rest.lower())
         elif all(part in VERDICTS for part in lowered.split(",")):
@@ -106,6 +117,7 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
         tuple(transports),
         None if sources is None else frozenset(sources),
         None if targets is None else frozenset(targets),
+        all_rows=ALL_ROWS in text.split(),
     )
 
 

@@ -280,6 +280,13 @@ class SeverityIndex:
         left[found] = np.iinfo(left.dtype).max
         return found + [int(at) for at in np.lexsort((-left,))[len(found) :]]
 
+    def matching(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return those of some rows and columns that have a cell with a result which the filter shows."""
+        row_at, column_at = _array(rows), _array(columns)
+        ranks = self.ranks[row_at][:, column_at]
+        shown = (ranks > NOTHING) & (ranks != RANK[Slot.GONE])
+        return row_at[shown.any(1)].tolist(), column_at[shown.any(0)].tolist()
+
     def tiles(self, down: int, across: int, shown: CellSource, *, by_node: bool) -> list[bytes]:
         """Return the worst rank of each tile of a map of the rows and columns shown, nodes if ``by_node``."""
         ranks = self.block_ranks if by_node else self.ranks

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 
 
+Arranged = tuple[list[int] | None, list[int] | None]
+
+
 class Zoom(IntEnum):
     """Zoom level of the grid."""
 
@@ -42,7 +45,10 @@ class ViewState:
         #: Selected pair, which may be hidden; None before there is one.
         self.pair: tuple[Seat, Seat] | None = None
         self._near: NodePairCells | None = None
-        self._ordered: list[int] | None = None
+        #: Positions of rows and columns as shown.
+        self._shown_in: Arranged = (None, None)
+        #: False if the filter matches no cell.
+        self.matched = True
 
     @cached_property
     def index(self) -> SeverityIndex:
@@ -88,6 +94,7 @@ class ViewState:
 
     def take_filter(self, chosen: Filter | None) -> None:
         self.filter = self.source.filter = chosen
+        self.matched = True
         self.index.forget()
         self._rearrange()
 
@@ -95,20 +102,44 @@ class ViewState:
         self.order = order
         self._rearrange()
 
+    @property
+    def follows(self) -> bool:
+        """True if rows and columns depend on results."""
+        return self.order is not Order.GIVEN or self.hides
+
+    @property
+    def hides(self) -> bool:
+        """True if rows and columns without a match are to be hidden."""
+        return self.filter is not None and self.filter.by_result and not self.filter.all_rows
+
     def reorder(self) -> bool:
-        """Recompute the row order; return True if it changed."""
-        if self.order is Order.GIVEN or self.index.order(self.order) == self._ordered:
+        """Recompute rows and columns; return True if they changed."""
+        arranged = self._arranged()
+        if arranged == self._shown_in:
             return False
-        self._rearrange()
+        self._rearrange(arranged)
         return True
 
-    def _rearrange(self) -> None:
+    def _arranged(self) -> Arranged:
+        """Return the positions of rows and columns, None for all in their own order."""
+        chosen, size = self.filter, self.source.axis.size
+        ordered = None if self.order is Order.GIVEN else self.index.order(self.order)
+        rows = self._those_of(ordered, chosen.sources if chosen else None)
+        across = ordered if self.order is Order.BLAME else None
+        columns = self._those_of(across, chosen.targets if chosen else None)
+        if self.hides and self.index.complete:
+            found = self.index.matching(
+                range(size) if rows is None else rows, range(size) if columns is None else columns
+            )
+            self.matched = bool(found[0])
+            if self.matched:
+                return found
+        return rows, columns
+
+    def _rearrange(self, arranged: Arranged | None = None) -> None:
         self._near = None
         source = self.source
-        self._ordered = ordered = None if self.order is Order.GIVEN else self.index.order(self.order)
-        rows = self._those_of(ordered, self.filter.sources if self.filter else None)
-        across = ordered if self.order is Order.BLAME else None
-        columns = self._those_of(across, self.filter.targets if self.filter else None)
+        self._shown_in = rows, columns = arranged or self._arranged()
         source.show_in(rows, columns)
         self.blocks.show_in(
             None if rows is None else self._nodes_of(rows), None if columns is None else self._nodes_of(columns)

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
-from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, Viewport, lay_out
+from fabtui.screen.grid.layout import GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, ReadyStrip
@@ -215,10 +215,9 @@ class GridView(PaintedWidget, can_focus=True):
 
     def _line(self, y: int, layout: GridLayout, scene: LineRenderer) -> ReadyStrip:
         palette = self.palette
-        if y < HEADER_LINES:
-            runs = scene.names() if y == 0 else scene.indices()
-            return ReadyStrip.of_runs(runs, layout.width, palette)
-        at = y - HEADER_LINES
+        if y < layout.heads:
+            return ReadyStrip.of_runs(scene.heading(y), layout.width, palette)
+        at = y - layout.heads
         here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
@@ -268,7 +267,7 @@ class GridView(PaintedWidget, can_focus=True):
             self.refresh()
             return
         self._forget_lines(row_before, self.row)
-        self._mark_lines({0, 1, *self._lines_of(row_before, self.row)})
+        self._mark_lines({*range(self.layout_now().heads), *self._lines_of(row_before, self.row)})
 
     def _forget_lines(self, *rows: int) -> None:
         for row in rows:

@@ -17,8 +17,10 @@ from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 
-#: Time (s) between two checks of the row order.
+#: Minimum time (s) between two checks of rows and columns.
 _REORDER_INTERVAL = 2.0
+#: That time as a multiple of what a check takes.
+_REORDER_REST = 50.0
 #: Length (s) of a step over unchecked cells, and the pause (s) after it. No key waits longer.
 _STEP, _PAUSE = 0.002, 0.002
 #: Label and key of each order of the rows.
@@ -34,7 +36,7 @@ class GridNavigation:
         self.grid = make_grid(self.scope)
         self._zoom_before = Zoom.GPUS
         self._zoom_chosen = False
-        self._ordered_at = 0.0
+        self._resting_until = 0.0
         self._searching: asyncio.TimerHandle | None = None
 
     def take_model(self) -> None:
@@ -131,23 +133,30 @@ class GridNavigation:
             self._context.notify(f"no bad cell in layer {self.scope.source.layer}: nothing to sort by")
             return
         self.scope.take_order(Order.GIVEN if order is self.scope.order else order)
-        self._ordered_at = time.monotonic()
+        self._resting_until = time.monotonic() + _REORDER_INTERVAL
         self.show()
 
     def keep_order(self) -> None:
-        """Sort again from time to time while results change the order."""
-        if self.scope.order is Order.GIVEN or time.monotonic() - self._ordered_at < _REORDER_INTERVAL:
+        """Sort, and hide what does not match, again from time to time while results change that."""
+        scope = self.scope
+        if not scope.follows or (scope.hides and not scope.index.complete):
             return
-        self._ordered_at = time.monotonic()
+        began = time.monotonic()
+        if began < self._resting_until:
+            self._context.draw_within(_REORDER_INTERVAL)
+            return
         self.note_cursor()
-        if self.scope.reorder():
+        if scope.reorder():
             self.show()
+        now = time.monotonic()
+        self._resting_until = now + max(_REORDER_INTERVAL, _REORDER_REST * (now - began))
 
     async def set_filter(self, text: str) -> None:
         """Show only the cells of a filter expression; `InputError` if it is not valid."""
         # Node groups may be resolved by programs of the site.
         chosen = await asyncio.to_thread(read_filter, text, list(self._context.model.nodes))
         self.scope.take_filter(chosen)
+        self._resting_until = 0.0
         self.show()
 
     def clear_filter(self) -> None:
@@ -181,6 +190,10 @@ class GridNavigation:
                 (" u, esc: show all", MUTED),
                 (f"  {rows} x {columns} of {scope.source.axis.size} endpoints  ", MUTED),
             ]
+            if scope.hides and not scope.index.complete:
+                parts.append(("still searching  ", "$warning"))
+            elif not scope.matched:
+                parts.append(("no cell matches  ", "bold $warning"))
         if scope.order is not Order.GIVEN:
             label, key = _ORDER_LABELS[scope.order]
             parts += [(f" {label} ", "bold reverse"), (f" {key}: default order, g: first row  ", MUTED)]
