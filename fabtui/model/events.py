@@ -414,6 +414,48 @@ class Experiment(Event):
 
 
 @dataclass
+class CommandStart(Event):
+    """Start of a command that the user runs on a node.
+
+    Attributes:
+        number: Number of the command in the session, from 1.
+        node: Where it runs.
+        command: The next step as the user saw it.
+        argv: Words that are run, without a shell.
+    """
+
+    kind: ClassVar[str] = "command"
+
+    number: int
+    node: str
+    command: str
+    argv: Sequence[str] = ()
+
+
+@dataclass
+class CommandEnd(Event):
+    """End of a command that the user ran.
+
+    Attributes:
+        number: That of its start.
+        output: The first of its output, after its filters.
+        lines: Number of lines that the filters saw; 0 without filters.
+        dropped: Bytes of further output, which are not kept.
+        exit: Exit status; None if it did not end by itself.
+        problem: Why it did not run, or did not end by itself; or "".
+    """
+
+    kind: ClassVar[str] = "output"
+
+    number: int
+    output: str = ""
+    lines: int = 0
+    dropped: int = 0
+    exit: int | None = None
+    problem: str = ""
+
+
+@dataclass
 class CounterDeltas(Event):
     """Counter deltas of a node between two samples (`fabtui.model.counter_log`); none are sent where nothing moved."""
 
@@ -483,6 +525,8 @@ EVENTS: dict[str, type[Event]] = {
         Measured,
         PlanUpdate,
         Experiment,
+        CommandStart,
+        CommandEnd,
         CounterDeltas,
         LogEntry,
         Paused,

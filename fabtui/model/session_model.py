@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
 from fabtui.model.class_statistics import ClassValues
+from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog, Deltas
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
 from fabtui.model.events import (
+    CommandEnd,
+    CommandStart,
     CounterDeltas,
     EndpointsAdded,
     Event,
@@ -73,6 +76,7 @@ class Model:
         inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         addresses: Measurements between addresses of nodes.
         experiments: Experiments about findings, with their results.
+        commands: Commands that the user ran on nodes, with their output.
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
         baseline: Earlier session to compare with, or None; set by the front end.
@@ -103,6 +107,7 @@ class Model:
         self.untested: dict[tuple[str, str], str] = {}
         self.addresses = AddressLog()
         self.experiments = ExperimentLog()
+        self.commands = CommandLog(self.log)
         self._table = EndpointTable()
         self._results = PairResults(self._table.key_between, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
@@ -123,6 +128,8 @@ class Model:
             Measured: self._on_measured,
             PlanUpdate: self._on_plan,
             Experiment: self.experiments.add,
+            CommandStart: self.commands.start,
+            CommandEnd: self.commands.end,
             CounterDeltas: self._on_counters,
             LogEntry: self._on_log,
             Paused: self._on_paused,

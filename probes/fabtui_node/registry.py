@@ -52,6 +52,7 @@ PHASES = {
     "request": "only when named in --probes",
     "sample": "before, between and after tests",
     "user": "after the built-in probes",
+    "asked": "when you run a next step in the app",
 }
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

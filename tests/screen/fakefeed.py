@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fabtui.diagnosis.knowledge.step_command import StepCommand
 from fabtui.model.endpoints import Endpoint, pair_class
 from fabtui.model.events import (
+    CommandEnd,
+    CommandStart,
     EndpointsAdded,
     Event,
     Experiment,
@@ -66,6 +69,7 @@ class FakeFeed(Feed):
         self.retested: list[tuple[str, str]] = []
         self.confirmed: list[Experiment] = []
         self.probed: list[str] = []
+        self.ran: list[StepCommand] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
         self._listeners: list[Callable[[], None]] = []
@@ -105,6 +109,15 @@ class FakeFeed(Feed):
 
     async def look(self, nodes: Sequence[str]) -> None:
         self.probed.extend(nodes)
+
+    async def run_step(self, step: StepCommand) -> None:
+        self.ran.append(step)
+        number, now = len(self.ran), self.model.now
+        self.play([CommandStart(number=number, node=step.node, command=step.text, argv=step.argv, time=now)])
+
+    def answer(self, **fields: Any) -> None:
+        """End the command that was run last."""
+        self.play([CommandEnd(number=len(self.ran), time=self.model.now, **fields)])
 
     def watch(self, on: bool) -> None:
         self.play([Watching(on=on, time=self.model.now)])

@@ -249,6 +249,8 @@ async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> N
         assert "1 n002 failed" in text
         assert "next    is sshd running there? ssh -v n002" in text
         await pilot.press("y")
+        assert app.clipboard.startswith("  1 n002 failed")
+        await pilot.press("Y")
         assert "n000:1 > n001:2 failed" in app.clipboard
         await pilot.press("1")
         await pilot.pause(0.1)

@@ -18,6 +18,7 @@ from textual.widgets import Input
 
 import fabtui.screen
 from fabtui.model.baseline import Baseline
+from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.view_state import Zoom
 from fabtui.screen.keymap import check_keys, key_owners, key_rows
@@ -25,7 +26,7 @@ from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
 from tests.screen.conftest import Opened, screen_text
-from tests.screen.fakefeed import FAILED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
+from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 
 TO_THE_BAD = ("right_square_bracket", "right_square_bracket")
 
@@ -126,6 +127,13 @@ def running() -> Story:
     return sweep_of_two(end=False)
 
 
+def asking() -> Story:
+    """Story of a failed node whose next step asks before it runs."""
+    story = sweep_of_two()
+    story.state("n002", NodeState.FAILED, REFUSED, "sudo dmesg")
+    return story
+
+
 def large() -> Story:
     return big_sweep(8, 8)
 
@@ -167,6 +175,7 @@ def marked_finding(world: World) -> str:
     return next((one.text.strip() for one in segments if one.style is not None and one.style.reverse), "")
 
 
+ASKED = ("F", "down", "enter")
 SMALL = (60, 15)
 DETAIL = (80, 12)
 
@@ -280,6 +289,15 @@ CASES: dict[str, Case] = {
     "findings.previous": Case(lambda w: marked_finding(w) == "2", before=("F", "tab", "tab")),
     "findings.confirm": Case(lambda w: [one.rule for one in w.feed.confirmed] == ["FT017"] * 3, before=("F", "tab")),
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
+    "findings.copy-all": Case(lambda w: "n000:1 > n001:2 failed" in w.app.clipboard, before=("F",)),
+    "findings.open": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F", "tab")),
+    "findings.down": Case(lambda w: "> sudo dmesg" in w.text, before=("F",), story=asking),
+    "findings.up": Case(lambda w: marked_finding(w) == "1", before=("F", "down"), story=asking),
+    "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
+    "findings.last": Case(lambda w: "> nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),
+    "findings.filter": Case(lambda w: w.focus == "prompt-input", before=("F",)),
+    "run.yes": Case(lambda w: [one.argv for one in w.feed.ran] == [("sudo", "dmesg")], before=ASKED, story=asking),
+    "run.no": Case(lambda w: w.screen == "FindingsScreen" and not w.feed.ran, before=ASKED, story=asking),
     "pair.copy-command": Case(lambda w: w.app.clipboard.startswith("fabtui "), before=(*TO_THE_BAD, "enter")),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),

@@ -18,24 +18,19 @@ from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH, is_too_small
 from fabtui.screen.widgets.text_line import TextLine, content_of
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class Question(ModalScreen[bool]):
     """Yes-or-no question with the consequences of yes, and labels; the result is True or False."""
 
     DEFAULT_CSS = """
-    ConfirmScreen { align: center middle; background: $background 60%; }
-    ConfirmScreen #confirm {
+    Question { align: center middle; background: $background 60%; }
+    Question #confirm {
         width: 64; max-width: 100%; height: auto; padding: 1 2; background: $panel; border: outer $accent;
     }
-    ConfirmScreen TextLine { height: auto; text-wrap: wrap; }
-    ConfirmScreen.-plain #confirm { border: ascii $accent; }
+    Question TextLine { height: auto; text-wrap: wrap; }
+    Question.-plain #confirm { border: ascii $accent; }
     /* A small terminal shows the keys before the details. */
-    ConfirmScreen.-small #confirm { border: none; padding: 0; width: 100%; }
+    Question.-small #confirm { border: none; padding: 0; width: 100%; }
     """
-    BINDING_GROUP_TITLE = "Question"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("y,enter,q,ctrl+c", "answer(True)", "confirm.yes", "confirm", "yes", priority=True),
-        shortcut("n,escape", "answer(False)", "confirm.no", "cancel", "no", priority=True),
-    ]
 
     def __init__(self, question: str, detail: str, yes: str, no: str, *, plain: bool) -> None:
         super().__init__(classes="-plain" if plain else None)
@@ -54,6 +49,16 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
+
+
+class ConfirmScreen(Question):
+    """Question before the end of the session; the keys that opened it confirm it."""
+
+    BINDING_GROUP_TITLE = "Question"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("y,enter,q,ctrl+c", "answer(True)", "confirm.yes", "confirm", "yes", priority=True),
+        shortcut("n,escape", "answer(False)", "confirm.no", "cancel", "no", priority=True),
+    ]
 
 
 class SmallScreen(Screen[None]):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from textual import events, on
 from textual.binding import BindingType
 
 from fabtui.diagnosis.confirmation import planned
@@ -20,8 +22,23 @@ from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
-from fabtui.screen.views.detail_base import DetailScreen, section
-from fabtui.screen.widgets.finding_lines import finding_block, styled
+from fabtui.screen.views.detail_base import DetailScreen, as_text, section
+from fabtui.screen.views.step_runs import enter_text, run_step
+from fabtui.screen.widgets.finding_block import (
+    FEW_LINES,
+    MANY_LINES,
+    detail_lines,
+    finding_block,
+    head_lines,
+    output_lines,
+    searched_text,
+    step_lines,
+)
+from fabtui.screen.widgets.finding_lines import styled
+from fabtui.screen.widgets.prompt import Prompt
+
+#: Number of findings up to which each shows its evidence and next steps; of more, only the selected one does.
+MOST_OPEN = 50
 
 
 def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Experiment]) -> str:
@@ -36,70 +53,259 @@ def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Exp
     return "; ".join(problems) or "no pair of this finding can be tested again"
 
 
+#: Identifies a finding while the order of the list changes.
+_Key = tuple[str, str, frozenset[Pair]]
+
+
+class _Row(NamedTuple):
+    """Row that can be selected: a finding by its number from 0, or one of its next steps."""
+
+    number: int
+    step: int | None
+
+
+def _key_of(one: Finding) -> _Key:
+    return one.rule.id, one.topic, one.cells
+
+
 class FindingsScreen(DetailScreen):
     """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.
 
-    One finding is selected, for experiments that confirm it.
+    One finding or one of its next steps is selected.
     """
 
     BINDING_GROUP_TITLE = "Findings"
     BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("enter", "open", "findings.open", "go to the pairs of the finding, or run the next step", "go, run"),
+        shortcut("down,j", "move(1)", "findings.down", "select the next finding or step"),
+        shortcut("up,k", "move(-1)", "findings.up", "select the previous finding or step"),
+        shortcut("home,g", "edge(False)", "findings.first", "select the first finding"),
+        shortcut("end,G", "edge(True)", "findings.last", "select the last finding or step"),
         *(
             shortcut(
                 *(str(digit), f"go({digit})", f"findings.go-{digit}", f"go to the first pair of finding {digit}"),
-                label="go to its pair" if digit == 1 else "",
             )
             for digit in range(1, 10)
         ),
         shortcut("tab", "choose(1)", "findings.next", "select the next finding", "next"),
         shortcut("shift+tab", "choose(-1)", "findings.previous", "select the previous finding"),
+        shortcut("slash,f", "filter", "findings.filter", "show only findings with some text", "filter"),
         shortcut("c", "confirm", "findings.confirm", "run experiments about the selected finding", "confirm"),
-        shortcut("y", "copy", "findings.copy", "copy all findings as text", "copy"),
+        shortcut("y", "copy", "findings.copy", "copy the selected next step, or the selected finding", "copy"),
+        shortcut("Y", "copy_all", "findings.copy-all", "copy all findings as text, with output", "copy all"),
     ]
-    #: Key of the selected finding, which stays selected when the order changes; None for the first one.
-    _selected: tuple[str, str, frozenset[Pair]] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: The selected finding, which stays selected when the order changes; None for the first one.
+        self._selected: _Key | None = None
+        #: Its selected next step, or None for the finding itself.
+        self._step: str | None = None
+        self._filter = ""
+        self._prompt: Prompt | None = None
+        #: First line of each row, number of lines, and the state that was drawn.
+        self._starts: dict[_Row, int] = {}
+        self._height = 0
+        self._drawn_of: object = None
 
     def title_parts(self) -> list[Part]:
-        found = self.context.findings.found
-        cells = len({cell for one in found for cell in one.cells})
-        parts: list[Part] = [(" findings ", "bold"), (f"  {len(found)}, {count(cells, 'pair')}", MUTED)]
+        found, shown = self.context.findings.found, self._shown()
+        cells = len({cell for _, one in shown for cell in one.cells})
+        number = f"{len(shown)} of {len(found)}" if self._filter else str(len(found))
+        parts: list[Part] = [(" findings ", "bold"), (f"  {number}, {count(cells, 'pair')}", MUTED)]
+        if self._filter:
+            parts += [
+                ("  ", ""),
+                (f" filter: {one_line(self._filter, 60)} ", "bold reverse"),
+                (" esc: show all", MUTED),
+            ]
         model = self.context.model
         if model.phase.name == "confirm":
             parts.append((f"  experiments: {model.done} of {model.phase.total} tests", "bold $warning"))
         return parts
 
-    def body_lines(self, width: int) -> Lines:
-        findings = self.context.findings
-        if not findings.found:
-            return [[], [(f"  {findings.none_text}", MUTED)]]
-        chosen = self._place()
-        blocks = [finding_block(one, width, at + 1, selected=at == chosen) for at, one in enumerate(findings.found)]
-        return [line for block in blocks for line in ([], *block)]
+    def _shown(self) -> list[tuple[int, Finding]]:
+        """Return the findings that pass the filter, with their numbers from 0."""
+        words = self._filter.lower().split()
+        numbered = enumerate(self.context.findings.found)
+        return [(at, one) for at, one in numbered if all(word in searched_text(one) for word in words)]
 
-    def _place(self) -> int:
-        """Return the place of the selected finding."""
-        keys = [(one.rule.id, one.topic, one.cells) for one in self.context.findings.found]
-        return keys.index(self._selected) if self._selected in keys else 0
+    def body_lines(self, width: int) -> Lines:
+        context, shown = self.context, self._shown()
+        if not shown:
+            none = f"no finding has the text {one_line(self._filter, 60)}" if self._filter else ""
+            self._starts = {}
+            return [[], [(f"  {none or context.findings.none_text}", MUTED)]]
+        here = self._row(shown)
+        self._starts = {}
+        lines: Lines = []
+        for number, one in shown:
+            lines.append([])
+            chosen = here.number == number
+            self._starts[_Row(number, None)] = len(lines)
+            lines += head_lines(one, width, number + 1, selected=chosen and here.step is None)
+            if chosen or len(shown) <= MOST_OPEN:
+                lines += detail_lines(one, width)
+                for at in range(len(one.next)):
+                    self._starts[_Row(number, at)] = len(lines)
+                    lines += self._step_lines(one, at, width, selected=chosen and here.step == at)
+        self._height = len(lines)
+        return lines
+
+    def _step_lines(self, one: Finding, at: int, width: int, *, selected: bool) -> Lines:
+        context, text = self.context, one.next[at]
+        hint = enter_text(context, one, text) if selected else None
+        run = context.model.commands.latest(text)
+        shown = (
+            []
+            if run is None
+            else output_lines(run, width, context.glyphs.ellipsis, MANY_LINES if selected else FEW_LINES)
+        )
+        return step_lines(text, at, width, hint=hint) + shown
+
+    def draw(self) -> None:
+        """Draw the current state, if something has changed."""
+        model, found = self.context.model, self.context.findings
+        states = model.nodes_version, model.commands.version, model.phase.name, model.done
+        made_of = (id(found.found), found.none_text, self.size, self._filter, self._selected, self._step, states)
+        if made_of != self._drawn_of and self.is_mounted and self.query("#detail-text"):
+            self._drawn_of = made_of
+            super().draw()
+
+    def _row(self, shown: Sequence[tuple[int, Finding]]) -> _Row:
+        """Return the selected row; the first one if it is gone."""
+        for number, one in shown:
+            if _key_of(one) == self._selected:
+                return _Row(number, one.next.index(self._step) if self._step in one.next else None)
+        return _Row(shown[0][0], None)
+
+    def _select(self, row: _Row) -> None:
+        one = self.context.findings.found[row.number]
+        self._selected, self._step = _key_of(one), None if row.step is None else one.next[row.step]
+        self.draw()
+        self.call_after_refresh(self._bring_into_view, row)
+
+    def _bring_into_view(self, row: _Row) -> None:
+        """Scroll as little as shows a row, and of a finding and of the output of a step as much as fits."""
+        if row not in self._starts:
+            return
+        body = self.query_one("#detail-body")
+        starts = sorted(self._starts.values())
+        top = self._starts[row]
+        first = row.step is None and top == starts[0]
+        below = [at for other, at in self._starts.items() if other.number != row.number and at > top]
+        if row.step is not None:
+            below += [at for at in starts if at > top]
+        bottom = min(below, default=self._height)
+        height = body.size.height
+        at = int(body.scroll_y)
+        if top - 1 < at or first:
+            at = 0 if first else top - 1
+        elif bottom > at + height:
+            at = min(top - 1, bottom - height)
+        if at != int(body.scroll_y):
+            body.scroll_to(y=at, animate=False)
+
+    def _rows(self) -> tuple[list[_Row], int]:
+        """Return all rows that can be selected, and the place of the selected one."""
+        rows = list(self._starts)
+        shown = self._shown()
+        here = self._row(shown) if shown else None
+        return rows, rows.index(here) if here in rows else 0
+
+    def action_move(self, step: int) -> None:
+        rows, at = self._rows()
+        if rows:
+            self._select(rows[max(0, min(len(rows) - 1, at + step))])
+
+    def action_edge(self, last: bool) -> None:
+        rows, _ = self._rows()
+        if rows:
+            self._select(rows[-1 if last else 0])
 
     def action_choose(self, step: int) -> None:
-        found = self.context.findings.found
-        if not found:
+        rows, at = self._rows()
+        heads = [row for row in rows if row.step is None]
+        if heads:
+            here = next(place for place, head in enumerate(heads) if head.number == rows[at].number)
+            self._select(heads[max(0, min(len(heads) - 1, here + step))])
+
+    def action_open(self) -> None:
+        """Go to the pairs of the selected finding, or run the selected next step."""
+        shown = self._shown()
+        if not shown:
             return
-        place = max(0, min(len(found) - 1, self._place() + step))
-        one = found[place]
-        self._selected = (one.rule.id, one.topic, one.cells)
+        row = self._row(shown)
+        finding = self.context.findings.found[row.number]
+        if row.step is None:
+            self.action_go(row.number + 1)
+        else:
+            run_step(self, finding, finding.next[row.step])
+
+    def action_copy(self) -> None:
+        shown = self._shown()
+        if not shown:
+            return
+        row = self._row(shown)
+        one = self.context.findings.found[row.number]
+        if row.step is not None:
+            self.context.copy(one_line(one.next[row.step]))
+        else:
+            self.context.copy(as_text(finding_block(one, self.copy_width, row.number + 1)))
+
+    def action_copy_all(self) -> None:
+        lines: Lines = [self.title_parts()]
+        for number, one in self._shown():
+            lines += [[], *finding_block(one, self.copy_width, number + 1)]
+            runs = [run for text in one.next if (run := self.context.model.commands.latest(text)) is not None]
+            for run in runs:
+                lines += step_lines(run.start.command, 0, self.copy_width)
+                lines += output_lines(run, self.copy_width, self.context.glyphs.ellipsis, sys.maxsize)
+        self.context.copy(as_text(lines))
+
+    def action_filter(self) -> None:
+        if self._prompt is None:
+            hint = "words that title, evidence, pairs or next steps of a finding have"
+            self._prompt = Prompt("filter", hint, self._filter, id="prompt")
+            self.mount(self._prompt)
+
+    @on(Prompt.Typed)
+    def _filter_typed(self, message: Prompt.Typed) -> None:
+        self._filter = message.text.strip()
         self.draw()
-        width = max(20, self.size.width - 2)
-        above = sum(len(finding_block(one, width, 1)) + 1 for one in found[:place])
-        self.query_one("#detail-body").scroll_to(y=above, animate=False)
+
+    @on(Prompt.Closed)
+    @on(Prompt.Given)
+    def _close_prompt(self) -> None:
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            self.set_focus(None)
+            prompt.remove()
+
+    def action_leave(self) -> None:
+        if self._filter:
+            self._filter = ""
+            self.draw()
+        else:
+            super().action_leave()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the row clicked; open it with a double click."""
+        text = self.query_one("#detail-text")
+        y = event.screen_y - text.region.y
+        rows = [row for row, start in self._starts.items() if start <= y]
+        if event.screen_y < self.query_one("#detail-body").region.bottom and rows and y >= 0:
+            self._select(rows[-1])
+            if event.chain == 2:
+                self.action_open()
 
     def action_confirm(self) -> None:
         """Run the experiments about the selected finding, or report why there are none."""
-        context, found = self.context, self.context.findings.found
-        if not found:
+        context, shown = self.context, self._shown()
+        if not shown:
             context.notify("there is no finding to confirm")
             return
-        finding = found[self._place()]
+        finding = context.findings.found[self._row(shown).number]
         if feed_actions.testable(context) is None:
             return
         experiments = planned(context.model, finding)
@@ -117,7 +323,7 @@ class FindingsScreen(DetailScreen):
         for pair in sorted(found[number - 1].cells):
             ends = [end for name in pair if (end := context.model.number(name)) is not None]
             if len(ends) == 2 and context.show_pair(ends[0], ends[1]):
-                self.action_leave()
+                super().action_leave()
                 return
         context.notify("this finding concerns no pair of the grid")
 

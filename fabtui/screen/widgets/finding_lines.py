@@ -14,16 +14,13 @@ from fabtui.presentation.cell_levels import Glyphs, full_number
 from fabtui.presentation.preflight_lines import Line as RoleLine
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, between, stacked
-from fabtui.sanitize import one_line
 from fabtui.screen.context import FindingsState
 from fabtui.screen.grid.axis import without
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
 
-#: Maximum number of pairs of a finding that are named.
-_MAX_PAIRS = 8
-_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
+SEVERITY_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
 #: Maximum number of lines of evidence of a finding in the panel.
 _MAX_EVIDENCE = 2
 
@@ -52,7 +49,7 @@ def _block(
     number: int, one: Finding, pair: tuple[str, str] | None, domain: str, width: int, evidence: int, glyphs: Glyphs
 ) -> Lines:
     """Return a finding: title, number of cells and a few lines of evidence."""
-    style = _STYLES[one.severity]
+    style = SEVERITY_STYLES[one.severity]
     here = pair is not None and pair in one.cells
     title = without(domain, finding_text.title(one))
     head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (title, "")]
@@ -107,22 +104,6 @@ def class_lines(
         gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
         lines.append([(gap.join(cells).rstrip(), style)])
     return lines
-
-
-def finding_block(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
-    """Return a finding with its evidence, cells and next steps; the number of the selected one is marked."""
-    title, pairs = finding_text.title(one), finding_text.pairs_text(one)
-    style = _STYLES[one.severity]
-    mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
-    lines: Lines = [[*mark, (title, "bold"), (f"   {pairs}", MUTED), (f"   {one.rule.id}", MUTED)]]
-    lines += [[(f"      {text}", "")] for text in finding_text.evidence(one)]
-    if one.cells:
-        named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])
-        more = f" and {len(one.cells) - _MAX_PAIRS} more" if len(one.cells) > _MAX_PAIRS else ""
-        lines.append([("      pairs   ", MUTED), (named + more, MUTED)])
-    for at, command in enumerate(one.next):
-        lines.append([("      next    " if not at else "              ", MUTED), (one_line(command, 4000), "$accent")])
-    return stacked(lines, width, 14)
 
 
 #: Style of each role of a piece of a line.

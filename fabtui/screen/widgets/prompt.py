@@ -40,6 +40,13 @@ class Prompt(Vertical):
             super().__init__()
             self.purpose, self.text = purpose, text
 
+    class Typed(Message):
+        """The user has changed the text, and has not entered it yet."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     class Closed(Message):
         """The user has left the prompt."""
 
@@ -68,6 +75,7 @@ class Prompt(Vertical):
     def _text_changed(self, event: Input.Changed) -> None:
         event.stop()
         self._hint_line.show(self._hint)
+        self.post_message(self.Typed(event.value))
 
     @on(Input.Submitted)
     def _text_submitted(self, event: Input.Submitted) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.knowledge.step_command import StepCommand
 
 
 class Feed:
@@ -35,6 +39,9 @@ class Feed:
 
     async def look(self, nodes: Sequence[str]) -> None:
         """Probe nodes again beside the tests, and return when that is done. A replay does nothing."""
+
+    async def run_step(self, step: StepCommand) -> None:
+        """Run a command that the user asked for on its node, and return when it has ended. A replay does nothing."""
 
     def watch(self, on: bool) -> None:
         """Test pairs again in the background, bad and oldest results first; a replay does nothing."""

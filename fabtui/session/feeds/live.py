@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
@@ -41,10 +41,14 @@ from fabtui.session.node_client import (
 from fabtui.session.options import SessionOptions
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
+from fabtui.session.step_runner import StepRunner
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, NodeUnreachable
 from fabtui_node.protocol import ErrorKind
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.knowledge.step_command import StepCommand
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
 SETTLE = 3.0
@@ -100,6 +104,7 @@ class LiveFeed(Feed):
         self._ready: dict[str, tuple[NodeClient, dict[str, Any]]] = {}
         self._gone: dict[str, str] = {}
         self._clients: dict[str, NodeClient] = {}
+        self._steps = StepRunner(self._pump, self._clients)
         self._sweep: Sweep | None = None
         self._hosts: dict[str, RankHost] = {}
         self._own = user_probes.OwnProbes()
@@ -144,6 +149,10 @@ class LiveFeed(Feed):
         if self._sweep is not None:
             await self._sweep.probes.again(self._sweep.alive(nodes))
             await self._pump.flush()
+
+    async def run_step(self, step: StepCommand) -> None:
+        """Run a command that the user asked for on its node."""
+        await self._steps.run(step)
 
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time."""

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import IO, Dict, List, NamedTuple, Optional, Sequence
+from typing import IO, Dict, List, NamedTuple, Optional, Protocol, Sequence
 
 OUTPUT_LIMIT = 2 * 1000 * 1000
 
@@ -22,6 +22,15 @@ _DRAIN = 0.2
 
 # The PATH of a command over SSH often lacks the folders where ibstat, ldconfig and friends live.
 _FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+
+
+class Sink(Protocol):
+    """Taker of the output of a command, like a ``bytearray``; its length is that of all that came."""
+
+    def extend(self, data: bytes) -> None:
+        """Take a piece."""
+
+    def __len__(self) -> int: ...
 
 
 class Result(NamedTuple):
@@ -98,6 +107,25 @@ def run(
     stop: Optional[threading.Event] = None,
 ) -> Result:
     """Run a command to its end, its deadline (seconds from now) or its output limit (bytes); ``stop`` ends it soon."""
+    out, err = bytearray(), bytearray()
+    found = run_into([out, err], argv, deadline, limit, environment(env), cwd, stop)
+    text = [bytes(part[:limit]).decode("utf-8", "replace") for part in (out, err)]
+    return found._replace(stdout=text[0], stderr=found.stderr + text[1])
+
+
+def run_into(
+    sinks: Sequence[Sink],
+    argv: Sequence[str],
+    deadline: float,
+    limit: int,
+    env: Dict[str, str],
+    cwd: Optional[str] = None,
+    stop: Optional[threading.Event] = None,
+) -> Result:
+    """Run a command like `run`, with exactly the environment ``env``, and pass on its output as it comes.
+
+    ``sinks``: one for all of its output, or one each for standard output and error.
+    """
     words = list(argv)
     if deadline <= 0:
         return Result(words, None, "", "no time left to start it", timed_out=True)
@@ -106,8 +134,8 @@ def run(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(env),
+            stderr=subprocess.PIPE if len(sinks) > 1 else subprocess.STDOUT,
+            env=env,
             cwd=cwd,
             start_new_session=True,
         )
@@ -115,22 +143,24 @@ def run(
         return Result(words, None, "", str(error), missing=True)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return Result(words, None, "", str(error))
-    return _follow(process, words, time.monotonic() + deadline, limit, stop or threading.Event())
+    return _follow(process, words, time.monotonic() + deadline, limit, stop or threading.Event(), sinks)
 
 
 def _follow(
-    process: subprocess.Popen[bytes], words: List[str], end: float, limit: int, stop: threading.Event
+    process: subprocess.Popen[bytes],
+    words: List[str],
+    end: float,
+    limit: int,
+    stop: threading.Event,
+    sinks: Sequence[Sink],
 ) -> Result:
-    out = bytearray()
-    err = bytearray()
     timed_out = truncated = False
-    assert process.stdout is not None
-    assert process.stderr is not None
     try:
         with selectors.DefaultSelector() as selector:
-            for stream, sink in ((process.stdout, out), (process.stderr, err)):
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, sink)
+            for stream, sink in ((process.stdout, sinks[0]), (process.stderr, sinks[-1])):
+                if stream is not None:
+                    os.set_blocking(stream.fileno(), False)
+                    selector.register(stream, selectors.EVENT_READ, sink)
             gone_at: Optional[float] = None
             while selector.get_map():
                 now = time.monotonic()
@@ -144,7 +174,7 @@ def _follow(
                 for key, _ in selector.select(min(end - now, 0.1)):
                     if not _read(key.fileobj, key.data):  # type: ignore[arg-type]
                         selector.unregister(key.fileobj)
-                if len(out) + len(err) > limit:
+                if sum(map(len, sinks)) > limit:
                     truncated = True
                     break
         # A command may close its output and go on.
@@ -155,11 +185,10 @@ def _follow(
                 time.sleep(0.005)
     finally:
         returncode = _end(process)
-    text = [bytes(part[:limit]).decode("utf-8", "replace") for part in (out, err)]
-    return Result(words, returncode, text[0], text[1], timed_out, False, truncated)
+    return Result(words, returncode, "", "", timed_out, False, truncated)
 
 
-def _read(stream: IO[bytes], sink: bytearray) -> bool:
+def _read(stream: IO[bytes], sink: Sink) -> bool:
     """Take what is there; return False at the end of the stream."""
     try:
         data = os.read(stream.fileno(), 65536)
@@ -167,7 +196,7 @@ def _read(stream: IO[bytes], sink: bytearray) -> bool:
         return True
     except OSError:
         return False
-    sink += data
+    sink.extend(data)
     return bool(data)
 
 

@@ -33,7 +33,7 @@ from fabtui.screen.views.detail_base import DetailScreen, as_text, pairs, sectio
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
 from fabtui.screen.widgets import pair_text
-from fabtui.screen.widgets.finding_lines import finding_block
+from fabtui.screen.widgets.finding_block import finding_block
 
 #: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100

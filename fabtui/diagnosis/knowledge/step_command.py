@@ -1,0 +1,190 @@
+"""Next steps as commands that can be run: on which node, with which words, and whether they only read."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.knowledge import toml_data
+from fabtui.model.session_model import Model
+
+#: Options of ssh that take a value.
+_SSH_VALUES = frozenset("BbcDEeFIiJLlmOopQRSWw")
+#: What a shell would expand or take for itself.
+_SHELL = re.compile(r"[$`\\\n*?\[\]{}~!#]")
+#: Operators of a shell, as `shlex` tells them apart from words.
+_OPERATOR = re.compile(r"[();<>|&]+")
+#: Texts that mean the same to grep and to a comparison.
+_LITERAL = re.compile(r"[\w ,:/=-]+")
+_GREP = re.compile(r"-(?P<flags>[iE]*)(?:A(?P<after>\d{1,3}))?")
+_TAIL = re.compile(r"-(?:n ?)?(\d{1,3})")
+_ASSIGNMENT = re.compile(r"\w+=")
+
+
+class CannotRunError(ValueError):
+    """A next step cannot be run here; the text is a sentence that says why."""
+
+
+@dataclass(frozen=True)
+class LineFilter:
+    """Filter of lines, applied on the node: those with one of some texts, and a number of lines after each."""
+
+    words: tuple[str, ...]
+    ignore_case: bool = False
+    after: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the filter as the node gets it."""
+        return asdict(self) | {"words": list(self.words)}
+
+
+@dataclass(frozen=True)
+class StepCommand:
+    """Command of a next step.
+
+    Attributes:
+        text: The next step as it is shown.
+        node: Where it runs.
+        argv: Its words.
+        greps: Filters of its lines, in turn.
+        last: Number of last lines to keep; 0 for all.
+    """
+
+    text: str
+    node: str
+    argv: tuple[str, ...]
+    greps: tuple[LineFilter, ...] = ()
+    last: int = 0
+
+    @property
+    def read_only(self) -> bool:
+        """True if it is known to change nothing."""
+        return is_read_only(self.argv)
+
+
+@functools.cache
+def _read_only_patterns() -> dict[str, re.Pattern[str]]:
+    table = toml_data.load("read_only_commands")
+    word = table["word"]
+    return {
+        name: re.compile("|".join(f"(?:{one.replace('WORD', word)})" for one in shapes))
+        for name, shapes in table["commands"].items()
+    }
+
+
+def is_read_only(argv: Sequence[str]) -> bool:
+    """Return True if the list of read-only commands has a command with these arguments."""
+    pattern = _read_only_patterns().get(argv[0])
+    # A space within a word would let one argument pass for several.
+    return (
+        pattern is not None
+        and not any(re.search(r"\s", word) for word in argv)
+        and bool(pattern.fullmatch(" ".join(argv[1:])))
+    )
+
+
+def step_command(model: Model, finding: Finding, text: str) -> StepCommand:
+    """Return the command of a next step of a finding.
+
+    Raises:
+        CannotRunError: It is not a single command for a node of the session.
+    """
+    first, *rest = _stages(text)
+    if first[0] == "fabtui":
+        raise CannotRunError("This step runs fabtui itself on this machine, outside of this session.")
+    if first[0] == "ssh":
+        node, remote = _after_ssh(first)
+        # The shell of the node takes the words of ssh apart again.
+        first, *there = _stages(remote)
+        rest = [*there, *rest]
+    elif model.lab is not None:
+        node = _lab_node(model, finding)
+    else:
+        raise CannotRunError("This step names no node to run on.")
+    if node not in model.nodes:
+        raise CannotRunError(f"{node} is not a node of this session.")
+    if _ASSIGNMENT.match(first[0]) or first[0] in toml_data.load("read_only_commands")["shell_only"]:
+        raise CannotRunError(f"{first[0]} depends on a login shell on {node}, and steps run without a shell.")
+    greps, last = _filters(rest)
+    return StepCommand(text, node, tuple(first), greps, last)
+
+
+def _stages(text: str) -> list[list[str]]:
+    """Return the words of each command of a pipe."""
+    if "\n" in text:
+        raise CannotRunError("This step needs a shell (several lines), and steps run without one.")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError as error:
+        raise CannotRunError(f"This step is not a complete command ({error}).") from None
+    stages: list[list[str]] = [[]]
+    for word in words:
+        if word == "|":
+            stages.append([])
+        elif _OPERATOR.fullmatch(word):
+            raise CannotRunError(f"This step needs a shell ({word}), and steps run without one.")
+        else:
+            stages[-1].append(word)
+    if not all(stages):
+        raise CannotRunError("This step is not a complete command.")
+    # The first word of a later stage decides what its other words may be.
+    for word in stages[0] if stages[0][0] != "ssh" else ():
+        if found := _SHELL.search(word):
+            raise CannotRunError(f"This step needs a shell ({found[0]!r}), and steps run without one.")
+    return stages
+
+
+def _after_ssh(words: Sequence[str]) -> tuple[str, str]:
+    """Return the node and the remote command of an ssh command."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at][-1] in _SSH_VALUES and len(words[at]) == 2 else 1
+    if len(words) < at + 2:
+        raise CannotRunError("This step only logs in.")
+    return words[at], " ".join(words[at + 1 :])
+
+
+def _lab_node(model: Model, finding: Finding) -> str:
+    """Return a connected node for a step in a lab, whose nodes are all this machine: one of the finding if possible."""
+    named = [*finding.nodes, *(end.rpartition(":")[0] for pair in sorted(finding.cells) for end in pair), *model.nodes]
+    node = next((one for one in named if one in model.nodes and not model.nodes[one].state.gone), None)
+    if node is None:
+        raise CannotRunError("No node of the lab is connected.")
+    return node
+
+
+def _filters(stages: Sequence[Sequence[str]]) -> tuple[tuple[LineFilter, ...], int]:
+    """Return the filters that the later commands of a pipe are; only plain ones can be applied faithfully."""
+    greps: list[LineFilter] = []
+    last = 0
+    for stage in stages:
+        name, words = stage[0], stage[1:]
+        if name == "tail" and not last and (found := _TAIL.fullmatch(" ".join(words) or "-10")):
+            last = int(found[1])
+        elif name == "grep" and not last and (one := _grep(words)) is not None:
+            greps.append(one)
+        else:
+            raise CannotRunError(f"This step pipes into {shlex.join(stage)}, and steps run without a shell.")
+    return tuple(greps), last
+
+
+def _grep(words: Sequence[str]) -> LineFilter | None:
+    *options, pattern = words or [""]
+    flags, after = "", 0
+    for option in options:
+        found = _GREP.fullmatch(option)
+        if found is None:
+            return None
+        flags += found["flags"]
+        after = int(found["after"] or after)
+    texts = pattern.split("|") if "E" in flags else [pattern]
+    if not all(_LITERAL.fullmatch(text) for text in texts):
+        return None
+    return LineFilter(tuple(texts), "i" in flags, after)

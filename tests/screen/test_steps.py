@@ -1,0 +1,161 @@
+"""The list of findings: selection, filter, and next steps that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fabtui.model.events import NodeState
+from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.step_runs import RunScreen
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\x1b[2J[bold]kept[/bold]\u202eevil\tend\r\n" * 3
+
+
+def two_nodes(**more: Any) -> FakeFeed:
+    return FakeFeed(sweep_of_two(failed_node=False).events, **more)
+
+
+async def until(pilot: Any, done: Callable[[], Any]) -> None:
+    for _ in range(100):
+        if done():
+            return
+        await pilot.pause(0.05)
+    raise AssertionError("it did not happen")
+
+
+async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScreen:
+    """Open the view of findings, whose first finding has these next steps."""
+    await until(pilot, lambda: app.findings.known)
+    if next_steps:
+        app.findings.found = [app.findings.found[0].replace(next=next_steps), *app.findings.found[1:]]
+    await pilot.press("F")
+    await pilot.pause(0.1)
+    assert isinstance(app.screen, FindingsScreen)
+    return app.screen
+
+
+async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_it(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await shown_findings(app, pilot, "ip -s link show eth1")
+        await pilot.press("down")
+        await pilot.pause()
+        assert "enter runs it on n000" in screen_text(app)
+        assert feed.ran == []
+        await pilot.press("enter")
+        await until(pilot, lambda: feed.ran)
+        assert feed.ran[0].argv == ("ip", "-s", "link", "show", "eth1")
+        assert feed.ran[0].node == "n000"
+        await until(pilot, lambda: "running on n000" in screen_text(app))
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert len(feed.ran) == 1, "it is still running"
+        feed.answer(output=HOSTILE, exit=0, dropped=7)
+        await until(pilot, lambda: "n000: exit status 0, 3 lines, 7 more bytes not kept" in screen_text(app))
+        text = screen_text(app)
+        assert "[31mred]0;title[2J[bold]kept[/bold]evil" in text
+        assert not {"\x1b", "\x07", "\u202e", "\t"} & set(text)
+        assert [line.text for line in app.model.log if "you run" in line.text] == ["you run: ip -s link show eth1"]
+
+
+async def test_a_step_that_may_change_something_asks_and_enter_is_no_yes(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache")
+        await pilot.press("down", "enter")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, RunScreen)
+        assert "Run this on n001?" in screen_text(app)
+        assert "sudo ip route flush cache" in screen_text(app)
+        for no in ("enter", "n", "escape", "q"):
+            if not isinstance(app.screen, RunScreen):
+                await pilot.press("enter")
+                await pilot.pause(0.1)
+            await pilot.press(no)
+            await pilot.pause(0.1)
+            assert isinstance(app.screen, FindingsScreen), no
+        assert feed.ran == []
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        await pilot.press("y")
+        await until(pilot, lambda: feed.ran)
+        assert feed.ran[0].argv == ("sudo", "ip", "route", "flush", "cache")
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("fabtui run --lab 2x2", "runs fabtui itself"),
+        ("ssh n001 'sysctl -a; ip rule'", "needs a shell (;)"),
+        ("ssh n001 cat /etc/hosts > /tmp/x", "needs a shell (>)"),
+        ("ssh n001 ls $HOME", "needs a shell ('$')"),
+        ("ssh other uptime", "other is not a node of this session"),
+    ],
+)
+async def test_a_step_that_cannot_run_says_why_and_is_copied(opened: Opened, step: str, why: str) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await shown_findings(app, pilot, step)
+        await pilot.press("down", "enter", "y")
+        await pilot.pause(0.1)
+        assert why in screen_text(app)
+        assert feed.ran == []
+        assert isinstance(app.screen, FindingsScreen)
+        assert app.clipboard == step
+
+
+async def test_nothing_runs_on_the_nodes_of_a_recording_or_on_a_lost_node(opened: Opened) -> None:
+    feed = two_nodes(can_test=False)
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await shown_findings(app, pilot, "ip -s link")
+        await pilot.press("down", "enter")
+        await pilot.pause(0.1)
+        assert "Nothing runs on the nodes of a recording. y copies it." in screen_text(app)
+        feed.can_test = True
+        app.findings.found[0] = app.findings.found[0].replace(next=("ssh n001 uptime",))
+        feed.model.nodes["n001"].state = NodeState.LOST
+        await pilot.press("up", "down", "enter")
+        await pilot.pause(0.1)
+        assert feed.ran == []
+        assert "n001 is lost" in list(app._notifications)[-1].message
+
+
+async def test_arrows_reach_every_finding_and_enter_goes_to_its_pairs(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(80, 24)) as (app, pilot):
+        screen = await shown_findings(app, pilot)
+        one = app.findings.found[0]
+        pair = ("n001:2", "n000:0")
+        many = [one.replace(topic=str(at), cells=frozenset({pair}), next=("ip -s link",)) for at in range(300)]
+        app.findings.found = many
+        screen.draw()
+        await pilot.press("end", "down")
+        await pilot.pause(0.1)
+        assert "  300 " in screen_text(app) or " 300 " in screen_text(app)
+        assert "> ip -s link" in screen_text(app), "only the selected finding is open, and it is in view"
+        await pilot.press("shift+tab", "enter")
+        await pilot.pause(0.1)
+        assert app.screen is app.main
+        assert [seat.name for seat in app.main.cursor_seats() or ()] == list(pair)
+
+
+async def test_typing_filters_the_findings(opened: Opened) -> None:
+    async with opened(two_nodes(), size=(120, 40)) as (app, pilot):
+        await shown_findings(app, pilot)
+        total = len(app.findings.found)
+        await pilot.press("slash", *"n000:3")
+        await pilot.pause(0.1)
+        assert f"1 of {total}" in screen_text(app)
+        await pilot.press("enter", "down", "escape")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, FindingsScreen), "esc shows all first"
+        assert f"1 of {total}" not in screen_text(app)
+        await pilot.press("slash", *"nothing has this", "enter")
+        await pilot.pause(0.1)
+        assert "no finding has the text nothing has this" in screen_text(app)
+        await pilot.press("down", "enter", "y", "c")
