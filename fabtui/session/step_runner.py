@@ -30,7 +30,7 @@ class StepRunner:
         self._numbers = itertools.count(1)
 
     async def run(self, step: StepCommand) -> None:
-        """Run a command on its node; its end tells why there is no output."""
+        """Run a command on its node; its end has the reason if there is no output."""
         number = next(self._numbers)
         self._pump.emit(CommandStart(number=number, node=step.node, command=step.text, argv=step.argv))
         args = {"argv": list(step.argv), "grep": [one.as_json() for one in step.greps], "last": step.last}

@@ -97,7 +97,7 @@ async def test_a_step_that_may_change_something_asks_and_enter_is_no_yes(opened:
         ("ssh other uptime", "other is not a node of this session"),
     ],
 )
-async def test_a_step_that_cannot_run_says_why_and_is_copied(opened: Opened, step: str, why: str) -> None:
+async def test_a_step_that_cannot_run_shows_why_and_is_copied(opened: Opened, step: str, why: str) -> None:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot, step)

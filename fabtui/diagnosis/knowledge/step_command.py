@@ -17,7 +17,7 @@ from fabtui.model.session_model import Model
 _SSH_VALUES = frozenset("BbcDEeFIiJLlmOopQRSWw")
 #: What a shell would expand or take for itself.
 _SHELL = re.compile(r"[$`\\\n*?\[\]{}~!#]")
-#: Operators of a shell, as `shlex` tells them apart from words.
+#: Operators of a shell, as `shlex` separates them from words.
 _OPERATOR = re.compile(r"[();<>|&]+")
 #: Texts that mean the same to grep and to a comparison.
 _LITERAL = re.compile(r"[\w ,:/=-]+")
@@ -27,7 +27,7 @@ _ASSIGNMENT = re.compile(r"\w+=")
 
 
 class CannotRunError(ValueError):
-    """A next step cannot be run here; the text is a sentence that says why."""
+    """A next step cannot be run here; the text is a sentence with the reason."""
 
 
 @dataclass(frozen=True)

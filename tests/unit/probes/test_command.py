@@ -25,7 +25,7 @@ def test_words_are_no_shell_text() -> None:
     assert run("echo", "$HOME; id | cat", "`id`")["output"] == "$HOME; id | cat `id`\n"
 
 
-def test_a_command_that_is_missing_or_killed_says_so() -> None:
+def test_a_missing_or_killed_command_has_a_problem() -> None:
     assert run("surely-no-such-command")["problem"] == "no surely-no-such-command on this node"
     found = run("sh", "-c", "kill -9 $$")
     assert (found["exit"], found["problem"]) == (None, "sh was ended by signal 9")
