@@ -1,4 +1,4 @@
-"""The command line: completion, every kind of command, what is said about unknown ones, and a recording in place."""
+"""The command line: completion, every kind of command, the answer to unknown ones, and a recording in place."""
 
 from __future__ import annotations
 

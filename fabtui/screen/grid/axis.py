@@ -129,7 +129,7 @@ class Axis:
 
     @cached_property
     def tail(self) -> int:
-        """Number of characters at the end of the names that tell the nodes apart."""
+        """Number of characters at the end of the names in which all nodes differ."""
         labels = {seat.label for seat in self.seats}
         enough = (end for end in range(1, self.label_width) if len({label[-end:] for label in labels}) == len(labels))
         return next(enough, self.label_width)

@@ -36,7 +36,7 @@ class _Command(Protocol):
 
 
 class Commands(Protocol):
-    """What can be typed."""
+    """Commands of a view."""
 
     def read(self, text: str) -> tuple[_Command, str]:
         """Return a command and its argument; `InputError` if there is no such command."""
