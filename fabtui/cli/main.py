@@ -69,6 +69,8 @@ def _mute_output() -> None:
 def _dispatch(argv: Sequence[str] | None) -> int:
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
+    # numpy would start a thread for each core of the login node; nothing here is worth more than one.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = build_parser()
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(words)

@@ -290,3 +290,13 @@ def test_without_a_terminal_the_app_points_to_run(argv: list[str]) -> None:
     assert done.stderr.startswith("fabtui: error: standard input is not a terminal")
     assert "fabtui run" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_numpy_starts_no_thread_for_each_core() -> None:
+    """A login node may have hundreds of cores, and other users."""
+    count = (
+        "from fabtui.cli.main import main; main(['info']); import os, numpy; print(len(os.listdir('/proc/self/task')))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, timeout=90, env=environment)
+    assert done.stdout.splitlines()[-1] == "1", done.stderr
