@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -75,6 +76,18 @@ def read_events(path: Path) -> Iterator[Event]:
         raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
     if first:
         raise InputError(f"{path}: empty, or not a recording of fabtui")
+
+
+def last_time(path: Path) -> float | None:
+    """Return the time (epoch seconds) of the last complete event of a recording, or None; events are not validated."""
+    last = b""
+    with contextlib.suppress(OSError, ValueError, RecursionError, InputError):
+        for line in _lines(path):
+            last = line
+        value = json.loads(last)
+        if isinstance(value, dict) and isinstance(value.get("time"), int | float):
+            return float(value["time"])
+    return None
 
 
 def apply_recorded(model: Model, event: Event, path: Path) -> None:

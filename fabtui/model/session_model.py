@@ -39,6 +39,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
+from fabtui.model.turns import FOLLOWED, TurnLog
 
 if TYPE_CHECKING:
     from array import array
@@ -80,6 +81,7 @@ class Model:
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
         baseline: Earlier session to compare with, or None; set by the front end.
+        turns: Changes of the verdicts of pairs.
         sweep_since: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
     """
 
@@ -115,6 +117,7 @@ class Model:
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
         self.sweep_since = 0.0
+        self.turns = TurnLog()
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
@@ -284,7 +287,12 @@ class Model:
         elif measurement.arm is not None:
             self._results.add_to_arm(measurement)
         else:
+            known = self.latest(layer, *pair) if layer in FOLLOWED else None
+            before = None if known is None else self.verdict(known)
             self._results.add(measurement)
+            if before is not None or (layer in FOLLOWED and measurement.verdict.bad):
+                now = self.latest(layer, *pair) or measurement
+                self.turns.take(self.now, now, before, self.verdict(now))
         if layer is not Layer.LATENCY:
             # Latency comes with the bandwidth of the same test.
             self.done += 1

@@ -21,6 +21,7 @@ from fabtui.errors import InputError
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
+from fabtui.screen import replay_actions
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color
@@ -270,7 +271,17 @@ class FabricApp(App[int]):
 
     def _on_event(self) -> None:
         self._last_event = self._clock()
+        if self.feed is not None and self.feed.model is not self.model:
+            self._go_back(self.feed.model)
         self.request_draw()
+
+    def _go_back(self, model: Model) -> None:
+        """Show the model of an earlier time of a replay."""
+        while len(self.screen_stack) > 1 and len(model.endpoints) < len(self.model.endpoints):
+            # Its pair or node may not exist yet.
+            self.pop_screen()
+        model.baseline, self.model = self.model.baseline, model
+        self.main.take_model(same=True)
 
     def request_draw(self) -> None:
         if self._frame is None:
@@ -342,7 +353,10 @@ class FabricApp(App[int]):
     @property
     def badges(self) -> list[str]:
         badges = [self._error_badge] if self._error_badge else []
-        badges += self.feed.badges if self.feed is not None else []
+        if self.feed is not None:
+            if (state := self.feed.playback) is not None:
+                badges.append(replay_actions.badge(state, paused=self.model.paused))
+            badges += self.feed.badges
         if count := len(self._problems):
             badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
         return badges
@@ -431,6 +445,8 @@ class FabricApp(App[int]):
             self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given))
 
     def show_pair(self, source: int, destination: int) -> bool:
+        # A replay may have gone to a time with other endpoints just now.
+        self.main.draw()
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
@@ -456,6 +472,15 @@ class FabricApp(App[int]):
             self.notify(f"the screenshot could not be written: {one_line(str(error), 300)}", severity="warning")
         else:
             self.notify(f"screenshot written to {path}")
+
+    def action_seek(self, step: int) -> None:
+        replay_actions.seek_by(self, step)
+
+    def action_seek_turn(self, step: int) -> None:
+        replay_actions.seek_turn(self, step)
+
+    def action_speed(self, step: int) -> None:
+        replay_actions.change_speed(self, step)
 
     def action_help(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):

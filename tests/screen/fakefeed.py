@@ -32,7 +32,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
-from fabtui.session.feeds.base import Feed
+from fabtui.session.feeds.base import Feed, Playback
 from tests.screen.fakeprobes import address, inventory, nvlink
 
 START = 1_700_000_000.0
@@ -70,6 +70,11 @@ class FakeFeed(Feed):
         self.confirmed: list[Experiment] = []
         self.probed: list[str] = []
         self.ran: list[StepCommand] = []
+        #: State of a replay, if it is one, and what was asked of it.
+        self.replay: Playback | None = None
+        self.sought: list[float] = []
+        self.turned: list[int] = []
+        self.speeds: list[float] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
         self._listeners: list[Callable[[], None]] = []
@@ -124,6 +129,19 @@ class FakeFeed(Feed):
 
     def pause(self, on: bool) -> None:
         self.play([Paused(on=on, time=self.model.now)])
+
+    @property
+    def playback(self) -> Playback | None:
+        return self.replay
+
+    def seek(self, position: float) -> None:
+        self.sought.append(position)
+
+    async def seek_turn(self, step: int) -> None:
+        self.turned.append(step)
+
+    def play_at(self, speed: float) -> None:
+        self.speeds.append(speed)
 
     async def close(self) -> None:
         self.closed += 1

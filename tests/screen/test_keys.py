@@ -25,6 +25,7 @@ from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
+from fabtui.session.feeds.base import Playback
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -146,6 +147,10 @@ def with_an_earlier_session(feed: FakeFeed) -> None:
     feed.model.baseline = Baseline.of("earlier", 0.0, sweep_of_two().shadow.measurements())
 
 
+def as_replay(feed: FakeFeed) -> None:
+    feed.replay = Playback(50.0, 100.0, 1.0)
+
+
 def talkative() -> Story:
     story = sweep_of_two()
     for number in range(80):
@@ -242,8 +247,15 @@ CASES: dict[str, Case] = {
     "grid.last-row": Case(lambda w: w.at == (8, w.before["at"][1]), before=IN_THE_MIDDLE),
     "grid.page-up": Case(lambda w: w.at[0] < w.before["at"][0] - 5, before=("G",), story=large),
     "grid.page-down": Case(lambda w: w.at[0] > w.before["at"][0] + 5, story=large),
-    "grid.wider": Case(lambda w: w.text != w.before["text"], before=("comma", "comma")),
+    "grid.wider": Case(lambda w: w.text != w.before["text"], before=("less_than_sign", "less_than_sign")),
     "grid.narrower": Case(lambda w: w.text != w.before["text"]),
+    "replay.back": Case(lambda w: w.feed.sought == [45.0], prepare=as_replay),
+    "replay.forward": Case(lambda w: w.feed.sought == [55.0], prepare=as_replay),
+    "replay.next-change": Case(lambda w: w.feed.turned == [1] and "no later" in w.notifications, prepare=as_replay),
+    "replay.previous-change": Case(lambda w: w.feed.turned == [-1], prepare=as_replay),
+    "replay.seek": Case(lambda w: "+0:30" in w.text and w.focus == "prompt-input", prepare=as_replay),
+    "replay.faster": Case(lambda w: w.feed.speeds == [2.0], prepare=as_replay),
+    "replay.slower": Case(lambda w: w.feed.speeds == [0.5], prepare=as_replay),
     "main.zoom-in": Case(lambda w: w.zoom is Zoom.NODES and w.cursor == FAILED, before=TO_THE_BAD),
     "main.zoom-out": Case(lambda w: w.zoom is Zoom.FABRIC and w.cursor == FAILED, before=TO_THE_BAD),
     "main.back": Case(lambda w: w.zoom is Zoom.GPUS and w.cursor == FAILED, before=(*TO_THE_BAD, "plus")),

@@ -55,8 +55,8 @@ class GridView(PaintedWidget, can_focus=True):
         shortcut("G,ctrl+end", "edge('bottom')", "grid.last-row", "last row"),
         shortcut("pageup,ctrl+u", "page(-1)", "grid.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page(1)", "grid.page-down", "one screen down"),
-        shortcut("greater_than_sign,full_stop", "widen(1)", "grid.wider", "wider cells"),
-        shortcut("less_than_sign,comma", "widen(-1)", "grid.narrower", "narrower cells or half rows"),
+        shortcut("greater_than_sign", "widen(1)", "grid.wider", "wider cells"),
+        shortcut("less_than_sign", "widen(-1)", "grid.narrower", "narrower cells or half rows"),
     ]
 
     class Moved(Message):

@@ -21,7 +21,7 @@ from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
-from fabtui.screen import feed_actions
+from fabtui.screen import feed_actions, replay_actions
 from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import EndpointCells, Order
@@ -93,6 +93,7 @@ class MainScreen(Screen[None]):
         shortcut("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         shortcut("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
+        *replay_actions.BINDINGS,
         shortcut("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
         shortcut("u", "unfilter", "main.unfilter", "show all cells again"),
         shortcut("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
@@ -148,7 +149,7 @@ class MainScreen(Screen[None]):
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
         self._updater = GridUpdater(self.grid, context.draw_within)
-        self._key_state = (False, False, False)
+        self._key_state = (False, False, False, False)
         self._prompt: Prompt | None = None
         self._ending = False
         self._composed = False
@@ -210,14 +211,14 @@ class MainScreen(Screen[None]):
     def on_resize(self) -> None:
         self.draw()
 
-    def take_model(self) -> None:
-        """Show the model of the feed, which has just been opened."""
+    def take_model(self, *, same: bool = False) -> None:
+        """Show the model of the feed, which has just been opened; ``same``: it is of the same session."""
         # Diagnosis takes 0.1 s to import, and the first frame has nothing to diagnose.
         from fabtui.screen.views.main_panel import PanelContent
 
         if self.findings is not None:
             self.findings.stop()
-        self.navigation.take_model()
+        self.navigation.take_model(same=same)
         self._panel_content = PanelContent(self._app_context, self.navigation)
         self.draw()
 
@@ -345,7 +346,8 @@ class MainScreen(Screen[None]):
 
     def _draw_keys(self) -> None:
         feed = self._app_context.feed
-        state = (self.model.paused, self.model.watching, feed is not None and not feed.can_test)
+        replay = feed is not None and feed.playback is not None
+        state = (self.model.paused, self.model.watching, feed is not None and not feed.can_test, replay)
         if state != self._key_state:
             self._key_state = state
             self.key_bar.draw()
@@ -355,8 +357,10 @@ class MainScreen(Screen[None]):
         if self._prompt is not None and binding.id != "prompt.close":
             # The prompt takes the keys.
             return ""
-        paused, watching, replay = self._key_state
-        if replay and binding.id in _TEST_KEYS:
+        paused, watching, untestable, replay = self._key_state
+        if untestable and binding.id in _TEST_KEYS:
+            return ""
+        if not replay and binding in replay_actions.BINDINGS:
             return ""
         if binding.id == "main.pause" and paused:
             return "resume"
@@ -545,8 +549,12 @@ class MainScreen(Screen[None]):
     def action_goto(self) -> None:
         self._ask("go to", GOTO_HINT)
 
+    def action_seek_to(self) -> None:
+        if replay_actions.replay_of(self._app_context) is not None:
+            self._ask("seek", replay_actions.SEEK_HINT)
+
     def _ask(self, purpose: str, hint: str, text: str = "") -> None:
-        if self.view == "connecting" or self._prompt is not None:
+        if (self.view == "connecting" and purpose != "seek") or self._prompt is not None:
             return
         self.navigation.note_cursor()
         self._prompt = Prompt(purpose, hint, text, id="prompt")
@@ -557,6 +565,8 @@ class MainScreen(Screen[None]):
         try:
             if message.purpose == "filter":
                 await self.navigation.set_filter(message.text)
+            elif message.purpose == "seek":
+                replay_actions.seek_to(self._app_context, message.text)
             else:
                 self.navigation.go_to_text(message.text)
         except InputError as error:

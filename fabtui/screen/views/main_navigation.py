@@ -39,9 +39,16 @@ class GridNavigation:
         self._resting_until = 0.0
         self._searching: asyncio.TimerHandle | None = None
 
-    def take_model(self) -> None:
-        self.scope = ViewState(self._context.model, self.scope.source.layer, self._context.glyphs)
-        self.grid.show(self.scope.shown())
+    def take_model(self, *, same: bool) -> None:
+        """Show another model; ``same``: at the same pair, zoom, order and filter, as it is of the same session."""
+        before = self.scope
+        scope = self.scope = ViewState(self._context.model, before.source.layer, self._context.glyphs)
+        if same:
+            scope.zoom, scope.order, scope.pair = before.zoom, before.order, before.pair
+            scope.filter = scope.source.filter = before.filter
+            scope.take_axis()
+            self.grid.aim = scope.aim() or self.grid.aim
+        self.grid.show(scope.shown())
 
     def note_cursor(self) -> None:
         """Remember the pair that the cursor was moved to."""

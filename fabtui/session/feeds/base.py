@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
+from fabtui.model.turns import Turn
+
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
 
+
+class Playback(NamedTuple):
+    """State of a replay: position and length (s; None: not known yet), and speed (None: as fast as possible)."""
+
+    position: float
+    length: float | None
+    speed: float | None
 
 class Feed:
     """Source of events, with the model they build. Methods that only nodes can fulfil do nothing here."""
@@ -48,3 +57,18 @@ class Feed:
 
     def pause(self, on: bool) -> None:
         """Start no new test while ``on``; running tests end normally. A replay stops its clock."""
+
+    @property
+    def playback(self) -> Playback | None:
+        """State of a replay; None in a live session."""
+        return None
+
+    def seek(self, position: float) -> None:
+        """Go to a time (s after the start) of a recording. `model` is another object after a seek back."""
+
+    async def seek_turn(self, step: int) -> Turn | None:
+        """Go to the next (1) or previous (-1) change of a verdict, and return it; None if there is none."""
+        return None
+
+    def play_at(self, speed: float) -> None:
+        """Set the speed of a replay (recorded seconds per second)."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fabtui.model.events import Event, LogEntry, Paused
-from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
+from fabtui.errors import InputError
+from fabtui.model.events import Event, LogEntry
+from fabtui.model.recording import apply_recorded, last_time, read_events
 from fabtui.model.session_model import Model
-from fabtui.session.feeds.base import Feed
+from fabtui.model.turns import Turn
+from fabtui.session.feeds.base import Feed, Playback
 
 #: Maximum distance (s of replay time) of events that are applied together.
 _TICK = 0.03
+#: Time (s) after which a step of a seek ends, and the pause (s) after it, in which keys are taken.
+_STEP, _PAUSE = 0.004, 0.001
+#: Maximum time (s) between two notifications while no event is due.
+_POSITION_INTERVAL = 0.5
 
 
 class StillFeed(Feed):
@@ -42,29 +50,125 @@ class StillFeed(Feed):
 
 
 class ReplayFeed(StillFeed):
-    """Feed that plays a recording; ``speed`` in recorded seconds per second, None: as fast as possible."""
+    """Feed that plays a recording; ``speed`` in recorded seconds per second, None: as fast as possible.
+
+    A seek forward applies the events up to a time at once. A seek back builds a new model from the start of the
+    recording, in short steps, and replaces `model` once it has reached the time.
+    """
 
     def __init__(self, path: Path, speed: float | None = None) -> None:
         super().__init__((), f"RECORDING {path.name}")
         self._path = path
         self._speed = speed
-        self._go = asyncio.Event()
-        self._go.set()
-        self._closed = False
+        self._paused = self._closed = False
+        #: Set when a wait for the next event has to be thought over.
+        self._wake = asyncio.Event()
+        #: Time (epoch seconds) up to which events are applied at once, and the number of turns that ends this sooner.
+        self._target: float | None = None
+        self._turns: float = math.inf
+        #: Model that events are applied to: `model`, or its successor after a seek back.
+        self._building = self.model
+        self._restart = False
+        self._playing: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
+        #: Recorded time at a time of the event loop, and recorded time of the event that comes next.
+        self._anchor = (0.0, 0.0)
+        self._next = 0.0
+        self._end: float | None = None
+        self._rested = 0.0
+
+    @property
+    def playback(self) -> Playback | None:
+        """Position, length and speed; None before the first event."""
+        started = self._building.started
+        if not started:
+            return None
+        return Playback(self._now() - started, None if self._end is None else self._end - started, self._speed)
+
+    def _now(self) -> float:
+        """Return the recorded time that is shown; during a seek the time that it goes to."""
+        if self._target is not None:
+            return self._target if math.isfinite(self._target) else self._building.now
+        recorded, at = self._anchor
+        if self._paused or self._speed is None:
+            return max(recorded, self._building.now)
+        return min(recorded + (asyncio.get_running_loop().time() - at) * self._speed, self._next)
+
+    def _hold(self, recorded: float) -> None:
+        """Continue the clock of the replay from a recorded time."""
+        self._anchor = (recorded, asyncio.get_running_loop().time())
+        self._wake.set()
 
     def pause(self, on: bool) -> None:
         """Stop the clock of the replay while ``on``."""
-        if on:
-            self._go.clear()
+        self._hold(self._now())
+        self.model.paused = self._paused = on
+        self._notify()
+
+    def play_at(self, speed: float) -> None:
+        """Set the speed of the replay."""
+        self._hold(self._now())
+        self._speed = speed
+        self._notify()
+
+    def seek(self, position: float) -> None:
+        """Go to a time (s after the start), at most to the end."""
+        started = self._building.started
+        if started:
+            target = started + max(0.0, position)
+            self._go_to(target if self._end is None else min(target, self._end))
+
+    async def seek_turn(self, step: int) -> Turn | None:
+        """Go to the next (1) or previous (-1) change of a verdict, and return it; None if there is none."""
+        turns = self._building.turns
+        if step < 0:
+            # While it plays, the latest change is soon a moment ago.
+            before = self._now() - (0.0 if self._paused or self._ended else self._speed or 0.0)
+            found = next((turn.time for turn in reversed(turns.latest) if turn.time < before), None)
+            if found is None:
+                return None
+            self._go_to(found)
+        elif self._ended:
+            return None
         else:
-            self._go.set()
-        self.model.paused = on
+            known = turns.total
+            self._go_to(math.inf, known + 1)
+        await self._arrived.wait()
+        turns = self.model.turns
+        return turns.latest[-1] if turns.latest and (step < 0 or turns.total > known) else None
+
+    @property
+    def _ended(self) -> bool:
+        return self._playing is None or self._playing.done()
+
+    def _go_to(self, target: float, turns: float = math.inf) -> None:
+        self._target, self._turns = target, turns
+        self._arrived.clear()
+        # At full speed it would be at the end again at once.
+        self._speed = self._speed or 1.0
+        back = target < self._building.now
+        self._restart = self._restart or back
+        if self._ended:
+            if not back:
+                self._arrive()
+                return
+            self._playing = asyncio.create_task(self._play_all())
+        self._wake.set()
+
+    def _arrive(self) -> None:
+        """Show the model that a seek has built, and continue at the normal pace."""
+        position = min(self._now(), self._end or math.inf)
+        self._target = None
+        self._building.paused = self._paused
+        self.model = self._building
+        self._hold(position)
+        self._arrived.set()
         self._notify()
 
     async def close(self) -> None:
         """Stop playing."""
         self._closed = True
-        self._go.set()
+        self._wake.set()
 
     async def run(self) -> None:
         """Play to the end, or to the damaged place of the recording, and report the damage.
@@ -72,33 +176,77 @@ class ReplayFeed(StillFeed):
         Raises:
             InputError: The file is not a recording.
         """
+        measuring = asyncio.create_task(self._measure())
+        self._playing = asyncio.create_task(self._play_all())
         try:
-            await self._play()
-        except DamagedRecording as damage:
-            self.badges.append("DAMAGED, SHOWN IN PART")
-            text = f"{damage}; what follows is left out"
-            self.model.apply(LogEntry(level="error", text=text, time=self.model.now))
+            await self._playing
+        finally:
+            await measuring
+
+    async def _measure(self) -> None:
+        self._end = await asyncio.to_thread(last_time, self._path)
         self._notify()
 
+    async def _play_all(self) -> None:
+        """Play to the end, from the start again after each seek back."""
+        while not self._closed:
+            if self._restart:
+                self._restart, self._building = False, Model()
+            try:
+                await self._play()
+            except InputError as damage:
+                if not self.model.started:
+                    raise
+                if not self._building.started:
+                    # It could be read before, so the file is gone.
+                    self._building = self.model
+                self.badges[1:] = ["DAMAGED, SHOWN IN PART"]
+                text = f"{damage}; what follows is left out"
+                self._building.apply(LogEntry(level="error", text=text, time=self._building.now))
+            if not self._restart:
+                break
+        self._target = self._building.now
+        self._arrive()
+
     async def _play(self) -> None:
-        behind = 0.0
-        last: float | None = None
-        for count, event in enumerate(read_events(self._path), 1):
-            if self._closed:
+        for event in read_events(self._path):
+            self._next = event.time
+            if not self._building.started:
+                self._hold(event.time)
+            if not await self._is_due(event.time):
                 return
-            if self._speed is not None and last is not None:
-                behind += max(0.0, event.time - last) / self._speed
-            last = event.time
-            if behind > _TICK:
+            apply_recorded(self._building, event, self._path)
+            # The recorded session's pause is not the replay's.
+            self._building.paused = self._paused
+
+    async def _is_due(self, time: float) -> bool:
+        """Wait until an event is due; return False if it is not wanted any more."""
+        while not (self._closed or self._restart):
+            self._wake.clear()
+            if self._target is not None:
+                if time <= self._target and self._building.turns.total < self._turns:
+                    return await self._rest()
+                self._arrive()
+            elif self._paused:
+                await self._wake.wait()
+            elif self._speed is None:
+                return await self._rest()
+            else:
+                recorded, at = self._anchor
+                wait = at + (time - recorded) / self._speed - asyncio.get_running_loop().time()
+                if wait <= _TICK:
+                    return await self._rest()
                 self._notify()
-                await asyncio.sleep(behind)
-                behind = 0.0
-            await self._go.wait()
-            paused = self.model.paused
-            apply_recorded(self.model, event, self._path)
-            if isinstance(event, Paused):
-                # The recorded session's pause is not the replay's.
-                self.model.paused = paused
-            if count % 200 == 0:
-                self._notify()
-                await asyncio.sleep(0)
+                with contextlib.suppress(TimeoutError):
+                    # The position is shown during long waits, too.
+                    await asyncio.wait_for(self._wake.wait(), min(wait, _POSITION_INTERVAL))
+        return False
+
+    async def _rest(self) -> bool:
+        """Let the screen draw and take keys, if it has waited for a step; return False if the event is not wanted."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._rested > _STEP:
+            self._notify()
+            await asyncio.sleep(_PAUSE)
+            self._rested = loop.time()
+        return not (self._closed or self._restart)

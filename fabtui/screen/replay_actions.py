@@ -1,0 +1,116 @@
+"""Control of a replay: seek, next change of a verdict, speed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from textual.binding import Binding
+
+from fabtui.errors import InputError
+from fabtui.presentation.wording import clock_text
+from fabtui.sanitize import one_line
+from fabtui.screen.context import AppContext
+from fabtui.screen.keys import shortcut
+
+if TYPE_CHECKING:
+    from fabtui.model.turns import Turn
+    from fabtui.session.feeds.base import Feed, Playback
+
+#: Share of the recording that one key press goes over, and seconds while its length is not known.
+_STEP, _STEP_SECONDS = 0.05, 10.0
+#: Range of speeds of the keys.
+_SLOWEST, _FASTEST = 1 / 8, 1024.0
+_TIME = re.compile(r"([+-]?)(?:(\d{1,4}):)?(?:(\d{1,4}):)?(\d{1,8})(%?)")
+SEEK_HINT = "50%, 1:30 after the start, or +0:30 and -10 (seconds) from here"
+_SEEK = Binding.Group("seek")
+
+#: Keys of a replay.
+BINDINGS = (
+    shortcut("comma", "app.seek(-1)", "replay.back", "replay: back by 5 %", "back", group=_SEEK),
+    shortcut("full_stop", "app.seek(1)", "replay.forward", "replay: forward by 5 %", "forward", group=_SEEK),
+    shortcut(
+        "right_parenthesis", "app.seek_turn(1)", "replay.next-change", "replay: next change of a verdict", "next change"
+    ),
+    shortcut("left_parenthesis", "app.seek_turn(-1)", "replay.previous-change", "replay: previous change of a verdict"),
+    shortcut("percent_sign", "seek_to", "replay.seek", "replay: go to a percentage or a time"),
+    shortcut("right_curly_bracket", "app.speed(1)", "replay.faster", "replay: twice the speed"),
+    shortcut("left_curly_bracket", "app.speed(-1)", "replay.slower", "replay: half the speed"),
+)
+
+
+def replay_of(context: AppContext) -> tuple[Feed, Playback] | None:
+    """Return the feed of a replay and its state, else notify the user."""
+    feed = context.feed
+    if feed is not None and (state := feed.playback) is not None:
+        return feed, state
+    context.notify("only a replay can go back and forth in time")
+    return None
+
+
+def badge(state: Playback, *, paused: bool) -> str:
+    """Return position, length and speed of a replay."""
+    where = clock_text(state.position)
+    if state.length:
+        where += f" of {clock_text(state.length)}  {min(1.0, state.position / state.length):.0%}"
+    speed = f"  x{state.speed:g}" if state.speed not in (None, 1.0) else ""
+    return f"REPLAY {'PAUSED ' if paused else ''}{where}{speed}"
+
+
+def seek_by(context: AppContext, steps: int) -> None:
+    """Go forward by some steps, or back."""
+    if (found := replay_of(context)) is not None:
+        feed, state = found
+        step = state.length * _STEP if state.length else _STEP_SECONDS
+        feed.seek(max(0.0, state.position + steps * step))
+
+
+def seek_to(context: AppContext, text: str) -> None:
+    """Go to the place that a user has typed.
+
+    Raises:
+        InputError: It is no place in a recording.
+    """
+    match = _TIME.fullmatch(text.replace(" ", ""))
+    found = replay_of(context)
+    if match is None or found is None or (match[5] and (match[1] or match[2] or int(match[4]) > 100)):
+        raise InputError(f"{one_line(text, 40)!r} is not a place in a recording; expected {SEEK_HINT}")
+    feed, state = found
+    value = float(match[4])
+    if match[5]:
+        feed.seek(value / 100 * (state.length or 0.0))
+        return
+    first, second = (int(part) for part in (match[2] or 0, match[3] or 0))
+    value += 60 * (first * 60 + second if match[3] else first)
+    feed.seek(max(0.0, state.position + value * (-1 if match[1] == "-" else 1)) if match[1] else value)
+
+
+def seek_turn(context: AppContext, step: int) -> None:
+    """Go to the next or previous change of a verdict, and to its pair."""
+    if (found := replay_of(context)) is not None:
+        context.run_worker(_show_turn(context, found[0], step), "turn", exit_on_error=False)
+
+
+async def _show_turn(context: AppContext, feed: Feed, step: int) -> None:
+    turn = await feed.seek_turn(step)
+    if turn is None:
+        context.notify(f"no {'later' if step > 0 else 'earlier'} change of a verdict in this recording")
+        return
+    ends = [feed.model.number(name) for name in (turn.now.src, turn.now.dst)]
+    if None not in ends:
+        context.show_pair(*(end for end in ends if end is not None))
+    context.notify(turn_text(turn))
+
+
+def turn_text(turn: Turn) -> str:
+    """Return a change of a verdict as a sentence."""
+    was = f", was {turn.before}" if turn.before is not None else ""
+    return one_line(f"{turn.now.src} > {turn.now.dst} {turn.now.layer}: {turn.after}{was}", 200)
+
+
+def change_speed(context: AppContext, step: int) -> None:
+    """Play twice or half as fast."""
+    if (found := replay_of(context)) is not None:
+        feed, state = found
+        speed = _FASTEST if state.speed is None else state.speed * 2.0**step
+        feed.play_at(min(_FASTEST, max(_SLOWEST, speed)))
