@@ -9,7 +9,6 @@ from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.model.turns import Turn
 
-
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
 
@@ -20,6 +19,7 @@ class Playback(NamedTuple):
     position: float
     length: float | None
     speed: float | None
+
 
 class Feed:
     """Source of events, with the model they build. Methods that only nodes can fulfil do nothing here."""
