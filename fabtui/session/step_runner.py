@@ -28,10 +28,22 @@ class StepRunner:
         self._pump = pump
         self._clients = clients
         self._numbers = itertools.count(1)
+        self._running: set[int] = set()
+
+    def close(self) -> None:
+        """End what still runs: the links are about to be closed, and its output is lost."""
+        for number in sorted(self._running):
+            self._finish(CommandEnd(number=number, problem="killed at the end of the session"))
+
+    def _finish(self, end: CommandEnd) -> None:
+        if end.number in self._running:
+            self._running.discard(end.number)
+            self._pump.emit(end)
 
     async def run(self, step: StepCommand) -> None:
         """Run a command on its node; its end has the reason if there is no output."""
         number = next(self._numbers)
+        self._running.add(number)
         self._pump.emit(CommandStart(number=number, node=step.node, command=step.text, argv=step.argv))
         args = {"argv": list(step.argv), "grep": [one.as_json() for one in step.greps], "last": step.last}
         try:
@@ -39,10 +51,9 @@ class StepRunner:
                 raise ProbeFailed("lost", "the node is not connected")
             value = await client.probe("command", args, DEADLINE)
         except ProbeFailed as failed:
-            self._pump.emit(CommandEnd(number=number, problem=one_line(failed.text, 500)))
+            self._finish(CommandEnd(number=number, problem=one_line(failed.text, 500)))
         else:
-            self._pump.emit(_end(number, value))
-        await self._pump.flush()
+            self._finish(_end(number, value))
 
 
 def _end(number: int, value: Mapping[str, Any]) -> CommandEnd:

@@ -289,6 +289,7 @@ class LiveFeed(Feed):
 
     async def _leave(self) -> None:
         assert self._sweep is not None
+        self._steps.close()
         await self._sweep.close()
         async with asyncio.TaskGroup() as group:
             for client in self._clients.values():

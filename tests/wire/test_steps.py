@@ -1,0 +1,124 @@
+"""Next steps that run over real SSH connections: output, limits, deadline, and nothing left running."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from fabtui.diagnosis.knowledge.step_command import LineFilter, StepCommand
+from fabtui.model.command_log import CommandRun
+from fabtui.session import step_runner
+from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.feeds.replay import ReplayFeed
+from fabtui.session.options import SessionOptions
+from tests.wire.nodeside import wait_until
+
+
+@asynccontextmanager
+async def session(record: Path | None = None) -> AsyncIterator[LiveFeed]:
+    feed = LiveFeed(SessionOptions(lab="2x1", probes=("ping",), record=record))
+    try:
+        await feed.run()
+        yield feed
+    finally:
+        await feed.close()
+
+
+async def run(feed: LiveFeed, *argv: str, **more: object) -> CommandRun:
+    await feed.run_step(StepCommand(" ".join(argv), "n001", argv, **more))  # type: ignore[arg-type]
+    return await ended(feed, " ".join(argv))
+
+
+async def ended(feed: LiveFeed, text: str) -> CommandRun:
+    """Return a command once its end is in the model."""
+    for _ in range(500):
+        if (found := feed.model.commands.latest(text)) is not None and found.end is not None:
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError("the end of the command is not in the model")
+
+
+def running(mark: str) -> list[str]:
+    """Return the processes that have a mark among their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+async def gone(mark: str) -> None:
+    await asyncio.to_thread(wait_until, lambda: not running(mark), 20, "the command has ended")
+
+
+async def test_a_next_step_runs_on_its_node_and_is_in_the_recording(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    async with session(record) as feed:
+        found = await run(feed, "ip", "-s", "link", "show", "lo")
+        assert found.end is not None
+        assert found.end.exit == 0
+        assert "LOOPBACK" in found.end.output
+        many = await run(feed, "seq", "100000", greps=(LineFilter(("99999",)),))
+        assert many.end is not None
+        assert (many.end.output, many.end.lines) == ("99999\n", 100000)
+    replay = ReplayFeed(record)
+    await replay.run()
+    again = replay.model.commands.latest("ip -s link show lo")
+    assert again is not None
+    assert again.end == found.end
+    assert next(line.text for line in replay.model.log if "you run" in line.text) == "you run: ip -s link show lo"
+    await replay.run_step(StepCommand("ls", "n001", ("ls",)))
+    assert replay.model.commands.latest("ls") is None, "a replay runs nothing"
+
+
+async def test_hostile_output_is_bounded() -> None:
+    async with session() as feed:
+        found = await run(feed, "sh", "-c", r"printf '\033]0;x\007\033[2J\377\000'; head -c 1000000000 /dev/zero")
+        assert found.end is not None
+        assert len(found.end.output) <= step_runner.MOST_OUTPUT
+        assert found.end.dropped > 200 << 20
+        assert found.end.problem == "killed after 256 MiB of output"
+        after = await run(feed, "echo", "the link works")
+        assert after.end is not None
+        assert after.end.output == "the link works\n"
+
+
+async def test_a_command_without_end_is_killed_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_runner, "DEADLINE", 2.0)
+    mark = f"mark-{uuid.uuid4().hex}"
+    async with session() as feed:
+        found = await run(feed, "sh", "-c", "while :; do echo again; sleep 0.1; done", mark)
+        assert found.end is not None
+        assert "its deadline" in found.end.problem
+        assert found.end.output.startswith("again\n")
+        await gone(mark)
+
+
+async def test_a_running_command_ends_with_the_session() -> None:
+    mark = f"mark-{uuid.uuid4().hex}"
+    async with session() as feed:
+        argv = ("sh", "-c", "sleep 1000 & trap '' TERM HUP; sleep 1000; sleep 1000", mark)
+        step = asyncio.create_task(feed.run_step(StepCommand("step", "n001", argv)))
+        await asyncio.to_thread(wait_until, lambda: running(mark), 20, "the command runs")
+        await feed.close()
+        await gone(mark)
+        found = await ended(feed, "step")
+        assert found.end is not None
+        assert found.end.problem == "killed at the end of the session"
+        step.cancel()
+
+
+async def test_a_step_of_a_node_that_is_not_connected_fails() -> None:
+    async with session() as feed:
+        await feed.run_step(StepCommand("ls", "n009", ("ls",)))
+        found = await ended(feed, "ls")
+        assert found.end is not None
+        assert found.end.problem == "the node is not connected"
