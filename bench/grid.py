@@ -22,7 +22,7 @@ from typing import Any
 from framecost import UPDATES
 from terminal import HEIGHT, WIDTH, Terminal, keep_compiled
 
-SIZES = (16, 64, 1024, 4096)
+SIZES = (8, 16, 64, 1024, 4096)
 #: Bar for the bytes of a healthy frame.
 HEALTHY_BYTES = 12 << 10
 
@@ -77,7 +77,7 @@ def watch_app(nodes: int) -> dict[str, Any]:
         terminal = Terminal([__file__, "--child", "app", "--count", str(nodes)])
         firsts.append(terminal.until(b"fabtui", 20))
         if turn == 0:
-            terminal.until(b"median", 60)
+            terminal.until(b"usual", 60)
             terminal.settle(1.2)
             before = terminal.cpu
             for _ in range(10):

@@ -6,6 +6,7 @@ import asyncio
 import random
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
     """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
     from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
     from fabtui.screen.grid.axis import Axis, Seat
-    from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
+    from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
+    from fabtui.screen.grid.wide_cells import share_bar
 
     glyphs = Glyphs(plain=False)
     palette = bytes([Slot.GOOD] * 6 + [Slot.FAIR, Slot.LOW, Slot.SLOW, Slot.FAILED])
 
     class Synthetic:
         def __init__(self) -> None:
-            self.shape = Shape(condensed=halves)
+            self.shape = replace(ENDPOINTS, condensed=halves)
             self.rows = self.columns = Axis(
                 [Seat(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False) for at in range(count)]
             )
@@ -61,8 +63,9 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
             slot = self.slots[row * count + column + self.shift]
             return slot, self.table(width)[slot]
 
-        def below(self, row: int, column: int, width: int) -> list[str]:
-            return []
+        def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+            lines = [share_bar(0.97, width - 2, glyphs), "97 %", "P2P", "2 tests"]
+            return [f"{line:^{width}}" for line in lines[:most]]
 
     return Synthetic()
 

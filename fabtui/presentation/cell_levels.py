@@ -66,6 +66,8 @@ class Glyphs:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.bar = ("#", "-") if plain else ("█", "░")
+        #: Whole, half and empty character of the bar in a cell.
+        self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
         self.of_slot: dict[int, str] = {
@@ -166,12 +168,12 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
         return glyph if width == 1 else f" {glyph}" if width == 2 else f" {glyph} "
     if not number:
         return f"{glyph:>{width - 1}} "
-    mark = glyph if slot in _MARKED else " "
+    mark = glyph if slot in MARKED else " "
     return f"{number:>{width - 1}}{mark}"
 
 
 #: Slots with a mark beside the number.
-_MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
+MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
 
 
 def bytes_text(count: int | None) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.grid.axis import Axis, Seat, common_domain
-from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out, scrolled, squeeze
+from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, Shape, lay_out, scrolled, squeeze
 from fabtui.screen.grid.lines import LineRenderer
 
 
@@ -31,13 +31,20 @@ def test_two_nodes_of_eight_show_numbers_on_80_columns() -> None:
 
 def test_cells_narrow_before_anything_is_out_of_sight() -> None:
     widths = [lay_out(axis_of(nodes, 8), 120, 40).cell for nodes in (1, 2, 3, 4, 6, 8, 13, 14, 500)]
-    assert widths == [6, 6, 4, 3, 2, 1, 1, 1, 2]
+    assert widths == [13, 6, 4, 3, 2, 1, 1, 1, 2]
 
 
-@given(st.integers(1, 40), st.integers(1, 9), st.integers(10, 250), st.integers(5, 70), st.integers(0, 400))
-def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, left: int) -> None:
+@given(
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.integers(10, 250),
+    st.integers(5, 70),
+    st.integers(0, 400),
+    st.sampled_from([Shape(), ENDPOINTS]),
+)
+def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, left: int, shape: Shape) -> None:
     axis = axis_of(nodes, per_node)
-    layout = lay_out(axis, width, height)
+    layout = lay_out(axis, width, height, shape=shape)
     left %= axis.size
     columns = layout.shown(axis, left)
     assert all(at + layout.cell <= width for _, at in columns)
@@ -45,6 +52,29 @@ def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, 
     assert all(later - earlier >= layout.cell for (_, earlier), (_, later) in itertools.pairwise(columns))
     lines = layout.lines(axis, 0)
     assert len(lines) <= max(0, height - 2)
+    if layout.tall > 1 or any(layout.row_gaps):
+        assert lines[-1] == (axis.size - 1, layout.tall - 1), "large rows never scroll"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "width", "height"), [(8, 72, 27), (8, 136, 41), (4, 72, 27), (2, 60, 20), (16, 136, 41)]
+)
+def test_a_small_fabric_fills_most_of_its_window(gpus: int, width: int, height: int) -> None:
+    axis = axis_of(2, gpus // 2)
+    layout = lay_out(axis, width, height, shape=ENDPOINTS)
+    used = layout.shown(axis, 0)[-1][1] + layout.cell
+    wanted = 0.6 if gpus == 2 else 0.8
+    assert used >= wanted * width
+    assert len(layout.lines(axis, 0)) + HEADER_LINES >= wanted * height
+    assert layout.tall > 1
+
+
+def test_wider_cells_than_fit_scroll_and_narrower_ones_lose_their_lines() -> None:
+    axis = axis_of(2, 4)
+    widest = lay_out(axis, 72, 27, ENDPOINTS.widest, shape=ENDPOINTS)
+    assert widest.cell == ENDPOINTS.widest
+    assert len(widest.shown(axis, 0)) < axis.size
+    assert [lay_out(axis, 72, 27, cell, shape=ENDPOINTS).tall for cell in (7, 6, 5, 1)] == [3, 3, 1, 1]
 
 
 @given(st.integers(0, 300), st.integers(0, 299), st.integers(0, 60), st.integers(1, 300))

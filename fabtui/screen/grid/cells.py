@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,12 +13,10 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import (
-    BAD,
     RANKS,
     Glyphs,
     Slot,
     cell_text,
-    full_number,
     ratio,
     short_number,
     slot_of,
@@ -26,6 +25,7 @@ from fabtui.presentation.cell_levels import (
 from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
+from fabtui.screen.grid.wide_cells import WIDE, first_line, lines_below
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.prompts import Filter
@@ -59,7 +59,7 @@ class BadCell(NamedTuple):
 class CellSource(ABC):
     """Cells of an axis against itself, each with a slot and a text; ``row_at``, ``column_at``: positions shown."""
 
-    shape: Shape = ENDPOINTS
+    shape = Shape()
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -89,8 +89,8 @@ class CellSource(ABC):
         cells = [self.cell(row, column, width) for column in range(first, last)]
         return bytearray(slot for slot, _ in cells), [text for _, text in cells]
 
-    def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return the texts of the second and later lines of a tall cell, each exactly ``width`` cells wide."""
+    def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+        """Return at most ``most`` lines of a tall cell below its first one, each exactly ``width`` cells wide."""
         return []
 
 
@@ -105,6 +105,8 @@ _FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 
 class EndpointCells(CellSource):
     """Cells of one layer of a model, by endpoint."""
+
+    shape = ENDPOINTS
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.model = model
@@ -165,23 +167,49 @@ class EndpointCells(CellSource):
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         if width >= NUMBER_WIDTH:
             return super().row(row, first, last, width)
-        here, column_at, display = self.row_at[row], self.column_at, self.display
+        here, column_at, display = self.row_at[row], self.column_at, self._display
         return bytearray(display(here, column_at[column], width)[0] for column in range(first, last)), None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        slot, number = self.display(self.row_at[row], self.column_at[column], width)
-        return slot, cell_text(slot, number, width, self.glyphs)
+        return self.cell_of(self.row_at[row], self.column_at[column], width)
 
-    def display(self, row: int, column: int, width: int) -> tuple[Slot, str]:
-        """Return slot and number of the cell of two positions; the number fits the width."""
+    def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+        return self.below_of(self.row_at[row], self.column_at[column], width, most)
+
+    def cell_of(self, row: int, column: int, width: int) -> tuple[Slot, str]:
+        """Return slot and first line of the cell of two positions."""
+        slot, cell = self._display(row, column, width)
+        glyphs = self.glyphs
+        if cell is None or width < NUMBER_WIDTH:
+            return slot, cell_text(slot, "", width, glyphs)
+        if width >= WIDE and (text := first_line(self.layer, slot, cell, width, glyphs)):
+            return slot, f"{text:^{width}}"
+        text = cell_text(slot, self._number(cell, width), width, glyphs)
+        # The verdict keeps its colour while the pair is tested again.
+        return slot, text[:-1] + glyphs.of_slot[Slot.RUNNING] if cell.running else text
+
+    def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
+        """Return the lines of the cell of two positions below its value."""
+        slot, cell, share = self.judge(row, column)
+        if cell is None or slot is Slot.PAD:
+            return []
+        kind = "" if cell.measurement is None else CLASS_WORDS[self.model.class_of(cell.measurement)]
+        lines = lines_below(self.layer, cell, share, kind, (width, most), self.glyphs)
+        return [f"{line[:width]:^{width}}" for line in lines]
+
+    def _display(self, row: int, column: int, width: int) -> tuple[Slot, Cell | None]:
+        """Return slot and cell of two positions; a narrow cell has no room to mark a test otherwise."""
         slot, cell, _ = self.judge(row, column)
+        if width < NUMBER_WIDTH and cell is not None and cell.running:
+            slot = Slot.RUNNING
         if self.highlighted and (row, column) in self.highlighted:
             slot = Slot.FLASH
-        if cell is None or width < NUMBER_WIDTH:
-            return slot, ""
+        return slot, cell
+
+    def _number(self, cell: Cell, width: int) -> str:
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
-            return slot, (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
-        return slot, "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
+            return (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
+        return "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
 
     def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
         """Return slot, cell (if there is one) and share of the class median of two positions."""
@@ -212,7 +240,7 @@ class EndpointCells(CellSource):
         if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
             slot = transport_of(cell.text)[0]
         if cell.running:
-            slot = Slot.RUNNING
+            slot = Slot.RUNNING if cell.measurement is None else slot
         elif gone and (slot in (Slot.UNTESTED, Slot.SKIPPED) or slot in _FINE):
             slot = Slot.GONE
         return slot, cell, share
@@ -244,24 +272,10 @@ def _far(before: float | None, now: float | None) -> bool:
     return abs(now - before) > _MEDIAN_STEP * abs(before)
 
 
-_WORDS = {
-    Slot.SLOW: "slow",
-    Slot.TIMEOUT: "timeout",
-    Slot.FAILED: "failed",
-    Slot.INCONCLUSIVE: "unclear",
-    Slot.SKIPPED: "skipped",
-    Slot.RUNNING: "running",
-    Slot.GONE: "gone",
-    Slot.UNTESTED: "untested",
-}
-#: Minimum width for a value with its unit.
-_UNIT_FROM = 10
-
-
 class NodePairCells(CellSource):
     """Cells with rows of one node and columns of another, given by the indices of the nodes."""
 
-    shape = Shape(widest=14, tall=3, apart=True, halves=False)
+    shape = replace(ENDPOINTS, apart_from=NUMBER_WIDTH, tall_from=NUMBER_WIDTH, halves=False)
 
     def __init__(self, source: EndpointCells, a: int, b: int) -> None:
         super().__init__(source.axis)
@@ -274,50 +288,7 @@ class NodePairCells(CellSource):
         )
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and first line of one cell: its value with the unit, or its verdict."""
-        a, b = self.row_at[row], self.column_at[column]
-        slot, cell, _ = self._source.judge(a, b)
-        glyphs = self._source.glyphs
-        if cell is None:
-            return slot, " " * width
-        if self._source.highlighted and (a, b) in self._source.highlighted:
-            slot = Slot.FLASH
-        text = _value_text(self._source.layer, cell, width)
-        if not text:
-            word = _WORDS.get(slot, str(cell.verdict))
-            glyph = glyphs.of_slot[slot]
-            text = f"{glyph} {word}" if glyph.strip() and len(word) + 2 <= width else word
-            if len(text) > width:
-                text = glyph
-        elif slot in BAD or slot is Slot.RUNNING:
-            text = f"{text}{glyphs.of_slot[slot]}" if len(text) < width else text
-        if len(text) > width:
-            return slot, cell_text(slot, self._source.display(a, b, width)[1], width, glyphs)
-        return slot, f"{text:^{width}}"
+        return self._source.cell_of(self.row_at[row], self.column_at[column], width)
 
-    def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return the lines below the value of a cell: share of the class median, unit, attempts."""
-        _, cell, share = self._source.judge(self.row_at[row], self.column_at[column])
-        if cell is None:
-            return []
-        lines = []
-        if share is not None and cell.measurement is not None:
-            text = f"{share:.0%} of {CLASS_WORDS[self._source.model.class_of(cell.measurement)]}"
-            lines.append(text if len(text) <= width else f"{share:.0%}")
-        if cell.value is not None and width < _UNIT_FROM and len(cell.unit) <= width:
-            lines.append(cell.unit)
-        if cell.measurement is not None and cell.measurement.attempts > 1:
-            text = f"{cell.measurement.attempts} attempts"
-            lines.append(text if len(text) <= width else f"{cell.measurement.attempts} tries"[:width])
-        return [f"{line[:width]:^{width}}" for line in lines]
-
-
-def _value_text(layer: Layer, cell: Cell, width: int) -> str:
-    """Return the value of a cell, with its unit if there is room."""
-    if layer is Layer.TRANSPORT:
-        path = "".join(c for c in cell.text if " " <= c <= "~")
-        return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
-    if cell.value is None:
-        return ""
-    number = full_number(cell.value)
-    return f"{number} {cell.unit}" if width >= _UNIT_FROM and len(number) + len(cell.unit) + 1 < width else number
+    def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+        return self._source.below_of(self.row_at[row], self.column_at[column], width, most)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from fabtui.screen.grid.axis import Axis
+from fabtui.screen.grid.axis import Axis, Seat
 
-#: Maximum cell width; wider cells would show nothing more.
-WIDEST = 6
 #: Minimum cell width for a number.
 NUMBER_WIDTH = 4
 #: Cell width if not even cells of width 1 all fit, so that the grid scrolls.
@@ -22,16 +21,32 @@ class Shape:
     """Range of cell shapes of a source."""
 
     #: Maximum cell width, and maximum number of lines per cell.
-    widest: int = WIDEST
+    widest: int = 6
     tall: int = 1
-    #: Put gaps between all cells.
-    apart: bool = False
+    #: Minimum width of cells with gaps between all of them, and of cells of several lines.
+    apart_from: int = 7
+    tall_from: int = 6
     #: Two rows may share a line if the user wants it; if condensed, also if the rows do not fit otherwise.
     halves: bool = True
     condensed: bool = False
 
 
-ENDPOINTS = Shape()
+#: Cells of endpoints: a value, a bar, a share, a transport and a number of tests fit; larger cells show nothing more.
+ENDPOINTS = Shape(widest=18, tall=5)
+
+
+class Gaps(NamedTuple):
+    """Blanks between the cells of a node, and between nodes."""
+
+    cells: int = 0
+    nodes: int = 0
+
+    def before(self, seat: Seat) -> int:
+        return self.nodes if seat.first else self.cells
+
+    def total(self, axis: Axis) -> int:
+        starts = len(axis.starts)
+        return self.cells * (axis.size - starts) + self.nodes * max(0, starts - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +63,9 @@ class GridLayout:
     #: Width of node names before rows, and of whole row headers.
     label: int
     header: int
-    #: Blank columns, and blank lines, between nodes.
-    column_gap: bool
-    row_gap: bool
-    #: Gaps between all cells.
-    apart: bool
+    #: Blank columns, and blank lines.
+    column_gaps: Gaps
+    row_gaps: Gaps
     #: Lines above the rows.
     heads: int
     #: Number of rows that fit, and minimum number of columns.
@@ -64,8 +77,8 @@ class GridLayout:
         found = []
         at = self.header
         for column in range(left, axis.size):
-            if self.column_gap and column != left and (self.apart or axis.seats[column].first):
-                at += 1
+            if column != left:
+                at += self.column_gaps.before(axis.seats[column])
             if at + self.cell > self.width:
                 break
             found.append((column, at))
@@ -79,8 +92,8 @@ class GridLayout:
         """
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
-            if self.row_gap and row != top and (self.apart or axis.seats[row].first):
-                found.append(None)
+            if row != top:
+                found.extend([None] * self.row_gaps.before(axis.seats[row]))
             if len(found) >= self.height - self.heads:
                 break
             found.extend((row, part) for part in range(self.tall))
@@ -99,26 +112,41 @@ def lay_out(
     label = min(down.label_width, _LONGEST_LABEL, max(4, width // 5))
     header = label + 1 + down.index_width + 1
     room = max(0, width - header)
-    between = axis.size - 1 if shape.apart else max(0, len(axis.starts) - 1) if axis.together else 0
     halves = cell == 0 and shape.halves
     fitted = cell is None
     if cell is None:
-        fits = [w for w in range(shape.widest, 0, -1) if axis.size * w + (between if w >= NUMBER_WIDTH else 0) <= room]
+        widths = range(shape.widest, 0, -1)
+        fits = [w for w in widths if axis.size * w + _column_gaps(axis, w, shape).total(axis) <= room]
         cell = fits[0] if fits else SCROLLING_WIDTH
     heads = header_lines(axis, cell, height)
     lines = max(0, height - heads)
     if fitted:
         halves = shape.halves and shape.condensed and (not fits or (cell == 1 and down.size > lines))
     cell = 1 if halves else max(1, cell)
-    grouped = shape.apart or (axis.together and len(axis.starts) < axis.size)
-    column_gap = cell >= NUMBER_WIDTH and grouped
-    gaps = (down.size - 1 if shape.apart else len(down.starts) - 1) if down.together else 0
-    tall = next((t for t in range(shape.tall, 1, -1) if down.size * t <= lines), 1)
-    row_gap = column_gap and down.together and down.size * tall + gaps <= lines
+    tall, row_gaps = _rows(down, cell, lines, shape)
     fit = lines * 2 if halves else lines // tall
-    return GridLayout(
-        width, height, cell, tall, halves, label, header, column_gap, row_gap, shape.apart, heads, fit, room // cell
-    )
+    column_gaps = _column_gaps(axis, cell, shape)
+    return GridLayout(width, height, cell, tall, halves, label, header, column_gaps, row_gaps, heads, fit, room // cell)
+
+
+def _grouped(axis: Axis) -> bool:
+    return axis.together and len(axis.starts) < axis.size
+
+
+def _column_gaps(axis: Axis, cell: int, shape: Shape) -> Gaps:
+    between = int(cell >= shape.apart_from)
+    return Gaps(between, between + int(cell >= NUMBER_WIDTH and _grouped(axis)))
+
+
+def _rows(axis: Axis, cell: int, lines: int, shape: Shape) -> tuple[int, Gaps]:
+    """Return the lines per cell, and the blank lines: all that fit, and none if the rows scroll."""
+    of_nodes = Gaps(0, int(cell >= NUMBER_WIDTH and _grouped(axis)))
+    most = shape.tall if cell >= shape.tall_from else 1
+    tall = next((t for t in range(most, 1, -1) if axis.size * t + of_nodes.total(axis) <= lines), 1)
+    wanted = [of_nodes, Gaps()]
+    if cell >= shape.apart_from and tall > 1:
+        wanted.insert(0, Gaps(1, of_nodes.nodes + 1))
+    return tall, next((gaps for gaps in wanted if axis.size * tall + gaps.total(axis) <= lines), Gaps())
 
 
 def name_room(cell: int) -> int:
@@ -170,7 +198,7 @@ class Viewport:
     def place(self, layout: GridLayout, rows: Axis, columns: Axis, row: int, column: int) -> bool:
         """Scroll a cell into view; return True if the columns changed."""
         # There are gaps between rows only if all rows are in view.
-        fit = rows.size if layout.row_gap else max(1, layout.rows)
+        fit = rows.size if any(layout.row_gaps) else max(1, layout.rows)
         self.top = scrolled(self.top, row, fit, rows.size, 2 if layout.halves else 1)
         before = self.columns
         left = scrolled(self.left, column, layout.columns, columns.size)

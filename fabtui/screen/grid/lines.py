@@ -36,8 +36,9 @@ class LineRenderer:
         self.span = first, last = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
         self._down = self.axis if self.rows is None else self.rows
         cell, seats = self.layout.cell, self.axis.seats
-        #: Columns with a gap before them, counted from the first in view, last first.
-        self._gaps = [later - first for (_, a), (later, b) in pairwise(self.columns) if b != a + cell][::-1]
+        #: Columns with a gap before them, counted from the first in view, and its width, last first.
+        gaps = [(later - first, b - a - cell) for (_, a), (later, b) in pairwise(self.columns)]
+        self._gaps = [(at, blank) for at, blank in reversed(gaps) if blank]
         used = self.columns[-1][1] + cell if self.columns else self.layout.header
         self._padding: Runs = [(Slot.PAD, " " * (self.layout.width - used))] if used < self.layout.width else []
         #: Columns in view node by node, as ranges.
@@ -67,8 +68,8 @@ class LineRenderer:
                 for at in self._marked:
                     shown[at] = glyphs.edges[fixed[at]]
             cells: Runs = list(zip(fixed, shown, strict=True))
-            for at in self._gaps:
-                cells.insert(at, (Slot.PAD, " "))
+            for at, blank in self._gaps:
+                cells.insert(at, (Slot.PAD, " " * blank))
             return [header, *cells, *self._padding]
 
         if texts is not None:
@@ -97,7 +98,7 @@ class LineRenderer:
         slot = Slot.HEADER_HERE if here else Slot.HEADER_GONE if seat.gone else Slot.HEADER
         if part:
             return slot if here else Slot.PAD, (" " * layout.header)[: layout.width]
-        named = seat.first or seat.gone or here or row == self.top or layout.apart
+        named = seat.first or seat.gone or here or row == self.top or layout.tall > 1
         label = squeeze(seat.label, layout.label, self.glyphs.ellipsis) if named else ""
         text = f"{label:<{layout.label}} {seat.index:>{down.index_width}} "
         if seat.gone:

@@ -28,11 +28,13 @@ _KEPT_SCREENS = 4
 class _Row:
     """Cached cells of a row for the columns in view, and its lines."""
 
-    __slots__ = ("slots", "strips", "texts")
+    __slots__ = ("below", "slots", "strips", "texts")
 
     def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
         self.slots = slots
         self.texts = texts
+        #: Lines below the first one of each cell, read when they are drawn.
+        self.below: list[list[str]] | None = None
         self.strips: dict[int, ReadyStrip] = {}
 
 
@@ -148,6 +150,7 @@ class GridView(PaintedWidget, can_focus=True):
                 row.slots[here] = slot
                 if row.texts is not None:
                     row.texts[here] = text
+                row.below = None
                 touched.add(at)
         self._forget_lines(*touched)
         self._mark_lines(self._lines_of(*touched))
@@ -240,8 +243,10 @@ class GridView(PaintedWidget, can_focus=True):
             return scene.halves_strip(row, read.slots, lower, palette)
         texts = read.texts
         if part:
-            below = [self.source.below(row, column, layout.cell) for column in range(*scene.span)]
-            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in below]
+            if read.below is None:
+                most, read_below = layout.tall - 1, self.source.below
+                read.below = [read_below(row, column, layout.cell, most) for column in range(*scene.span)]
+            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in read.below]
         return scene.row_strip(row, read.slots, texts, palette, part)
 
     def move_to(self, row: int, column: int) -> None:

@@ -24,6 +24,9 @@ _ROOMY = 34
 MIN_WIDTH = 36
 MIN_HEIGHT = 6
 
+#: Cell width beyond which the side panel takes the room.
+_WIDE_ENOUGH = 10
+
 _BEFORE_TESTS = ("start", "connect", "look")
 
 
@@ -128,6 +131,7 @@ def panel_width(axis: Axis, width: int, height: int) -> int:
     least = lay_out(axis, width - PANEL_WIDTH, height)
     for wanted in PANEL_WIDTHS:
         found = lay_out(axis, width - wanted, height)
-        if wanted <= 0.33 * width and (found.cell, found.columns) >= (least.cell, min(least.columns, axis.size)):
+        enough = min(least.cell, _WIDE_ENOUGH), min(least.columns, axis.size)
+        if wanted <= 0.33 * width and (found.cell, found.columns) >= enough:
             return wanted
     return PANEL_WIDTH
