@@ -94,7 +94,7 @@ def test_a_bar_grows_with_its_share(share: float, width: int, plain: bool) -> No
 
 
 async def test_a_pair_under_test_is_quiet(opened: Opened) -> None:
-    """What was never tested has no light background; what was tested keeps the colour of its verdict."""
+    """No light background for pairs that were never tested."""
     story = Story(["a", "b"], 2)
     for node in ("a", "b"):
         story.connect(node)
