@@ -54,11 +54,12 @@ class CommandLog:
         run.end = event
         node, name = run.start.node, run.start.argv[0] if run.start.argv else run.start.command
         lines = event.output.splitlines()
-        level = "info" if event.exit == 0 else "warning"
-        self._log.append(LogLine(event.time, level, node, f"{name}: {outcome(event)}"))
         shown = lines if len(lines) <= LOGGED_LINES else lines[: LOGGED_LINES - 1]
         more = [f"and {len(lines) - len(shown)} more lines: see the findings"] if len(shown) < len(lines) else []
         self._log.extend(LogLine(event.time, "info", node, f"  {line}") for line in [*shown, *more])
+        # Last, where a log of two lines shows it.
+        level = "info" if event.exit == 0 else "warning"
+        self._log.append(LogLine(event.time, level, node, f"{name}: {outcome(event)}"))
 
     def latest(self, command: str) -> CommandRun | None:
         """Return the latest run of a next step, by its text."""

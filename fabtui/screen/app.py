@@ -73,6 +73,7 @@ class FabricApp(App[int]):
         shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
         shortcut("colon", "command_line", "app.command-line", "type a command"),
+        shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit"),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
@@ -485,6 +486,10 @@ class FabricApp(App[int]):
     def action_help(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):
             self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
+
+    def action_login(self) -> None:
+        if self._deferred is not None:
+            self.run_worker(self._deferred.login(self), name="login", group="login", exclusive=True)
 
     def action_jump(self) -> None:
         if self._deferred is None:

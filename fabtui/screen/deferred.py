@@ -23,6 +23,7 @@ from fabtui.screen.views.help import views_of as views_of
 from fabtui.screen.views.jump import JumpScreen as JumpScreen
 from fabtui.screen.views.jump import targets_of as targets_of
 from fabtui.screen.views.node.screen import NodeScreen as NodeScreen
+from fabtui.screen.views.node_login import login as login
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen as PairScreen
 from fabtui.session.feeds.baseline import read_baseline as read_baseline

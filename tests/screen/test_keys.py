@@ -189,6 +189,7 @@ CASES: dict[str, Case] = {
     "app.svg": Case(lambda w: len(list(w.folder.glob("*.svg"))) == 1),
     "app.help": Case(lambda w: w.screen == "HelpScreen"),
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
+    "app.login": Case(lambda w: "type elsewhere: " in w.notifications, before=TO_THE_BAD),
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
     "app.command-line": Case(lambda w: w.screen == "CommandLine"),
     "app.quit": Case(lambda w: w.feed.closed == 1),

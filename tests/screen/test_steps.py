@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.model.events import NodeState
 from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.node_login import node_under_cursor
 from fabtui.screen.views.step_runs import RunScreen
+from tests.conftest import ModelMaker
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
@@ -159,3 +162,35 @@ async def test_typing_filters_the_findings(opened: Opened) -> None:
         await pilot.pause(0.1)
         assert "no finding has the text nothing has this" in screen_text(app)
         await pilot.press("down", "enter", "y", "c")
+
+
+async def test_the_login_is_on_the_node_of_the_view(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.findings.known)
+        seats = app.main.cursor_seats()
+        assert seats is not None
+        assert node_under_cursor(app.screen) == seats[0].node == "n000"
+        await pilot.press("n", "n")
+        await pilot.pause(0.1)
+        assert node_under_cursor(app.screen) == "n001"
+        await pilot.press("escape", "F", "end")
+        await pilot.pause(0.1)
+        assert node_under_cursor(app.screen) == app.findings.found[-1].nodes[0]
+        feed.can_test = False
+        await pilot.press("exclamation_mark")
+        await pilot.pause(0.1)
+        assert "no login" in list(app._notifications)[-1].message
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ["ssh", "--", "n001"]),
+        ({"ssh_config": "/a b"}, ["ssh", "-F", "/a b", "--", "n001"]),
+        ({"transport": "local"}, []),
+    ],
+)
+def test_the_words_of_a_login(make_model: Callable[[], ModelMaker], options: dict[str, str], words: list[str]) -> None:
+    assert login_words(make_model().start(["n001"], options=options).model(), "n001") == words
+    assert login_words(make_model().start(["n001"], lab="1x1").model(), "n001") == []

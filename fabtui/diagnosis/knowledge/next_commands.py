@@ -52,6 +52,14 @@ def typed(command: str, model: Model | None) -> str:
     return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
 
 
+def login_words(model: Model, node: str) -> list[str]:
+    """Return the ssh command that logs in to a node; [] where the nodes of a session are this machine."""
+    if model.lab is not None or model.options.get("transport") == "local":
+        return []
+    config = model.options.get("ssh_config")
+    return ["ssh", *(["-F", str(config)] if config else []), "--", node]
+
+
 def _address(*found: str | None) -> str | None:
     """Return the first IP address among some texts."""
     for text in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -11,6 +12,7 @@ from textual.binding import BindingType
 
 from fabtui.diagnosis.confirmation import planned
 from fabtui.diagnosis.finding import Finding, Pair
+from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
@@ -171,6 +173,19 @@ class FindingsScreen(DetailScreen):
         if made_of != self._drawn_of and self.is_mounted and self.query("#detail-text"):
             self._drawn_of = made_of
             super().draw()
+
+    @property
+    def node(self) -> str | None:
+        """Node of the selected next step, else the first node of the selected finding."""
+        if not (shown := self._shown()):
+            return None
+        one = self.context.findings.found[self._row(shown).number]
+        model = self.context.model
+        with contextlib.suppress(CannotRunError):
+            if self._step is not None:
+                return step_command(model, one, self._step).node
+        named = [*one.nodes, *(end.rpartition(":")[0] for pair in sorted(one.cells) for end in pair)]
+        return next((name for name in named if name in model.nodes), None)
 
     def _row(self, shown: Sequence[tuple[int, Finding]]) -> _Row:
         """Return the selected row; the first one if it is gone."""

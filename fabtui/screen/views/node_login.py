@@ -1,0 +1,83 @@
+"""The user's own login on a node: the app leaves the terminal to ssh, and the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+from textual.screen import Screen
+
+from fabtui.diagnosis.knowledge.next_commands import login_words
+from fabtui.sanitize import one_line
+from fabtui.screen.context import context_of
+from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.nodes import NodesScreen
+from fabtui.screen.views.pair.screen import PairScreen
+
+#: Exit status of ssh for its own errors; others are those of the last command in the login.
+_SSH_FAILED = 255
+
+
+def node_under_cursor(screen: Screen[Any]) -> str | None:
+    """Return the node that a view is about: of a pair the one that sends."""
+    match screen:
+        case MainScreen():
+            seats = screen.cursor_seats()
+            return None if seats is None else seats[0].node
+        case PairScreen():
+            return screen.source.node
+        case NodeScreen():
+            return screen.node
+        case NodesScreen():
+            return screen.table.chosen
+        case FindingsScreen():
+            return screen.node
+    return None
+
+
+async def login(app: App[int]) -> None:
+    """Open a login on the node under the cursor, and return to the app when it ends."""
+    context = context_of(app.screen)
+    if context.feed is None or not context.feed.can_test:
+        context.notify("the nodes of a recording may not be there: no login", severity="warning")
+        return
+    node = node_under_cursor(app.screen)
+    if node is None or node not in context.model.nodes:
+        context.notify("there is no node under the cursor")
+        return
+    words = login_words(context.model, node) or [os.environ.get("SHELL") or "/bin/sh"]
+    try:
+        status = await _without_app(app, words)
+    except SuspendNotSupported:
+        context.notify(f"this terminal cannot be left; type elsewhere: {one_line(shlex.join(words), 300)}")
+    except OSError as error:
+        context.notify(f"{words[0]} cannot be run: {one_line(str(error), 200)}", severity="warning")
+    else:
+        if status == _SSH_FAILED:
+            context.notify(f"{one_line(shlex.join(words), 200)} ended with status {status}", severity="warning")
+
+
+async def _without_app(app: App[int], words: list[str]) -> int:
+    """Run a program in the terminal of the suspended app; the event loop goes on, and so do the links to the nodes."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    # Frames would fill the queue of a driver that does not write.
+    with app.batch_update(), app.suspend():
+        # Ctrl+C before ssh has the terminal is meant for ssh.
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        try:
+            sys.stderr.write(f"{one_line(shlex.join(words), 300)}    (fabtui goes on; its screen returns at the end)\n")
+            sys.stderr.flush()
+            process = await asyncio.create_subprocess_exec(*words, cwd=Path.home())
+            return await process.wait()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
