@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 from fabtui.cli.options_from_args import output_path
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
+from fabtui.model.session_model import Model
+from fabtui.report.summary import outcome_line
 
 Result = TypeVar("Result")
 #: Formats of reports that may go to standard output.
@@ -40,6 +43,13 @@ def print_lines(lines: Iterable[str]) -> None:
 def recording_line(path: Path, stopped: str | None) -> str:
     """Return the line that names the recording, and why it is incomplete if it is."""
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
+
+
+def print_outcome(model: Model, code: int, recorded: str = "") -> None:
+    """Print one line that sums up a session once its screen is gone, on standard error."""
+    # The terminal may be gone.
+    with contextlib.suppress(OSError):
+        print("; ".join(part for part in (outcome_line(model, code), recorded) if part), file=sys.stderr)
 
 
 def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from fabtui.screen import replay_actions
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color
+from fabtui.screen.terminal.job_control import suspend_group
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
@@ -77,6 +78,9 @@ class FabricApp(App[int]):
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit"),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
+        shortcut(
+            "ctrl+z", "suspend_group", "app.suspend", "suspend fabtui; the shell's fg continues it", priority=True
+        ),
     ]
 
     def __init__(
@@ -139,6 +143,8 @@ class FabricApp(App[int]):
         """Paint, and start the feed once the first frame is on the terminal."""
         self._paint()
         self.theme_changed_signal.subscribe(self, self._paint)
+        # After SIGTSTP, Textual draws again only what has changed.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self.hung_up)):
             try:
                 asyncio.get_running_loop().add_signal_handler(name, handler)
@@ -225,6 +231,10 @@ class FabricApp(App[int]):
             plain=self.glyphs.plain,
         )
         self.push_screen(question, lambda yes: self.leave() if yes else None)
+
+    def action_suspend_group(self) -> None:
+        if not suspend_group(self._driver):
+            self.notify("fabtui cannot be suspended here: no shell could continue it")
 
     def leave(self) -> None:
         """End the processes on the nodes, then the app; if called again, exit at once."""

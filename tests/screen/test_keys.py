@@ -194,6 +194,8 @@ CASES: dict[str, Case] = {
     "app.command-line": Case(lambda w: w.screen == "CommandLine"),
     "app.quit": Case(lambda w: w.feed.closed == 1),
     "app.interrupt": Case(lambda w: w.feed.closed == 1),
+    # Tests have no terminal: what a shell does is tested in test_run.
+    "app.suspend": Case(lambda w: "cannot be suspended here" in w.notifications),
     "main.pair": Case(lambda w: w.screen == "PairScreen" and FAILED[0] in w.title, before=TO_THE_BAD),
     "main.node": Case(lambda w: w.screen == "NodeScreen" and " n000 " in w.title, before=TO_THE_BAD),
     "main.column-node": Case(lambda w: w.screen == "NodeScreen" and " n001 " in w.title, before=TO_THE_BAD),

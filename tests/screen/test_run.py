@@ -36,10 +36,12 @@ ENVIRONMENT = {
 class Terminal:
     """The app on a pseudo-terminal."""
 
-    def __init__(self, *arguments: str, shell: str = "", size: tuple[int, int] = (80, 24), **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, shell: str = "", jobs: bool = False, size: tuple[int, int] = (80, 24), **environment: str
+    ) -> None:
         command = [sys.executable, "-m", "tests.screen.show", *arguments]
         if shell:
-            command = ["sh", "-c", f'"$@" {shell}', "sh", *command]
+            command = ["sh", "-mc" if jobs else "-c", f'"$@" {shell}', "sh", *command]
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
@@ -145,6 +147,17 @@ def test_ctrl_c_quits() -> None:
     terminal = Terminal("two")
     terminal.until("12.4!")
     terminal.press("\x03")
+    assert terminal.end() == 1
+
+
+def test_ctrl_z_suspends_it_and_fg_draws_the_screen_again() -> None:
+    terminal = Terminal("two", shell="; echo SUSPENDED; fg", jobs=True)
+    terminal.until("12.4!")
+    terminal.press("\x1a")
+    terminal.until("SUSPENDED")
+    terminal.seen = b""
+    terminal.until("12.4!")
+    terminal.press("q")
     assert terminal.end() == 1
 
 

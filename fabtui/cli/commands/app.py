@@ -47,22 +47,17 @@ def execute(args: argparse.Namespace) -> int:
 def _report(feed: LiveFeed, request: Request, code: int) -> None:
     """Write the files and print a line for each, then one line that sums up the session."""
     from fabtui.cli.write_outputs import write_outputs
-    from fabtui.cli.write_texts import recording_line
-    from fabtui.report.summary import outcome_line
+    from fabtui.cli.write_texts import print_outcome, recording_line
 
     record = request.options.record
     recorded = recording_line(record, feed.recording_stopped) if record is not None and record.exists() else ""
     try:
         for line in write_outputs(feed.model, request):
-            _print(line)
+            # The terminal may be gone; the files are not.
+            with contextlib.suppress(OSError):
+                print(line, file=sys.stderr)
     finally:
-        _print("; ".join(part for part in (outcome_line(feed.model, code), recorded) if part))
-
-
-def _print(line: str) -> None:
-    # The terminal may be gone; the files are not.
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr)
+        print_outcome(feed.model, code, recorded)
 
 
 def _title(args: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_paths
 from fabtui.cli.write_outputs import write_outputs
-from fabtui.cli.write_texts import print_lines, write_first
+from fabtui.cli.write_texts import print_lines, print_outcome, write_first
 from fabtui.config.file import read_config
 from fabtui.config.values import ratio
 from fabtui.diagnosis.preflight.rules import preflight
@@ -40,7 +40,10 @@ def execute(args: argparse.Namespace) -> int:
     if {"csv", "json", "table", "grids"} & set(vars(args)):
         raise InputError("--csv, --json, --table and --grids of replay need --text; in the app, press e")
     settings = screen_settings(args, read_config(args), path.name)
-    return show(lambda: ReplayFeed(path, speed), settings, "fabtui replay --text")
+    feed = ReplayFeed(path, speed)
+    code = show(lambda: feed, settings, "fabtui replay --text")
+    print_outcome(feed.model, code)
+    return code
 
 
 def check_recording(path: str | Path) -> None:

@@ -96,6 +96,10 @@ class ConnectingView(VerticalScroll):
         summary, wait = diagnosis.preflight_summary(max(40, self.size.width - 2), self._glyphs)
         if wait:
             context_of(self).draw_within(wait)
+        gone = sum(record.state.gone for record in model.nodes.values())
+        if gone == len(model.nodes):
+            none = f" No node could be reached: {gone} node{'s' * (gone != 1)} failed. The next steps follow."
+            summary = [*wrapped([(none, "bold $error")], room, 1), [], *summary]
         lines = summary + [
             piece
             for record in model.nodes.values()

@@ -31,7 +31,15 @@ from fabtui.screen.grid.view_state import ViewState, Zoom, block_name, block_par
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.connecting import ConnectingView
-from fabtui.screen.views.main_layout import LayoutChoices, MainLayout, arrange, grid_fits, panel_width, size_text
+from fabtui.screen.views.main_layout import (
+    LayoutChoices,
+    MainLayout,
+    arrange,
+    grid_fits,
+    has_grid,
+    panel_width,
+    size_text,
+)
 from fabtui.screen.views.main_navigation import GridNavigation
 from fabtui.screen.widgets.color_key import ColorKey
 from fabtui.screen.widgets.event_log import EventLog
@@ -51,6 +59,10 @@ if TYPE_CHECKING:
 _ZOOM = Binding.Group("zoom")
 #: Keys that start tests. A recording cannot be tested again.
 _TEST_KEYS = ("main.retest", "main.sweep", "main.watch")
+#: Actions on the grid or the list, which the node states cover.
+_GRID_ACTIONS = frozenset(
+    ("pair", "zoom", "next_bad", "retest", "filter", "unfilter", "goto", "order", "list", "copy", "map", "panel")
+) | {"other_direction"}
 
 
 def _layer_binding(layer: Layer) -> Binding:
@@ -114,7 +126,7 @@ class MainScreen(Screen[None]):
         shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         shortcut("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
         shortcut("p", "panel", "main.panel", "show or hide the side panel"),
-        shortcut("escape", "back", "main.back", "go back: previous zoom, or all cells"),
+        shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells", "back"),
     ]
 
     class PairChosen(Message):
@@ -229,7 +241,13 @@ class MainScreen(Screen[None]):
         layout = arrange(self.model, axis, width, height, self._choices, two_nodes=self.scope.zoom is Zoom.NODES)
         if layout == self._layout_state:
             return
+        if layout.view != self._layout_state.view:
+            # Other keys are active.
+            self.call_later(self.refresh_bindings)
         self._layout_state = layout
+        for notifications in self.query("#textual-toastrack"):
+            # Above the legend, the log and the keys.
+            notifications.styles.margin = (0, 0, layout.below, 0)
         for name, shown in layout.shown.items():
             self.query_one(f"#{name}").display = shown
         self.event_log.styles.height = layout.log
@@ -352,6 +370,12 @@ class MainScreen(Screen[None]):
             self._key_state = state
             self.key_bar.draw()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the keys of the grid while the node states cover it."""
+        if self.view == "connecting" and action in _GRID_ACTIONS:
+            return False
+        return super().check_action(action, parameters)
+
     def _key_label(self, binding: Binding) -> str:
         """Return the label of a key in the current state; "" leaves it out."""
         if self._prompt is not None and binding.id != "prompt.close":
@@ -361,6 +385,8 @@ class MainScreen(Screen[None]):
         if untestable and binding.id in _TEST_KEYS:
             return ""
         if not replay and binding in replay_actions.BINDINGS:
+            return ""
+        if binding.id == "main.back" and not self._covered:
             return ""
         if binding.id == "main.pause" and paused:
             return "resume"
@@ -413,6 +439,10 @@ class MainScreen(Screen[None]):
         self.navigation.go_to(*position)
         self.draw()
 
+    @on(SidePanel.Resized)
+    def _fill_panel(self) -> None:
+        self._draw_cursor()
+
     @on(GridView.Moved)
     def _cursor_moved(self) -> None:
         self.navigation.note_cursor()
@@ -462,8 +492,15 @@ class MainScreen(Screen[None]):
             self.navigation.choose_zoom(Zoom(zoom), seats)
             self.draw()
 
+    @property
+    def _covered(self) -> bool:
+        """True while the user looks at the node states instead of the grid."""
+        return self.view == "connecting" and bool(self._choices.connecting) and has_grid(self.model)
+
     def action_back(self) -> None:
-        if self.view == "worst" and self._choices.worst:
+        if self._covered:
+            self.action_connecting()
+        elif self.view == "worst" and self._choices.worst:
             self.action_list()
         else:
             self.navigation.back()
@@ -506,7 +543,7 @@ class MainScreen(Screen[None]):
         if layer not in layers_of(self.model):
             self._app_context.notify("nothing to compare with: start with --baseline FILE, or sweep again (R)")
             return
-        if self.view == "connecting" and self.model.endpoints:
+        if self.view == "connecting" and has_grid(self.model):
             self._choices = replace(self._choices, connecting=False)
         if layer is not self.source.layer:
             self.navigation.note_cursor()
@@ -515,8 +552,9 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def action_connecting(self) -> None:
-        if self.view == "connecting" and not self.model.endpoints:
-            self._app_context.notify("no node has reported endpoints yet")
+        if self.view == "connecting" and not has_grid(self.model):
+            none = "could be reached" if self.model.endpoints else "has reported endpoints yet"
+            self._app_context.notify(f"no node {none}: there is nothing to show in a grid")
             return
         self._choose(connecting=self.view != "connecting")
 

@@ -57,6 +57,18 @@ class MainLayout:
     #: Lines of the event log.
     log: int
 
+    @property
+    def below(self) -> int:
+        """Lines below the body."""
+        return self.log + sum(self.shown[name] for name in ("status", "color-key", "keys"))
+
+
+def has_grid(model: Model) -> bool:
+    """Return True if a grid has anything to show: endpoints, not all of them of nodes that could not be reached."""
+    return any(end.kind != "none" for end in model.endpoints) or (
+        bool(model.endpoints) and not all(record.state.gone for record in model.nodes.values())
+    )
+
 
 def arrange(
     model: Model, axis: Axis, width: int, height: int, choices: LayoutChoices, *, two_nodes: bool = False
@@ -96,8 +108,8 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
         return "small"
     connecting = choices.connecting
     if connecting is None:
-        connecting = not model.endpoints or model.phase.name in _BEFORE_TESTS
-    if connecting:
+        connecting = model.phase.name in _BEFORE_TESTS
+    if connecting or not has_grid(model):
         return "connecting"
     return "worst" if choices.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
 

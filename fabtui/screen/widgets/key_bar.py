@@ -16,7 +16,7 @@ from fabtui.screen.keys import bindings_of
 from fabtui.screen.widgets.text_line import TextLine
 
 #: Bindings that are shown on the narrowest terminal too. Textual's Footer would scroll them out of view.
-_ALWAYS = ("detail.back", "nodes.back", "app.help", "app.quit")
+_ALWAYS = ("main.back", "detail.back", "nodes.back", "app.help", "app.quit")
 
 
 @dataclass(slots=True)

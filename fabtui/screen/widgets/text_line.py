@@ -7,6 +7,7 @@ from typing import Any
 
 from textual.content import Content
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
@@ -62,6 +63,12 @@ class SidePanel(TextLine):
     }
     SidePanel.-plain { border: none; padding: 0 1 0 2; }
     """
+
+    class Resized(Message):
+        """The panel has another size: other lines fit."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
 
     def put(self, lines: Lines) -> None:
         self.show(content_of(lines))

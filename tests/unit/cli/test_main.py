@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.cli.commands import replay
 
 Maker = Callable[[], Any]
 Here = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -131,6 +133,22 @@ def test_every_option_has_one_line_of_help() -> None:
         if not isinstance(action, argparse._SubParsersAction):
             assert action.help, action.option_strings
             assert len(action.help.partition(" (default: ")[0]) <= 60, action.help
+
+
+def test_a_replay_ends_with_one_line_about_the_session(
+    tmp_path: Path, make_model: Maker, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = make_model().start(["n0", "n1"]).endpoints({"n0": 1, "n1": 1})
+    maker.measured("p2p", "n0:0", "n1:0", "failed", error="connect: refused", unit="GB/s")
+
+    def played(make_feed: Callable[[], Any], *_: object) -> int:
+        asyncio.run(make_feed().run())
+        return 1
+
+    monkeypatch.setattr(replay, "show", played)
+    done = here("replay", str(recording(tmp_path / "a.jsonl.gz", maker)), "--speed", "max")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "measured: 1 failed; exit code 1: something is slow, failed or timed out\n"
 
 
 def test_the_probes_are_listed(here: Here) -> None:

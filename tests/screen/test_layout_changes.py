@@ -1,0 +1,91 @@
+"""Changes of the layout: the side panel is filled, node states are left, notifications leave the last lines alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.model.events import NodeState
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
+
+
+@pytest.mark.parametrize("keys", ["v escape", "v v", "c c", "c escape", "p p", "L L"])
+async def test_the_panel_is_filled_again_after_another_layout(opened: Opened, keys: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        before = app.main.panel.shown.plain
+        assert len(before.splitlines()) > 20
+        await pilot.press(*keys.split())
+        await pilot.pause(0.1)
+        assert app.main.panel.shown.plain == before
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_node_states_have_their_own_keys_and_are_left_with_escape(
+    opened: Opened, size: tuple[int, int]
+) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
+        place = app.main.grid.row, app.main.grid.column
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        keys = screen_text(app).splitlines()[-1]
+        assert "esc back" in keys
+        assert not any(word in keys for word in ("enter pair", "next bad", "filter", "go to", "list"))
+        await pilot.press("right_square_bracket", "enter", "s", "f", "v")
+        await pilot.pause(0.1)
+        assert app.main.view == "connecting"
+        assert len(app.screen_stack) == 1
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert app.main.view == "grid"
+        assert (app.main.grid.row, app.main.grid.column) == place
+        keys = screen_text(app).splitlines()[-1]
+        assert "enter pair" in keys
+        assert "esc back" not in keys
+
+
+async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> None:
+    story = Story(["n000", "n001"], 4)
+    for node in story.nodes:
+        story.state(node, NodeState.FAILED, "connection refused", f"ssh -v {node} true")
+    story.endpoints(*story.nodes, kind="none", count=1)
+    story.end(3)
+    async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
+        await pilot.press("2", "c")
+        await pilot.pause(0.1)
+        assert app.main.view == "connecting"
+        text = screen_text(app)
+        assert "No node could be reached: 2 nodes failed." in text
+        assert "next: ssh -v n001 true" in text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_notifications_cover_no_line_below_the_grid(size: tuple[int, int]) -> None:
+    app = make_app(FakeFeed(sweep_of_two().events))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await settled(app, pilot)
+        body = app.main.query_one("#body").region
+        before = screen_text(app).splitlines()[body.bottom :]
+        app.notify("first notification")
+        app.notify("second notification")
+        await pilot.pause(0.2)
+        lines = screen_text(app).splitlines()
+        assert "second notification" in "\n".join(lines)
+        assert lines[body.bottom :] == before
+
+
+@pytest.mark.parametrize(("leader", "signals"), [(7, 1), (8, 0)])
+async def test_ctrl_z_suspends_where_a_shell_can_continue(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, leader: int, signals: int
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.getpgrp", lambda: 8)
+    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.getsid", lambda _: leader)
+    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.killpg", lambda *what: sent.append(what))
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        monkeypatch.setattr(type(app._driver), "can_suspend", True)
+        await pilot.press("ctrl+z")
+        await pilot.pause(0.1)
+        assert len(sent) == signals
+        assert any("cannot be suspended" in note.message for note in app._notifications) is not bool(signals)
