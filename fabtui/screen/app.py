@@ -405,6 +405,11 @@ class FabricApp(App[int]):
         if self._deferred is not None:
             self.push_screen(self._deferred.PairScreen(message.source, message.target))
 
+    def selected_pair(self) -> tuple[int, int] | None:
+        seats = self.main.cursor_seats()
+        source, target = (None, None) if seats is None else (seats[0].number, seats[1].number)
+        return None if source is None or target is None else (source, target)
+
     def open_node(self, node: str) -> None:
         if self._deferred is not None and self.feed is not None:
             self.push_screen(self._deferred.NodeScreen(node))

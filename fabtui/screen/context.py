@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings"]
+ViewName = Literal["nodes", "preflight", "findings", "topology"]
 Severity = Literal["information", "warning", "error"]
 
 
@@ -88,6 +88,9 @@ class AppContext(Protocol):
 
     def copy(self, text: str) -> None:
         """Copy text to the clipboard of the terminal."""
+
+    def selected_pair(self) -> tuple[int, int] | None:
+        """Return the endpoint numbers of the pair under the cursor of the grid, or None."""
 
     def open_node(self, node: str) -> None: ...
     def open_view(self, name: ViewName) -> None: ...

@@ -26,6 +26,7 @@ from fabtui.screen.views.node.screen import NodeScreen as NodeScreen
 from fabtui.screen.views.node_login import login as login
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen as PairScreen
+from fabtui.screen.views.topology import TopologyScreen
 from fabtui.session.feeds.baseline import read_baseline as read_baseline
 from fabtui.session.feeds.replay import ReplayFeed as ReplayFeed
 
@@ -34,4 +35,5 @@ VIEWS: dict[ViewName, type[Screen[None]]] = {
     "nodes": NodesScreen,
     "preflight": PreflightScreen,
     "findings": FindingsScreen,
+    "topology": TopologyScreen,
 }

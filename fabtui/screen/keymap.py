@@ -25,6 +25,7 @@ from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
 from fabtui.screen.views.pair.screen import PairScreen
 from fabtui.screen.views.step_runs import RunScreen
+from fabtui.screen.views.topology import TopologyScreen, TopologyTree
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.worst_pairs import WorstPairs
@@ -32,7 +33,18 @@ from fabtui.screen.widgets.worst_pairs import WorstPairs
 #: Classes with bindings, beside the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
     *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen, FindingsScreen),
-    *(NodesScreen, NodesTable, DetailScreen, ConfirmScreen, RunScreen, JumpScreen, CommandLine, Prompt),
+    *(
+        NodesScreen,
+        NodesTable,
+        TopologyScreen,
+        TopologyTree,
+        DetailScreen,
+        ConfirmScreen,
+        RunScreen,
+        JumpScreen,
+        CommandLine,
+        Prompt,
+    ),
 )
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.

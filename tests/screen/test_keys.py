@@ -25,6 +25,7 @@ from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
+from fabtui.screen.views.topology import TopologyTree
 from fabtui.session.feeds.base import Playback
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
@@ -94,6 +95,11 @@ class World:
     def node(self) -> str | None:
         table = self.app.screen.query("NodesTable")
         return table.first(NodesTable).chosen if table else None
+
+    @property
+    def tree_line(self) -> int:
+        tree = self.app.screen.query("#topology-tree")
+        return tree.first(TopologyTree).cursor_line if tree else -1
 
     @property
     def typed(self) -> str | None:
@@ -204,6 +210,19 @@ CASES: dict[str, Case] = {
     "main.retest": Case(lambda w: w.feed.retested == [FAILED], before=TO_THE_BAD),
     "main.sweep": Case(lambda w: w.feed.swept == 1),
     "main.watch": Case(lambda w: w.feed.model.watching),
+    "main.topology": Case(lambda w: w.screen == "TopologyScreen"),
+    "topology.back": Case(lambda w: w.app.screen is w.app.main, before=("T",)),
+    "topology.node": Case(lambda w: w.screen == "NodeScreen", before=("T", "end")),
+    "topology.copy": Case(lambda w: "leaf switches" in w.app.clipboard, before=("T",)),
+    "tree.up": Case(lambda w: w.tree_line == 1, before=("T", "down", "down")),
+    "tree.down": Case(lambda w: w.tree_line == 1, before=("T",)),
+    "tree.open": Case(lambda w: "no device is known" in w.text, before=("T", "end")),
+    "tree.close": Case(lambda w: w.screen == "TopologyScreen" and "rail 3" not in w.text, before=("T", "down")),
+    "tree.toggle": Case(lambda w: w.screen == "TopologyScreen" and "rail 3" not in w.text, before=("T", "down")),
+    "tree.page-up": Case(lambda w: w.tree_line == 0, before=("T", "down", "down")),
+    "tree.page-down": Case(lambda w: w.tree_line > 4, before=("T",)),
+    "tree.first": Case(lambda w: w.tree_line == 0, before=("T", "down", "down")),
+    "tree.last": Case(lambda w: w.tree_line > 4, before=("T",)),
     "main.preflight": Case(lambda w: w.screen == "PreflightScreen"),
     "main.pause": Case(lambda w: w.feed.model.paused),
     "main.nodes": Case(lambda w: w.screen == "NodesScreen"),

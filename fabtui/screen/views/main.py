@@ -120,6 +120,7 @@ class MainScreen(Screen[None]):
         shortcut("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
         shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
+        shortcut("T", "view('topology')", "main.topology", "show leaf switches, rails and nodes as a tree"),
         shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
         shortcut("F", "view('findings')", "main.findings", "show all findings", "findings"),

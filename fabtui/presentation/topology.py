@@ -1,0 +1,209 @@
+"""The fabric as a tree: leaf switches, rails, and nodes with their GPUs, switches and NICs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabtui.diagnosis.pairs.tally import Pair, Tally
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.node_layout import Device, node_layout
+from fabtui.model.facts.node_view import dicts, field, text
+from fabtui.model.measurement import SEVERITY, Verdict, worst
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count
+from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.wording import MUTED, Part, verdict_style
+from fabtui.sanitize import one_line
+
+#: Style of what the selected pair passes through.
+ON_PATH = "bold reverse"
+
+
+def _none() -> list[Branch]:
+    return []
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A line of the tree.
+
+    Attributes:
+        key: Name of the place, which stays the same while verdicts change.
+        parts: Text of the line.
+        children: Lines below it.
+        node: Node that the line is about.
+        on_path: Whether the selected pair passes through it.
+        leads: Whether there are lines below.
+    """
+
+    key: str
+    parts: list[Part]
+    children: Callable[[], list[Branch]] = _none
+    node: str | None = None
+    on_path: bool = False
+    leads: bool = False
+
+
+class Topology:
+    """Tree of a session; ``pair`` are the numbers of the selected endpoints."""
+
+    def __init__(self, model: Model, tally: Tally, pair: tuple[int, int] | None, glyphs: Glyphs) -> None:
+        self._model, self._glyphs = model, glyphs
+        self._pair = [model.endpoints[number] for number in pair] if pair is not None else []
+        self._bad = tally.bad
+        self._bad_of: defaultdict[str, list[Pair]] = defaultdict(list)
+        for pair_of_ends in tally.bad:
+            for end in pair_of_ends:
+                self._bad_of[end].append(pair_of_ends)
+        table = tally.table
+        tested = () if table is None else np.union1d(table.source, table.target).tolist()
+        self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
+
+    def roots(self) -> list[Branch]:
+        """Return leaf switches, rails and nodes."""
+        model = self._model
+        ends = [end for end in model.endpoints if end.kind != "none"]
+        by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
+        by_rail: defaultdict[int, list[Endpoint]] = defaultdict(list)
+        for end in ends:
+            if (leaf := model.leaves.get(end.number)) is not None:
+                by_leaf[leaf].append(end)
+            if end.rail is not None:
+                by_rail[end.rail].append(end)
+        names = self._leaf_names()
+        leaves = [self._group("leaf", leaf, names.get(leaf, leaf), own) for leaf, own in by_leaf.items()]
+        rails = [self._group("rail", str(rail), f"rail {rail}", own) for rail, own in sorted(by_rail.items())]
+        unknown = len(ends) - sum(map(len, by_leaf.values()))
+        source = "inferred from results" if model.inferred_leaves else "reported by probes"
+        about = f"{len(leaves)}, {source}" if leaves else "unknown: no probe reports them, and results show no groups"
+        about += f", unknown of {count(unknown, 'endpoint')}" if leaves and unknown else ""
+        return [
+            self._section("leaf switches", about, leaves),
+            self._section("rails", str(len(rails)) if rails else "unknown", rails),
+            self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
+        ]
+
+    def _leaf_names(self) -> dict[str, str]:
+        """Return the names of leaf switches by GUID."""
+        found: dict[str, str] = {}
+        for record in self._model.nodes.values():
+            for port in dicts(field(record.probe_results.get("ibfabric"), "ports")):
+                guid, name = (text(field(port, "leaf", key)) for key in ("guid", "name"))
+                if guid is not None and name is not None:
+                    found[guid] = name
+        return found
+
+    def _section(self, name: str, about: str, below: list[Branch]) -> Branch:
+        parts: list[Part] = [(name, "bold $accent"), (f"  {about}", MUTED)]
+        return Branch(name, parts, lambda: below, on_path=any(one.on_path for one in below), leads=bool(below))
+
+    def _group(self, kind: str, key: str, name: str, ends: list[Endpoint]) -> Branch:
+        nodes: defaultdict[str, list[Endpoint]] = defaultdict(list)
+        for end in ends:
+            nodes[end.node].append(end)
+        about = f"{count(len(nodes), 'node')}, {count(len(ends), 'endpoint')}"
+
+        def below() -> list[Branch]:
+            return [self._endpoints(f"{kind} {key}", node, own) for node, own in nodes.items()]
+
+        return self._line(f"{kind} {key}", name, ends, below, about=about)
+
+    def _endpoints(self, above: str, node: str, ends: list[Endpoint]) -> Branch:
+        if len(ends) == 1:
+            return self._endpoint(above, ends[0])
+        lines = [self._endpoint(f"{above} {node}", end) for end in ends]
+        return self._line(f"{above} {node}", node, ends, lambda: lines, node=node, about=count(len(ends), "endpoint"))
+
+    def _endpoint(self, above: str, end: Endpoint) -> Branch:
+        about = [end.nic or "NIC unknown", *([] if end.rail is None else [f"rail {end.rail}"])]
+        return self._line(f"{above} {end}", str(end), [end], node=end.node, about=one_line(", ".join(about), 80))
+
+    def _node(self, name: str) -> Branch:
+        ends = [end for end in self._model.endpoints_of(name) if end.kind != "none"]
+        gone = self._model.gone(name)
+        note = str(gone.state) if gone is not None else count(len(ends), "endpoint")
+        return self._line(f"node {name}", name, ends, lambda: self._inside(name), node=name, about=note)
+
+    def _inside(self, name: str) -> list[Branch]:
+        """Return NVSwitch and NUMA nodes with PCIe switches, GPUs and NICs of a node."""
+        record = self._model.nodes[name]
+        layout = node_layout(record)
+        ends = {end.index: end for end in self._model.endpoints_of(name) if end.kind == "gpu"}
+        by_numa: defaultdict[int | None, list[list[Device]]] = defaultdict(list)
+        for group in layout.groups:
+            by_numa[next((one.numa for one in group if one.numa is not None), None)].append(group)
+        lines: list[Branch] = []
+        if layout.nvlink:
+            inside = len(self._pair) == 2 and all(end.node == name and end.kind == "gpu" for end in self._pair)
+            title = {True: "NVSwitch", False: "NVLink, direct", None: "NVLink"}[layout.switched]
+            lines.append(self._plain(f"node {name} nvlink", title, layout.nvlink, name, inside))
+        for numa, groups in sorted(by_numa.items(), key=lambda item: -1 if item[0] is None else item[0]):
+            key = f"node {name} numa {numa}"
+            below = [self._switch(f"{key} {at}", name, group, ends) for at, group in enumerate(groups)]
+            found = [line for lines_below in below for line in lines_below]
+            title = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
+            passed = any(line.on_path for line in found)
+            lines.append(self._plain(key, title, "", name, passed, found))
+        return lines or [self._plain(f"node {name} -", "no device is known", "", name, False)]
+
+    def _switch(self, key: str, node: str, group: list[Device], ends: dict[int, Endpoint]) -> list[Branch]:
+        used = {end.nic for end in self._pair if end.node == node}
+        lines = []
+        for device in group:
+            end = ends.get(device.gpu) if device.gpu is not None else None
+            if end is not None:
+                lines.append(self._line(f"{key} {device.name}", device.name, [end], node=node, about=device.about))
+            else:
+                passed = device.gpu is None and device.name in used and self._leaves_node()
+                lines.append(self._plain(f"{key} {device.name}", device.name, device.about, node, passed))
+        if len(group) < 2:
+            return lines
+        passed = any(line.on_path for line in lines) and self._leaves_node()
+        return [self._plain(key, "PCIe switch", "", node, passed, lines)]
+
+    def _leaves_node(self) -> bool:
+        return len({end.node for end in self._pair}) == 2
+
+    def _plain(
+        self, key: str, name: str, about: str, node: str, on_path: bool, below: list[Branch] | None = None
+    ) -> Branch:
+        parts: list[Part] = [(one_line(name, 60), ON_PATH if on_path else ""), (f"  {one_line(about, 80)}", MUTED)]
+        return Branch(key, parts, lambda: below or [], node, on_path, bool(below))
+
+    def _line(
+        self,
+        key: str,
+        name: str,
+        ends: list[Endpoint],
+        below: Callable[[], list[Branch]] | None = None,
+        *,
+        node: str | None = None,
+        about: str = "",
+    ) -> Branch:
+        """Return a line with the verdict of endpoints: ok if all that is known of them is, unknown without a test."""
+        pairs = dict.fromkeys(pair for end in ends for pair in self._bad_of.get(str(end), ()))
+        bad = [self._bad[pair] for pair in pairs]
+        tested = any(str(end) in self._tested for end in ends)
+        verdict = worst(bad) if bad else Verdict.OK if tested else Verdict.UNTESTED
+        on_path = any(end in self._pair for end in ends)
+        glyph = "?" if verdict is Verdict.UNTESTED else self._glyphs.of_slot[slot_of(verdict, 1.0)]
+        style = verdict_style(verdict)
+        parts: list[Part] = [(f"{glyph} ", f"bold {style}"), (one_line(name, 60), ON_PATH if on_path else style)]
+        by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))
+        counts = ", ".join(f"{number} {word}" for word, number in by_gravity)
+        parts += [(f"  {counts}", style)] if bad else [] if tested else [("  untested", MUTED)]
+        parts.append((f"  {about}", MUTED))
+        return Branch(key, parts, below or _none, node, on_path, below is not None)
+
+
+def flat(branches: Iterable[Branch], depth: int = 0) -> list[str]:
+    """Return the whole tree as text."""
+    lines: list[str] = []
+    for one in branches:
+        lines.append("  " * depth + "".join(word for word, _ in one.parts).rstrip())
+        lines += flat(one.children(), depth + 1)
+    return lines
