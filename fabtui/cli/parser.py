@@ -87,6 +87,7 @@ exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a cha
         "Replay a recorded session. Recordings are in the state folder (see fabtui info).",
         """\
 examples:
+  fabtui replay                                list the recordings, newest first
   fabtui replay session.jsonl.gz               at the original speed
   fabtui replay session.jsonl.gz --speed 10    ten times faster
   fabtui replay session.jsonl.gz --speed max   show its end at once

@@ -218,7 +218,7 @@ _PREFLIGHT = (
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
 )
 _REPLAY = (
-    OptionSpec("file", "the recording", "", ("replay",), metavar="FILE", positional="1"),
+    OptionSpec("file", "the recording; without one, list them", "", ("replay",), metavar="FILE", positional="?"),
     OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
     OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
     OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),

@@ -17,8 +17,10 @@ from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
 from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
+from fabtui.paths import recordings_folder
 from fabtui.report.grid import shown_from
 from fabtui.report.preflight import print_preflight
+from fabtui.report.recordings import recordings_text
 from fabtui.report.summary import summary
 from fabtui.report.tables import takes_unicode
 from fabtui.session.feeds.replay import ReplayFeed
@@ -26,11 +28,13 @@ from fabtui.session.options import SessionOptions
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Replay a recording; return the exit code.
+    """Replay a recording, or list the recordings without one; return the exit code.
 
     Raises:
         InputError: The file is not a recording, or the arguments are not valid.
     """
+    if "file" not in args:
+        return _list(args)
     path = Path(args.file).expanduser()
     speed = None if getattr(args, "speed", "") == "max" else ratio(getattr(args, "speed", "1"), "--speed", 0.01, 1e4)
     # Checked before the screen opens.
@@ -44,6 +48,17 @@ def execute(args: argparse.Namespace) -> int:
     code = show(lambda: feed, settings, "fabtui replay --text")
     print_outcome(feed.model, code)
     return code
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the recordings in the folder of the settings."""
+    if given := sorted({"text", "csv", "json", "table", "grids", "speed"} & set(vars(args))):
+        raise InputError(f"--{given[0]} needs a recording: fabtui replay FILE; without arguments, replay lists them")
+    config = read_config(args)
+    own = config.values.get("recording.folder")
+    folder = recordings_folder() if own is None else Path(str(own.value)).expanduser()
+    sys.stdout.write(recordings_text(folder))
+    return 0
 
 
 def check_recording(path: str | Path) -> None:
