@@ -69,6 +69,7 @@ class FabricApp(App[int]):
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("F", "findings", "app.findings", "show all findings", "findings"),
         shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
@@ -459,6 +460,19 @@ class FabricApp(App[int]):
     def action_command_line(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, ModalScreen):
             self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given))
+
+    def action_findings(self) -> None:
+        self.open_view("findings")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the key of the findings where they are shown."""
+        if (
+            action == "findings"
+            and self._deferred is not None
+            and isinstance(self.screen, self._deferred.FindingsScreen)
+        ):
+            return False
+        return super().check_action(action, parameters)
 
     def show_pair(self, source: int, destination: int) -> bool:
         # A replay may have gone to a time with other endpoints just now.

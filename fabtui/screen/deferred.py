@@ -17,7 +17,8 @@ from fabtui.screen.keymap import key_owners as key_owners
 from fabtui.screen.views.command_line import CommandLine as CommandLine
 from fabtui.screen.views.dialogs import ConfirmScreen as ConfirmScreen
 from fabtui.screen.views.dialogs import fit as fit
-from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.findings import FindingsScreen as FindingsScreen
+from fabtui.screen.views.findings import PreflightScreen
 from fabtui.screen.views.help import HelpScreen as HelpScreen
 from fabtui.screen.views.help import views_of as views_of
 from fabtui.screen.views.jump import JumpScreen as JumpScreen

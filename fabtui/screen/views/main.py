@@ -37,6 +37,7 @@ from fabtui.screen.views.main_layout import (
     arrange,
     grid_fits,
     has_grid,
+    lines_for_findings,
     panel_width,
     size_text,
 )
@@ -47,7 +48,16 @@ from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.minimap import Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
-from fabtui.screen.widgets.text_line import PANEL_EDGES, PANEL_WIDTH, CellTooltip, SidePanel, TextLine
+from fabtui.screen.widgets.text_line import (
+    PANEL_EDGES,
+    PANEL_WIDTH,
+    CellTooltip,
+    FindingsBelow,
+    SidePanel,
+    TargetLine,
+    TargetLines,
+    TextLine,
+)
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, title_content
 from fabtui.screen.widgets.verdict_bar import VerdictBar
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
@@ -123,7 +133,6 @@ class MainScreen(Screen[None]):
         shortcut("T", "view('topology')", "main.topology", "show leaf switches, rails and nodes as a tree"),
         shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
-        shortcut("F", "view('findings')", "main.findings", "show all findings", "findings"),
         shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         shortcut("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
         shortcut("p", "panel", "main.panel", "show or hide the side panel"),
@@ -151,6 +160,7 @@ class MainScreen(Screen[None]):
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(id="panel", classes="-plain" if glyphs.plain else None)
         self.minimap = Minimap(glyphs, id="minimap")
+        self.findings_below = FindingsBelow(id="findings-below")
         self.status_line = TextLine(id="status")
         self.color_key = ColorKey(glyphs, id="color-key")
         self.event_log = EventLog(id="log")
@@ -211,6 +221,7 @@ class MainScreen(Screen[None]):
             with Vertical(id="side"):
                 yield self.panel
                 yield self.minimap
+        yield self.findings_below
         yield self.status_line
         yield self.color_key
         yield self.event_log
@@ -281,6 +292,7 @@ class MainScreen(Screen[None]):
         self._fit()
         self._draw_title()
         self._draw_badges()
+        self._draw_findings_below()
         if self.view == "connecting":
             self.node_states.put(self.model, self._app_context.settings.title, self.findings)
         else:
@@ -349,6 +361,17 @@ class MainScreen(Screen[None]):
             name = (f"{block_name(self.scope, *block)}  ", "bold")
             parts = [name, *block_parts(self.scope, *block, self._glyphs), ("; ", MUTED), *parts]
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+
+    def _draw_findings_below(self) -> None:
+        """Show the findings below the grid if there is no side panel: in the lines that the grid leaves, or a few."""
+        lines: list[TargetLine] = []
+        if self.view == "grid" and not self.panel.display and self._panel_content is not None:
+            taken = self._layout_state.lines_around + self.badge_line.display + self.chip_line.display
+            room = lines_for_findings(self.grid.source.rows, self.size.height - taken)
+            lines = self._panel_content.findings(self.cursor_seats(), self.size.width, room)
+        below = self.findings_below
+        below.styles.height, below.display = len(lines), bool(lines)
+        below.put(lines)
 
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
@@ -458,6 +481,14 @@ class MainScreen(Screen[None]):
     def _map_clicked(self, message: Minimap.Pointed) -> None:
         rows, columns = self.grid.source.rows.size, self.grid.source.columns.size
         self.grid.move_to(int(message.down * rows), int(message.right * columns))
+
+    @on(TargetLines.Pointed)
+    def _line_clicked(self, message: TargetLines.Pointed) -> None:
+        if isinstance(message.target, tuple):
+            self.go_to(message.target)
+        elif self.findings is not None and not self.navigation.go_to_finding(self.findings.found, message.target):
+            self.action_view("findings")
+        self.draw()
 
     @on(VerdictBar.Clicked)
     def _verdict_clicked(self) -> None:

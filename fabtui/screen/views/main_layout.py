@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out
+from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, lay_out
 from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
@@ -15,6 +15,9 @@ PANEL_FROM = 100
 LEGEND_RIGHT_FROM = 150
 #: Minimum height for the color key.
 KEY_FROM = 26
+#: Minimum number of lines of the body for findings below a grid that does not leave any, and the maximum of these.
+BELOW_FROM = 12
+MOST_BELOW = 8
 #: Maximum size without a grid, where the worst pairs are listed instead.
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
@@ -61,6 +64,12 @@ class MainLayout:
     def below(self) -> int:
         """Lines below the body."""
         return self.log + sum(self.shown[name] for name in ("status", "color-key", "keys"))
+
+    @property
+    def lines_around(self) -> int:
+        """Lines above and below the body."""
+        beside = ("connecting", "grid", "worst", "panel", "small", "legend-right")
+        return self.log + sum(shown for name, shown in self.shown.items() if name not in beside)
 
 
 def has_grid(model: Model) -> bool:
@@ -128,6 +137,12 @@ def grid_fits(axis: Axis, width: int) -> bool:
     """Return True if cells of one character fit side by side."""
     layout = lay_out(axis, width, axis.size)
     return len(axis.starts) <= 1 or axis.size + layout.header <= width
+
+
+def lines_for_findings(rows: Axis, body: int) -> int:
+    """Return the number of lines for findings below a grid: those that it leaves, or a few of a large body."""
+    left = body - HEADER_LINES - rows.size - (len(rows.starts) - 1)
+    return min(MOST_BELOW, max(left, body // 4 if body >= BELOW_FROM else 0))
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:

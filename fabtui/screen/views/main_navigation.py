@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
@@ -16,6 +17,9 @@ from fabtui.screen.grid.cells import Order
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.finding import Finding
 
 #: Minimum time (s) between two checks of rows and columns.
 _REORDER_INTERVAL = 2.0
@@ -88,6 +92,16 @@ class GridNavigation:
         self.grid.aim = self.scope.aim() or self.grid.aim
         self.grid.corner = (ZOOM_WORDS[self.scope.zoom], "row>col")
         self.grid.show(self.scope.shown())
+
+    def go_to_finding(self, found: Sequence[Finding], place: int) -> bool:
+        """Move the cursor to the first pair of a finding; return False if it has none in the grid."""
+        position, model = self.scope.source.axis.position, self._context.model
+        for pair in sorted(found[place].cells) if place < len(found) else ():
+            ends = [model.number(name) for name in pair]
+            if all(end in position for end in ends):
+                self.go_to(*(position[end] for end in ends if end is not None))
+                return True
+        return False
 
     def next_bad(self, step: int) -> bool:
         """Move to the next (1) or previous (-1) bad cell; return False if there is none."""

@@ -14,20 +14,22 @@ from fabtui.screen.grid.axis import Seat, without
 from fabtui.screen.grid.view_state import ViewState, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
-from fabtui.screen.widgets.finding_lines import class_lines, finding_lines
+from fabtui.screen.widgets.finding_lines import class_lines
+from fabtui.screen.widgets.finding_summary import summary_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
+from fabtui.screen.widgets.text_line import TargetLine
 from fabtui.screen.widgets.worst_pairs import bad_pair_parts
 
 #: Maximum share of the panel for the pair while other parts need room.
-_PAIR_SHARE = 0.5
-#: Lines reserved for the findings before classes and sweep get any.
+_PAIR_SHARE = 0.45
+#: Minimum number of lines for the findings before the sweep gets any.
 _FINDINGS_FIRST = 5
 #: Minimum number of remaining lines for the worst pairs, and the maximum number of pairs.
 _WORST_FROM = 4
 _MAX_WORST = 12
 #: Maximum number of findings that the verdict names.
 _MAX_IN_VERDICT = 12
-_SEVERITY_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
+_VERDICT_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 
 
 class PanelContent:
@@ -38,52 +40,67 @@ class PanelContent:
         self._navigation = navigation
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
+        self._verdict: tuple[tuple[object, ...], Line] = ((), [])
 
     def verdict(self, width: int) -> Line:
         """Return the verdict on the session on one line."""
-        found, model = self.diagnosis, self._context.model
-        shown = [
-            (without(found.domain, headline(one)).replace(" > ", ">"), _SEVERITY_STYLES[one.severity])
-            for one in found.found[:_MAX_IN_VERDICT]
-        ]
-        return verdict_line(
-            found.tally.counts,
-            shown,
-            width,
-            self._context.glyphs,
-            count_of=len(found.found),
-            final=found.final,
-            untested=len(model.untested),
-            note="" if found.known and found.final else found.none_text,
-        )
+        found, untested = self.diagnosis, len(self._context.model.untested)
+        # The tally and the list of findings are made anew when they change.
+        key = (found.tally.counts, found.found, found.final, found.none_text, untested, width)
+        if self._verdict[0] != key:
+            shown = [
+                (without(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
+                for one in found.found[:_MAX_IN_VERDICT]
+            ]
+            note = "" if found.known and found.final else found.none_text
+            line = verdict_line(
+                found.tally.counts,
+                shown,
+                width,
+                self._context.glyphs,
+                count_of=len(found.found),
+                final=found.final,
+                untested=untested,
+                note=note,
+            )
+            self._verdict = key, line
+        return self._verdict[1]
 
-    def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> Lines:
-        """Return the lines for a cursor, most important first; ``block``: its nodes if the grid shows blocks."""
+    def findings(self, seats: tuple[Seat, Seat] | None, width: int, height: int) -> list[TargetLine]:
+        """Return the findings in at most ``height`` lines; that of the cursor's pair is marked."""
+        ends = [str(self._context.model.endpoints[seat.number]) for seat in seats or () if seat.number is not None]
+        here = (ends[0], ends[1]) if len(ends) == 2 else None
+        return summary_lines(self.diagnosis, here, width, height, self._context.glyphs)
+
+    def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> list[TargetLine]:
+        """Return the lines for a cursor; ``block``: its nodes if the grid shows blocks.
+
+        The findings get all the lines they need before classes and worst pairs get any.
+        """
         context, scope = self._context, self._navigation.scope
         model, glyphs = context.model, context.glyphs
         width, height = size
         self._pace.take(model, context.elapsed())
 
-        def part(title: str, lines: Lines) -> Lines:
+        def part(title: str, lines: list[TargetLine]) -> list[TargetLine]:
             rule = "-" if glyphs.plain else "─"
-            return [[(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], *lines] if lines else []
+            return [([(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], None), *lines] if lines else []
 
-        pair = self._pair_lines(seats, block, width)
+        pair = _plain(self._pair_lines(seats, block, width))
         most = max(6, int(height * _PAIR_SHARE))
         pair, rest = pair[:most], pair[most:]
         room = height - len(pair)
-        sweep = part("sweep", sweep_lines(model, context.elapsed(), self._pace, glyphs, width))
-        found = self.diagnosis
-        classes = part("classes", class_lines(model, scope.source.layer, found.bad, found.tally.of_class, width))
-        for lines in (classes, sweep):
-            if room - len(lines) < _FINDINGS_FIRST + 1:
-                lines.clear()
-            room -= len(lines)
-        ends = [str(model.endpoints[seat.number]) for seat in seats if seat.number is not None]
-        here = (ends[0], ends[1]) if len(ends) == 2 else None
-        findings = part("findings", finding_lines(self.diagnosis, here, width, max(0, room - 1), glyphs))
-        findings = findings[: max(0, room)]
+        sweep = part("sweep", _plain(sweep_lines(model, context.elapsed(), self._pace, glyphs, width)))
+        if room - len(sweep) <= _FINDINGS_FIRST:
+            sweep = []
+        room -= len(sweep)
+        findings = part("findings", self.findings(seats, width, max(0, room - 1)))[: max(0, room)]
         room -= len(findings)
+        tested = self.diagnosis.tally.of_class
+        classes = part("classes", _plain(class_lines(model, scope.source.layer, self.diagnosis.bad, tested, width)))
+        if room < len(classes):
+            classes = []
+        room -= len(classes)
         worst = part("worst pairs", _worst_lines(scope, width, room - 2, glyphs))[:room] if room > _WORST_FROM else []
         below = [*findings, *classes, *sweep, *worst]
         # The pair gets the lines that no other part needs.
@@ -101,12 +118,19 @@ class PanelContent:
         return lines + stacked(panel_lines(self._context.model, *seats, glyphs, self._context.now()), width, 8)
 
 
-def _worst_lines(scope: ViewState, width: int, height: int, glyphs: Glyphs) -> Lines:
+def _plain(lines: Lines) -> list[TargetLine]:
+    return [(line, None) for line in lines]
+
+
+def _worst_lines(scope: ViewState, width: int, height: int, glyphs: Glyphs) -> list[TargetLine]:
     """Return the worst pairs under a line with the number of bad pairs."""
     bad = scope.index
     if not bad.bad_shown:
-        return [[("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)]]
+        return [([("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)], None)]
     plus = "" if bad.complete else "+"
-    lines: Lines = [[(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next, previous", MUTED)]]
-    lines += [bad_pair_parts(scope.source.axis, one, glyphs) for one in bad.worst(min(_MAX_WORST, height))]
-    return [clipped(line, width, glyphs.ellipsis) for line in lines]
+    head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next, previous", MUTED)]
+    pairs = [
+        (clipped(bad_pair_parts(scope.source.axis, one, glyphs), width, glyphs.ellipsis), (one.row, one.column))
+        for one in bad.worst(min(_MAX_WORST, height))
+    ]
+    return [(clipped(head, width, glyphs.ellipsis), None), *pairs]

@@ -16,7 +16,9 @@ from fabtui.screen.keys import bindings_of
 from fabtui.screen.widgets.text_line import TextLine
 
 #: Bindings that are shown on the narrowest terminal too. Textual's Footer would scroll them out of view.
-_ALWAYS = ("main.back", "detail.back", "nodes.back", "app.help", "app.quit")
+_ALWAYS = ("app.findings", "main.back", "detail.back", "nodes.back", "app.help", "app.quit")
+#: Binding that comes first everywhere.
+_FIRST = "app.findings"
 
 
 @dataclass(slots=True)
@@ -90,7 +92,8 @@ class KeyBar(TextLine):
             else:
                 label = binding.group.description if binding.group is not None else label
                 entries[name] = _Entry(keys, label, binding.key, binding.id in _ALWAYS)
-        return [*entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
+        first = [entries.pop(_FIRST)] if _FIRST in entries else []
+        return [*first, *entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
 
     def on_click(self, event: events.Click) -> None:
         for start, end, key in self._spans:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from textual import events
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -12,7 +13,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from fabtui.presentation.wording import plain
-from fabtui.presentation.wrapping import Line, Lines
+from fabtui.presentation.wrapping import Line
 from fabtui.screen.terminal.ansi_strips import pack
 from fabtui.screen.terminal.internals import color_system
 
@@ -54,7 +55,40 @@ PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
 PANEL_EDGES = 3
 
 
-class SidePanel(TextLine):
+#: A line, and what a click on it leads to: the place of a finding, the positions of a pair, or nothing.
+Target = int | tuple[int, int] | None
+TargetLine = tuple[Line, Target]
+
+
+class TargetLines(TextLine):
+    """Lines, some of which lead to a finding or a pair when clicked."""
+
+    class Pointed(Message):
+        """A line with a target was clicked."""
+
+        def __init__(self, target: int | tuple[int, int]) -> None:
+            super().__init__()
+            self.target = target
+
+    _targets: Sequence[Target] = ()
+
+    def put(self, lines: Sequence[TargetLine]) -> None:
+        self._targets = [target for _, target in lines]
+        self.show(content_of(line for line, _ in lines))
+
+    def on_click(self, event: events.Click) -> None:
+        target = self._targets[event.y] if event.y < len(self._targets) else None
+        if target is not None:
+            self.post_message(self.Pointed(target))
+
+
+class FindingsBelow(TargetLines):
+    """Findings below the grid, where there is no side panel."""
+
+    DEFAULT_CSS = "FindingsBelow { display: none; }"
+
+
+class SidePanel(TargetLines):
     """Summary of the cursor's pair, findings, classes, sweep and worst pairs."""
 
     DEFAULT_CSS = """
@@ -69,9 +103,6 @@ class SidePanel(TextLine):
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())
-
-    def put(self, lines: Lines) -> None:
-        self.show(content_of(lines))
 
 
 class CellTooltip(TextLine):
