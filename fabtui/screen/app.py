@@ -466,13 +466,8 @@ class FabricApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the key of the findings where they are shown."""
-        if (
-            action == "findings"
-            and self._deferred is not None
-            and isinstance(self.screen, self._deferred.FindingsScreen)
-        ):
-            return False
-        return super().check_action(action, parameters)
+        shown = self._deferred is not None and isinstance(self.screen, self._deferred.FindingsScreen)
+        return False if action == "findings" and shown else super().check_action(action, parameters)
 
     def show_pair(self, source: int, destination: int) -> bool:
         # A replay may have gone to a time with other endpoints just now.
@@ -480,6 +475,8 @@ class FabricApp(App[int]):
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
         self.main.go_to((position[source], position[destination]))
         return True
 

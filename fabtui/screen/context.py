@@ -98,7 +98,7 @@ class AppContext(Protocol):
         """Return what plays a recording in place of this session; `InputError` if the file is none."""
 
     def show_pair(self, source: int, destination: int) -> bool:
-        """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
+        """Go back to the grid and its pair of two endpoint numbers; return False if the grid lacks it."""
 
 
 def context_of(node: DOMNode) -> AppContext:

@@ -16,11 +16,12 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
 from fabtui.presentation.wording import plain
-from fabtui.presentation.wrapping import between, stacked, wrapped
+from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import panel_width
-from fabtui.screen.widgets.finding_lines import class_lines, finding_lines
+from fabtui.screen.widgets.finding_lines import class_lines
+from fabtui.screen.widgets.finding_summary import summary_lines
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -34,24 +35,30 @@ def diagnosed(model: Model) -> SessionDiagnosis:
     return found
 
 
+def finding_lines(found: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int) -> list[Line]:
+    """The lines of the side panel, without what a click leads to."""
+    return [line for line, _ in summary_lines(found, pair, width, height, GLYPHS)]
+
+
 def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     found = diagnosed(sweep_of_two().shadow)
     assert len(found.found) == 6
-    full = [plain(line) for line in finding_lines(found, FAILED, 45, 40, GLYPHS)]
-    assert full[0] == "1 n002 failed" + " " * 32
+    full = [plain(line) for line in finding_lines(found, FAILED, 45, 40)]
+    assert full[0] == "1 n002 failed"
     assert any(line.startswith("  transfer: the packets were dropped") for line in full)
     assert all(len(line) <= 45 for line in full)
-    short = [plain(line) for line in finding_lines(found, FAILED, 45, 6, GLYPHS)]
+    assert "  next  ssh" not in full[1], "reasons stand before steps"
+    short = [plain(line) for line in finding_lines(found, FAILED, 45, 6)]
     assert [line[0] for line in short] == list("123456"), "no evidence, but every title"
-    least = [plain(line) for line in finding_lines(found, FAILED, 45, 4, GLYPHS)]
+    least = [plain(line) for line in finding_lines(found, FAILED, 45, 4)]
     assert least[-1].strip() == "and 3 more: F shows all"
     assert len(least) == 4
-    assert finding_lines(found, None, 45, 0, GLYPHS) == []
+    assert finding_lines(found, None, 45, 0) == []
 
 
 def test_the_finding_of_the_cursors_pair_is_marked() -> None:
     found = diagnosed(sweep_of_two().shadow)
-    marked = [line[0] for line in finding_lines(found, FAILED, 45, 40, GLYPHS) if "reverse" in line[0][1]]
+    marked = [line[0] for line in finding_lines(found, FAILED, 45, 40) if "reverse" in line[0][1]]
     assert [text for text, _ in marked] == ["2"]
 
 
@@ -130,18 +137,30 @@ async def test_a_finding_of_a_lost_node_cannot_be_confirmed(opened: Opened) -> N
 def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     story = big_sweep(2, 4)
     found = SessionDiagnosis(story.shadow)
-    assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "searching"
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: sweep in progress"
+    assert plain(finding_lines(found, None, 45, 9)[0]) == "searching"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "none so far: sweep in progress"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9, GLYPHS)[0]) == "no problems found"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problems found"
 
 
-def test_cut_evidence_is_marked() -> None:
+def test_sentences_are_complete_or_left_out_and_next_steps_come_before_them() -> None:
     found = diagnosed(sweep_of_two().shadow)
-    found.found = [found.found[0].replace(facts={"retest": "one two three four " * 12})]
-    lines = [plain(line) for line in finding_lines(found, None, 45, 9, GLYPHS)]
-    assert lines[-1].endswith(" …")
-    assert max(map(len, lines)) <= 45
+    one = found.found[0].replace(facts={"retest": "one two three four " * 12}, next=("ssh n002",))
+    found.found = [one, one]
+    whole = [plain(line).strip() for line in finding_lines(found, None, 45, 20)]
+    assert " ".join(whole).count("one two three four") == 24
+    assert whole.count("next  ssh n002") == 2
+    for height in range(1, 20):
+        lines = [plain(line).strip() for line in finding_lines(found, None, 45, height)]
+        assert len(lines) <= height
+        assert " ".join(lines).count("one two three four") in (0, 12, 24)
+        assert lines.count("next  ssh n002") == min(2, max(0, height - 2))
+
+
+def test_lines_lead_to_their_finding() -> None:
+    found = diagnosed(sweep_of_two().shadow)
+    lines = summary_lines(found, None, 45, 4, GLYPHS)
+    assert [target for _, target in lines] == [0, 1, 2, 6], "the last line leads to the list"
 
 
 def test_class_statistics() -> None:

@@ -307,7 +307,7 @@ CASES: dict[str, Case] = {
     "node.copy": Case(lambda w: "n000" in w.app.clipboard, before=("n",)),
     "preflight.all": Case(lambda w: w.text != w.before["text"], before=("P",), size=(120, 60)),
     "preflight.copy": Case(lambda w: "memlock" in w.app.clipboard, before=("P",)),
-    "main.findings": Case(lambda w: w.screen == "FindingsScreen"),
+    "app.findings": Case(lambda w: w.screen == "FindingsScreen"),
     "findings.go-1": Case(lambda w: "concerns no pair of the grid" in w.notifications, before=("F",)),
     "findings.go-2": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F",)),
     "findings.go-3": Case(lambda w: w.screen == "MainScreen" and w.cursor == TIMEOUT, before=("F",)),

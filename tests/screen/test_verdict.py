@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from fabtui.model.events import Watching
+from fabtui.model.events import NodeState, Watching
+from fabtui.presentation.findings import title
+from fabtui.report.summary import summary
 from fabtui.screen.app import FabricApp
 from fabtui.screen.views.findings import FindingsScreen
 from tests.screen.conftest import Opened, screen_text, settled
@@ -62,3 +64,89 @@ async def test_a_click_on_the_verdict_shows_the_findings(opened: Opened) -> None
         await pilot.click("#verdict")
         await pilot.pause()
         assert isinstance(app.screen, FindingsScreen)
+
+
+async def test_findings_stand_below_the_grid_without_a_panel_and_lead_to_their_pair(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        text = await diagnosed(app, pilot)
+        below = app.main.findings_below
+        at = below.region.y
+        assert text[at].startswith("1 n002 failed")
+        assert text[at + 1].startswith("2 n000:1 > n001:2 failed")
+        assert app.main.grid.region.height + below.region.height == app.main.query_one("#body").region.height + 3
+        await pilot.click(below, offset=(4, 1))
+        await pilot.pause()
+        assert app.main.cursor_seats() is not None
+        assert screen_text(app).splitlines()[at + 3].startswith("n000:1 > n001:2")
+        await pilot.click(below, offset=(4, 2))
+        await pilot.pause()
+        assert isinstance(app.screen, FindingsScreen), "the line of the others leads to the list"
+
+
+@pytest.mark.parametrize(("size", "shown"), [((80, 24), True), ((80, 14), False), ((120, 40), False)])
+async def test_findings_below_only_beside_no_panel(opened: Opened, size: tuple[int, int], shown: bool) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
+        await diagnosed(app, pilot)
+        assert app.main.findings_below.display is shown
+        if app.main.panel.display:
+            await pilot.press("p")
+            await settled(app, pilot)
+            assert app.main.findings_below.display
+
+
+async def test_a_large_grid_leaves_a_few_lines_for_findings(opened: Opened) -> None:
+    story = big_sweep(8, 8)
+    story.state("n003", NodeState.LOST, "the connection was cut")
+    async with opened(FakeFeed(story.events), size=(90, 30)) as (app, pilot):
+        await diagnosed(app, pilot)
+        assert 1 <= app.main.findings_below.size.height <= app.main.grid.size.height // 2
+
+
+async def test_findings_and_worst_pairs_of_the_panel_can_be_clicked(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+        text = await diagnosed(app, pilot)
+        panel = app.main.panel.region
+        line = next(at for at, one in enumerate(text) if "3 n000:3 > n001:2 timeout" in one)
+        await pilot.click("#panel", offset=(5, line - panel.y))
+        await pilot.pause()
+        text = screen_text(app).splitlines()
+        assert "n000:3 > n001:2" in text[panel.y]
+        line = next(at for at, one in enumerate(text) if "! n000:1 > n001:1" in one)
+        await pilot.click("#panel", offset=(5, line - panel.y))
+        await pilot.pause()
+        assert "n000:1 > n001:1" in screen_text(app).splitlines()[panel.y]
+
+
+async def test_a_finding_without_pairs_leads_to_the_list(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        await diagnosed(app, pilot)
+        await pilot.click("#findings-below", offset=(4, 0))
+        await pilot.pause()
+        assert isinstance(app.screen, FindingsScreen)
+
+
+@pytest.mark.parametrize("keys", [(), ("right_square_bracket", "enter"), ("n",), ("t",), ("P",), ("v",), ("c",)])
+async def test_the_key_of_the_findings_is_the_first_in_every_view(opened: Opened, keys: tuple[str, ...]) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        await diagnosed(app, pilot)
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert screen_text(app).splitlines()[-1].startswith("F findings")
+        await pilot.press("F")
+        await pilot.pause()
+        assert isinstance(app.screen, FindingsScreen)
+        assert "F findings" not in screen_text(app).splitlines()[-1]
+        await pilot.press("2")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1, "a finding leads to the grid, whatever the view before"
+
+
+async def test_text_and_screen_number_the_findings_alike(opened: Opened) -> None:
+    story = sweep_of_two()
+    async with opened(FakeFeed(story.events), size=(120, 60)) as (app, pilot):
+        await diagnosed(app, pilot)
+        printed = summary(story.shadow, plain=True).partition("\nfindings: ")[2].partition("\n\n")[0].splitlines()[1:]
+        printed = [line for line in printed if line[2:3].isdigit()]
+        titles = [f"  {number} {title(one)}" for number, one in enumerate(app.findings.found, 1)]
+        assert len(titles) == 6
+        assert [line[: len(start)] for line, start in zip(printed, titles, strict=True)] == titles

@@ -338,7 +338,6 @@ class FindingsScreen(DetailScreen):
         for pair in sorted(found[number - 1].cells):
             ends = [end for name in pair if (end := context.model.number(name)) is not None]
             if len(ends) == 2 and context.show_pair(ends[0], ends[1]):
-                super().action_leave()
                 return
         context.notify("this finding concerns no pair of the grid")
 

@@ -30,7 +30,8 @@ def summary_lines(
     """
     found = findings.found
     if not found:
-        return [([(findings.none_text, MUTED)], None)][:height]
+        none: TargetLine = [(findings.none_text, MUTED)], None
+        return [none][:height]
     blocks = [_Block(number, one, pair, findings.domain, width, glyphs) for number, one in enumerate(found[:height], 1)]
     titles, used = 0, 0
     for block in blocks:
@@ -40,8 +41,8 @@ def summary_lines(
         titles, used = titles + 1, used + len(block.title)
     blocks, left = blocks[:titles], len(found) - titles
     room = height - used - (left > 0)
-    # The first reason and the first step of each finding, then the rest of each.
-    for grow in (_Block.add_first, _Block.add_all):
+    # The first step of each finding, then the first reason of each, then the rest.
+    for grow in (_Block.add_step, _Block.add_reason, _Block.add_all):
         for block in blocks:
             room -= grow(block, room)
     lines: list[TargetLine] = [(line, at) for at, block in enumerate(blocks) for line in block.lines]
@@ -74,15 +75,18 @@ class _Block:
         parts = [self.title, *self._reasons[:reasons], *self._steps[:steps]]
         return [line for part in parts for line in part]
 
-    def add_first(self, room: int) -> int:
-        """Add the first step, and the first reason if there is room for both; return the number of lines added."""
-        added = self._grow(0, 1, room)
-        return added + self._grow(1, 0, room - added)
+    def add_step(self, room: int) -> int:
+        """Add the next step if there is room for it; return the number of lines added."""
+        return self._grow(0, 1, room)
+
+    def add_reason(self, room: int) -> int:
+        """Add the next reason if there is room for it; return the number of lines added."""
+        return self._grow(1, 0, room)
 
     def add_all(self, room: int) -> int:
         """Add the remaining reasons and steps that fit; return the number of lines added."""
         added = 0
-        while grown := self._grow(1, 0, room - added) or self._grow(0, 1, room - added):
+        while grown := self.add_reason(room - added) or self.add_step(room - added):
             added += grown
         return added
 

@@ -20,7 +20,7 @@ from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_block import finding_block
-from fabtui.screen.widgets.finding_lines import finding_lines
+from fabtui.screen.widgets.finding_summary import summary_lines
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 from tests.unit.test_reference import reference_page
 
@@ -72,7 +72,7 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     screen = SessionDiagnosis(model)
     while screen.step(1.0):
         pass
-    panel = [plain(line) for line in finding_lines(screen, None, 60, 20, Glyphs(plain=True))]
+    panel = [plain(line) for line, _ in summary_lines(screen, None, 60, 20, Glyphs(plain=True))]
     assert panel[0].startswith("1 only 4 endpoints")
     assert panel[0].endswith("1 pair")
     view = [plain(line) for line in finding_block(screen.found[0], 100, 1)]
