@@ -138,7 +138,7 @@ async def test_the_key_of_the_findings_is_the_first_in_every_view(opened: Opened
         assert "F findings" not in screen_text(app).splitlines()[-1]
         await pilot.press("2")
         await pilot.pause()
-        assert len(app.screen_stack) == 1, "a finding leads to the grid, whatever the view before"
+        assert len(app.screen_stack) == 1, "a finding leads to the grid"
 
 
 async def test_text_and_screen_number_the_findings_alike(opened: Opened) -> None:

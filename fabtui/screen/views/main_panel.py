@@ -45,7 +45,7 @@ class PanelContent:
     def verdict(self, width: int) -> Line:
         """Return the verdict on the session on one line."""
         found, untested = self.diagnosis, len(self._context.model.untested)
-        # The tally and the list of findings are made anew when they change.
+        # The tally and the list of findings are replaced when they change.
         key = (found.tally.counts, found.found, found.final, found.none_text, untested, width)
         if self._verdict[0] != key:
             shown = [
