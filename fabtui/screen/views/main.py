@@ -257,9 +257,6 @@ class MainScreen(Screen[None]):
             # Other keys are active.
             self.call_later(self.refresh_bindings)
         self._layout_state = layout
-        for notifications in self.query("#textual-toastrack"):
-            # Above the legend, the log and the keys.
-            notifications.styles.margin = (0, 0, layout.below, 0)
         for name, shown in layout.shown.items():
             self.query_one(f"#{name}").display = shown
         self.event_log.styles.height = layout.log
@@ -371,6 +368,9 @@ class MainScreen(Screen[None]):
             lines = self._panel_content.findings(self.cursor_seats(), self.size.width, room)
         below = self.findings_below
         below.styles.height, below.display = len(lines), bool(lines)
+        for notifications in self.query("#textual-toastrack"):
+            # Above the findings, the legend, the log and the keys.
+            notifications.styles.margin = (0, 0, self._layout_state.below + len(lines), 0)
         below.put(lines)
 
     def _draw_map(self) -> None:
