@@ -338,6 +338,15 @@ class PhaseStart(Event):
 
 
 @dataclass
+class RanksReady(Event):
+    """The ranks of a node have started or failed to, in the phase ``ranks``, whose total is a number of nodes."""
+
+    kind: ClassVar[str] = "ranks"
+
+    node: str
+
+
+@dataclass
 class PairsStarted(Event):
     """Ordered pairs whose tests have just started."""
 
@@ -521,6 +530,7 @@ EVENTS: dict[str, type[Event]] = {
         EndpointsAdded,
         ProbeResult,
         PhaseStart,
+        RanksReady,
         PairsStarted,
         Measured,
         PlanUpdate,

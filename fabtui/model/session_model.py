@@ -28,6 +28,7 @@ from fabtui.model.events import (
     PhaseStart,
     PlanUpdate,
     ProbeResult,
+    RanksReady,
     SessionEnd,
     SessionStart,
     Watching,
@@ -135,6 +136,7 @@ class Model:
             CommandEnd: self.commands.end,
             CounterDeltas: self._on_counters,
             LogEntry: self._on_log,
+            RanksReady: self._on_ranks,
             Paused: self._on_paused,
             Watching: self._on_watch,
             SessionEnd: self._on_end,
@@ -258,6 +260,10 @@ class Model:
         self.running.clear()
         self._counters.phase(self.phase.name, self.phase.since)
         self.exit_code = None
+
+    def _on_ranks(self, _: RanksReady) -> None:
+        if self.phase.name == "ranks":
+            self.done += 1
 
     def _on_running(self, event: PairsStarted) -> None:
         self.running.update(event.pairs)

@@ -8,11 +8,14 @@ from collections import deque
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text
+from fabtui.sanitize import one_line
 
 #: Window (s) over which the rate is measured.
 WINDOW = 10.0
 #: Phases that run in rounds.
 _IN_ROUNDS = ("p2p", "world")
+#: Phases whose names are not those of tests.
+_PHASES = {"look": "probing nodes", "ranks": "starting ranks", "reach": "TCP between ranks"}
 
 
 class Pace:
@@ -45,9 +48,15 @@ class Pace:
     def left(self, model: Model) -> float | None:
         """Return the remaining time (s) of this phase, or None while unknown."""
         rate = self.rate
-        if rate is None or not model.phase.total or model.paused:
+        # What follows the last test of a phase is not known.
+        if rate is None or model.done >= model.phase.total or model.paused:
             return None
-        return max(0, model.phase.total - model.done) / rate
+        return (model.phase.total - model.done) / rate
+
+
+def phase_text(model: Model) -> str:
+    """Return the name of the phase for people."""
+    return one_line(_PHASES.get(model.phase.name, model.phase.name), 20)
 
 
 def round_text(model: Model) -> str:
@@ -69,12 +78,15 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
         return []
     paused: list[Part] = [("   PAUSED", "bold reverse")] if model.paused else []
     rate = pace.rate
-    speed = "-" if rate is None else f"{rate:.0f} tests/s" if rate >= 10 else f"{rate:.2g} tests/s"
+    unit = "nodes/s" if model.phase.name == "ranks" else "tests/s"
+    speed = "-" if rate is None else f"{rate:.0f} {unit}" if rate >= 10 else f"{rate:.2g} {unit}"
     clock = clock_text(elapsed)
     if not model.phase.total:
+        # A phase without a number of tests may have none at all.
         what = "re-tests" if model.watching and model.phase.name == "watch" else "done"
-        first: list[Part] = [(model.phase.name, "bold"), (f"   {model.done} {what}", ""), *paused]
-        return [first, [(f"{speed}   {clock}", MUTED)]]
+        tests = f"   {model.done} {what}" if model.done else ""
+        first: list[Part] = [(phase_text(model), "bold"), (tests, ""), *paused]
+        return [first, [(f"{speed}   {clock}" if model.done else clock, MUTED)]]
     done = min(model.done, model.phase.total)
     tail = f" {done}/{model.phase.total}  {done / model.phase.total:.0%}"
     bar = max(4, width - len(tail))
@@ -82,7 +94,7 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
     left = pace.left(model)
     rounds = round_text(model)
     return [
-        [(model.phase.name, "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
+        [(phase_text(model), "bold"), (f"   {rounds}" if rounds else "", ""), *paused],
         [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED), (tail, "")],
         [(speed, ""), (f"   {clock}", ""), (f"   {about_text(left)}" if left is not None else "", MUTED)],
     ]

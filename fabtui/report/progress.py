@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from fabtui.model.events import NodeState
 from fabtui.nodeset import count
+from fabtui.presentation.progress_estimate import Pace, phase_text
+from fabtui.presentation.wording import about_text
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Progress:
         self._quiet = quiet
         self._live = out.isatty() and not text and os.environ.get("TERM") not in (None, "", "dumb")
         self._drawn = 0.0
+        self._pace = Pace()
         self._phase = ""
         self._states: dict[str, NodeState] = {}
         self._logged = 0.0
@@ -99,7 +102,9 @@ class Progress:
         if phase.name == self._phase:
             return []
         self._phase = phase.name
-        return [f"{phase.name}: {count(phase.total, 'test')}" if phase.total else phase.name]
+        tests = "node" if phase.name == "ranks" else "test"
+        name = phase_text(self._model)
+        return [f"{name}: {count(phase.total, tests)}" if phase.total else name]
 
     def _line(self) -> str:
         model = self._model
@@ -107,9 +112,12 @@ class Progress:
         ready, gone = states.count(NodeState.READY), sum(state.gone for state in states)
         parts = [f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
         if model.phase.total:
-            parts.append(f"{model.done}/{model.phase.total} tests")
+            parts.append(f"{model.done}/{model.phase.total} {'nodes' if model.phase.name == 'ranks' else 'tests'}")
         parts.append(f"{model.elapsed:.0f} s")
-        return one_line(f"{model.phase.name}: {', '.join(parts)}")
+        self._pace.take(model, model.elapsed)
+        if (left := self._pace.left(model)) is not None:
+            parts.append(about_text(left))
+        return one_line(f"{phase_text(model)}: {', '.join(parts)}")
 
     def _write(self, text: str) -> None:
         try:

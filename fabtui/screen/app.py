@@ -222,7 +222,12 @@ class FabricApp(App[int]):
             self.leave()
             return
         phase = self.model.phase
-        done = f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
+        starting = phase.name == "ranks"
+        done = (
+            "Ranks are starting. "
+            if starting
+            else f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
+        )
         kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
         question = self._deferred.ConfirmScreen(
             "A sweep is running. Quit?",

@@ -13,7 +13,7 @@ from typing import Any
 from fabtui.lab.spec import PairFault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate
+from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate, RanksReady
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -130,11 +130,12 @@ class Sweep:
         arms = self._arms()
         starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
-            if self._wants("ping", "udp"):
-                group.create_task(self._mesh(self.alive(new), self.alive(old)))
             if self._wants("p2p", "all_reduce"):
                 starts = self._start_ranks([*old, *new], dict(arms[0][1]), probes)
                 group.create_task(self._ranks_settled(starts))
+            if self._wants("ping", "udp"):
+                await self._mesh(self.alive(new), self.alive(old))
+            self._note_starting(starts)
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
                 await PairTools(self.bed, self.clients).run(probe, self.alive(new), self.alive(old))
@@ -164,6 +165,7 @@ class Sweep:
                 self.bed.arm = arm
                 self._pump.log("info", f"everything again with {arm}")
                 if starts := self._start_ranks([*old, *new], env, probes):
+                    self._note_starting(starts)
                     await asyncio.wait(starts.values())
             try:
                 await self.runner.run(self.alive(new), self.alive(old), self._busy())
@@ -264,7 +266,16 @@ class Sweep:
         engine = replace(self._engine, env={**self._engine.env, **env}, faults=self._numbered_faults())
         return {node: group.create_task(self._start_on(node, engine)) for node in self.alive(nodes)}
 
+    def _note_starting(self, starts: Mapping[str, asyncio.Task[None]]) -> None:
+        """Begin a phase for the nodes whose ranks have not started yet, if there are any."""
+        if left := sum(not start.done() for start in starts.values()):
+            self._pump.emit(PhaseStart(name="ranks", total=left))
+
     async def _start_on(self, node: str, engine: Engine) -> None:
+        await self._start_host(node, engine)
+        self._pump.emit(RanksReady(node=node))
+
+    async def _start_host(self, node: str, engine: Engine) -> None:
         admission = self._admissions[node]
         if all(e.kind == "none" for e in admission.endpoints):
             return
@@ -285,10 +296,10 @@ class Sweep:
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
         """Test unordered pairs again, one at a time."""
         pairs = [pair for pair in pairs if all(self.bed.endpoints[n].node in self.bed.hosts for n in pair)]
-        self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
         nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
-            self._start_ranks(sorted(nodes), {}, group)
+            self._note_starting(self._start_ranks(sorted(nodes), {}, group))
+        self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
         await self.runner.pairs_alone(pairs)
         await self.cool()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import PairClass
-from fabtui.model.events import Measured, NodeState, Paused, PhaseStart
+from fabtui.model.events import Measured, NodeState, Paused, PhaseStart, RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -217,6 +217,25 @@ def test_the_sweep_has_a_bar_a_round_a_rate_and_what_is_left() -> None:
     assert len(lines[1]) == 45
     assert lines[2].startswith("2 tests/s")
     assert lines[2].endswith("about 21 s left")
+
+
+def test_nothing_is_left_after_the_last_test_of_a_phase() -> None:
+    model = half(56, 56)
+    pace = Pace()
+    began = model.phase.since - model.started
+    pace.take(model, began + 7.0)
+    assert pace.left(model) is None
+    assert not any("left" in plain(line) for line in sweep_lines(model, began + 7.0, pace, GLYPHS, 45))
+
+
+def test_starting_ranks_have_a_name_and_count_nodes() -> None:
+    story = Story(["a", "b"], 4)
+    story.endpoints("a", "b")
+    story.phase("ranks", 2)
+    story.add(RanksReady(node="a"))
+    lines = [plain(line) for line in sweep_lines(story.shadow, 3.0, Pace(), GLYPHS, 45)]
+    assert lines[0] == "starting ranks"
+    assert lines[1].endswith(" 1/2  50%")
 
 
 def test_a_pause_is_shown_without_remaining_time() -> None:

@@ -14,6 +14,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
@@ -51,7 +52,7 @@ def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Pa
     if model.exit_code is not None:
         return [_ENDS.get(model.exit_code, (f"exit {model.exit_code}", "bold $warning")), (f"  {clock}", "")]
     phase = model.phase
-    name = one_line(phase.name, 20)
+    name = phase_text(model)
     paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
     if phase.name in ("start", "connect", "look"):
         ready = sum(record.inventory is not None for record in model.nodes.values())
@@ -63,7 +64,7 @@ def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Pa
         return [("done", "bold"), (f"  {clock}", ""), *paused]
     if not phase.total:
         what = "retests" if phase.name == "watch" else "done"
-        return [(f"{name} ", "bold"), (f"{model.done} {what}  {clock}", ""), *paused]
+        return [(f"{name} ", "bold"), (f"{model.done} {what}  " if model.done else " ", ""), (clock, ""), *paused]
     done = min(model.done, phase.total)
     left = ""
     spent = elapsed - (phase.since - model.started)

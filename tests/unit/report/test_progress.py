@@ -92,6 +92,16 @@ def test_on_a_terminal_a_line_is_drawn_over(make_model: Maker, monkeypatch: pyte
     ]
 
 
+def test_the_remaining_time_is_shown_on_a_terminal(make_model: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FRAME", 0.0)
+    maker = make_model().start(["n0"]).add("phase", name="p2p", total=8)
+    for number in range(4):
+        maker.measured("p2p", "n0:0", f"n0:{number + 1}", value=1.0, unit="GB/s")
+    (last,) = [frame for frame in played(maker, Terminal()).split("\r\x1b[K") if "4/8 tests" in frame]
+    assert last.endswith("left")
+    assert "left" not in played(maker, io.StringIO())
+
+
 def test_the_live_line_is_drawn_a_few_times_a_second(make_model: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_FRAME", 3600.0)
     maker = make_model().start(["n0"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.events import RanksReady
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -42,6 +43,18 @@ async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> 
     assert p2p_of(again) == cells
     assert again.exit_code == 0
     assert [e.seq for e in read_events(record)] == list(range(len(list(read_events(record)))))
+
+
+async def test_the_start_of_ranks_is_a_phase_that_counts_nodes(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    await run(Script({"a": 2, "b": 2}), record=record, probes=("p2p",))
+    model, seen = Model(), []
+    for event in read_events(record):
+        model.apply(event)
+        if isinstance(event, RanksReady):
+            seen.append((event.node, model.phase.name, model.done, model.phase.total))
+    assert sorted(node for node, *_ in seen) == ["a", "b"]
+    assert [place for _, *place in seen] == [["ranks", 1, 2], ["ranks", 2, 2]]
 
 
 async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() -> None:
