@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -473,6 +473,10 @@ class FabricApp(App[int]):
         """Disable the key of the findings where they are shown."""
         shown = self._deferred is not None and isinstance(self.screen, self._deferred.FindingsScreen)
         return False if action == "findings" and shown else super().check_action(action, parameters)
+
+    def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
+        self.main.navigation.outline(label, pairs)
+        self.main.draw()
 
     def show_pair(self, source: int, destination: int) -> bool:
         # A replay may have gone to a time with other endpoints just now.

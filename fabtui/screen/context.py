@@ -5,7 +5,7 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ class AppContext(Protocol):
     def open_view(self, name: ViewName) -> None: ...
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is none."""
+
+    def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
+        """Outline the cells of ordered pairs of endpoints in the grid."""
 
     def show_pair(self, source: int, destination: int) -> bool:
         """Go back to the grid and its pair of two endpoint numbers; return False if the grid lacks it."""

@@ -147,6 +147,31 @@ async def test_arrows_reach_every_finding_and_enter_goes_to_its_pairs(opened: Op
         assert [seat.name for seat in app.main.cursor_seats() or ()] == list(pair)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(two_nodes(), size=size) as (app, pilot):
+        await shown_findings(app, pilot)
+        one = app.findings.found[0]
+        cells = frozenset({("n001:2", "n000:0"), ("n001:2", "n000:3"), ("n000:0", "n001:1")})
+        app.findings.found = [one.replace(cells=cells)]
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert "[ ] finding 1: 3 pairs" in screen_text(app)
+        grid = app.main.grid
+        names = [seat.name for seat in grid.source.rows.seats]
+        marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}
+        assert marked == {"n001:2": 2, "n000:0": 1}
+        first = [grid.render_line(grid._lines_of(at)[0]).text.count("[") for at in range(len(names))]
+        assert first == [marked.get(name, 0) for name in names]
+        await pilot.press("minus")
+        await pilot.pause(0.1)
+        assert {row: len(columns) for row, columns in grid._outlined.items()} == {0: 1, 1: 1}, "blocks of nodes"
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert "[" not in "".join(grid.render_line(y).text for y in range(2, grid.size.height))
+        assert "[ ] finding" not in screen_text(app)
+
+
 async def test_typing_filters_the_findings(opened: Opened) -> None:
     async with opened(two_nodes(), size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot)

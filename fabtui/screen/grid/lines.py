@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, GridLayout, name_room, squeeze
+from fabtui.screen.grid.outline import Outlined, bracketed
 from fabtui.screen.terminal.ansi_strips import GlyphCells, Palette, ReadyStrip, Runs, half_slot
 
 
@@ -30,6 +31,7 @@ class LineRenderer:
     rows: Axis | None = None
     #: Texts of the two lines in the top left corner.
     corner: tuple[str, str] = ("", "")
+    outlined: Outlined = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         #: First column in view and the one after the last.
@@ -60,6 +62,7 @@ class LineRenderer:
             slots = bytearray(slots)
             slots[self.column - first] = Slot.CURSOR
         fixed = bytes(slots)
+        outlined = self.outlined.get(row)
 
         def runs() -> Runs:
             shown = texts
@@ -67,12 +70,14 @@ class LineRenderer:
                 shown = [glyphs.texts[slot] for slot in fixed]
                 for at in self._marked:
                     shown[at] = glyphs.edges[fixed[at]]
+            if outlined:
+                shown = [bracketed(text) if first + at in outlined else text for at, text in enumerate(shown)]
             cells: Runs = list(zip(fixed, shown, strict=True))
             for at, blank in self._gaps:
                 cells.insert(at, (Slot.PAD, " " * blank))
             return [header, *cells, *self._padding]
 
-        if texts is not None:
+        if texts is not None or outlined:
             return ReadyStrip.of_runs(runs(), self.layout.width, palette)
         ready = palette.ready_glyphs(header, fixed, glyphs, self._marked, self._padding)
         return ReadyStrip(ready, self.layout.width, palette, runs)

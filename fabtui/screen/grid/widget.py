@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
+from fabtui.screen.grid.outline import Outlined, outlined
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, ReadyStrip
 
@@ -79,6 +80,14 @@ class GridView(PaintedWidget, can_focus=True):
         self.viewport = Viewport()
         self._layout: GridLayout | None = None
         self._rows: dict[int, _Row] = {}
+        self._outline: Collection[tuple[str, str]] = ()
+        self._outlined: Outlined = {}
+
+    def outline(self, pairs: Collection[tuple[str, str]]) -> None:
+        """Outline the cells of ordered pairs of endpoints, by name."""
+        self._outline = pairs
+        self._outlined = outlined(pairs, self.source.rows, self.source.columns)
+        self.redraw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         """Set the colour ramp and the colour system, which may change the layout."""
@@ -91,6 +100,7 @@ class GridView(PaintedWidget, can_focus=True):
         down, across = self.row - viewport.top, self.column - viewport.left
         self.source = source
         rows, columns = source.rows, source.columns
+        self._outlined = outlined(self._outline, rows, columns)
         if self.aim is None:
             # The first cell that can have a value.
             self.row, self.column = 0, min(1, max(0, columns.size - 1))
@@ -208,7 +218,8 @@ class GridView(PaintedWidget, can_focus=True):
         layout, source, viewport = self.layout_now(), self.source, self.viewport
         cursor = self.row, self.column
         scene = LineRenderer(
-            source.columns, layout, viewport.columns, viewport.top, *cursor, self.glyphs, source.rows, self.corner
+            *(source.columns, layout, viewport.columns, viewport.top, *cursor),
+            *(self.glyphs, source.rows, self.corner, self._outlined),
         )
         strips = [self._line(y, layout, scene) for y in range(crop.y, crop.bottom)]
         return [strip if crop.width == layout.width else strip.crop(crop.x, crop.right) for strip in strips]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.errors import InputError
@@ -42,6 +42,8 @@ class GridNavigation:
         self._zoom_chosen = False
         self._resting_until = 0.0
         self._searching: asyncio.TimerHandle | None = None
+        #: Label of the outlined cells, or "".
+        self._outlined = ""
 
     def take_model(self, *, same: bool) -> None:
         """Show another model; ``same``: at the same pair, zoom, order and filter, as it is of the same session."""
@@ -138,9 +140,16 @@ class GridNavigation:
         if not self._zoom_chosen:
             self.zoom_to(Zoom.GPUS if fits else Zoom.FABRIC)
 
+    def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
+        """Outline the cells of ordered pairs until `back`."""
+        self._outlined = label
+        self.grid.outline(pairs)
+
     def back(self) -> None:
-        """Leave two nodes, then the filter, then the zoom."""
-        if self.scope.zoom is Zoom.NODES:
+        """End the outline, then leave two nodes, then the filter, then the zoom."""
+        if self._outlined:
+            self.outline("", ())
+        elif self.scope.zoom is Zoom.NODES:
             self.zoom_to(self._zoom_before if self._zoom_before is not Zoom.NODES else Zoom.GPUS)
         elif self.scope.filter is not None:
             self.clear_filter()
@@ -204,6 +213,8 @@ class GridNavigation:
         """Return the active filter and order, with the keys that end them."""
         scope = self.scope
         parts: list[Part] = []
+        if self._outlined:
+            parts += [(f" [ ] {one_line(self._outlined, 60)} ", "bold reverse"), (" esc: end  ", MUTED)]
         if scope.filter is not None:
             rows, columns = scope.source.rows.size, scope.source.columns.size
             parts += [
