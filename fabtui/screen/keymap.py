@@ -19,6 +19,7 @@ from fabtui.screen.views.command_line import CommandLine
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.help import HelpScreen
 from fabtui.screen.views.jump import JumpScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node.screen import NodeScreen
@@ -38,6 +39,7 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         NodesTable,
         TopologyScreen,
         TopologyTree,
+        HelpScreen,
         DetailScreen,
         ConfirmScreen,
         RunScreen,

@@ -155,13 +155,34 @@ async def test_a_letter_can_be_clicked(opened: Opened) -> None:
 async def test_help_begins_with_the_current_view(
     opened: Opened, keys: tuple[str, ...], title: str, words: str, first: str
 ) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 200)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 260)) as (app, pilot):
         await pilot.press(*keys, "question_mark")
         await pilot.pause()
         text = screen_text(app)
         assert title in text.splitlines()[0]
         assert text.index(words) < text.index(first) < text.index("glyphs")
         assert text.index("glyphs") < text.index("confirm.yes")
+
+
+async def test_help_is_searched_as_one_types(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+        await pilot.press("question_mark", "slash", *"worst")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "main.list" in text
+        assert "main.pause" not in text
+        assert text.index("main.list") < text.index("worst.up"), "the keys of the current view come first"
+        await pilot.press("space", *"zzz")
+        await pilot.pause()
+        assert "no line has these words" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "main.pause" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is app.main
 
 
 async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> None:

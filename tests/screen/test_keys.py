@@ -197,6 +197,7 @@ CASES: dict[str, Case] = {
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
     "app.login": Case(lambda w: "type elsewhere: " in w.notifications, before=TO_THE_BAD),
     "app.jump": Case(lambda w: w.screen == "JumpScreen"),
+    "help.search": Case(lambda w: w.focus == "prompt-input", before=("question_mark",)),
     "app.command-line": Case(lambda w: w.screen == "CommandLine"),
     "app.quit": Case(lambda w: w.feed.closed == 1),
     "app.interrupt": Case(lambda w: w.feed.closed == 1),
