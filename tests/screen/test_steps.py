@@ -172,6 +172,23 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         assert "[ ] finding" not in screen_text(app)
 
 
+async def test_a_click_selects_a_row_and_a_double_click_opens_it(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(80, 24)) as (app, pilot):
+        screen = await shown_findings(app, pilot, "ip -s link", "lsmod")
+        line = next(y for y, text in enumerate(screen_text(app).splitlines()) if "lsmod" in text)
+        await pilot.click(offset=(20, line))
+        await pilot.pause(0.1)
+        assert "> lsmod" in screen_text(app)
+        assert feed.ran == []
+        await pilot.click(offset=(20, line), times=2)
+        await until(pilot, lambda: feed.ran)
+        assert [one.argv for one in feed.ran] == [("lsmod",)]
+        await pilot.click(offset=(20, 0))
+        await pilot.pause(0.1)
+        assert app.screen is screen
+
+
 async def test_typing_filters_the_findings(opened: Opened) -> None:
     async with opened(two_nodes(), size=(120, 40)) as (app, pilot):
         await shown_findings(app, pilot)
