@@ -40,7 +40,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.turns import FOLLOWED, TurnLog
+from fabtui.model.turns import FOLLOWED, Turn, TurnLog
 
 if TYPE_CHECKING:
     from array import array
@@ -298,13 +298,18 @@ class Model:
             self._results.add(measurement)
             if before is not None or (layer in FOLLOWED and measurement.verdict.bad):
                 now = self.latest(layer, *pair) or measurement
-                self.turns.take(self.now, now, before, self.verdict(now))
+                self._note_turn(self.turns.take(self.now, now, before, self.verdict(now)))
         if layer is not Layer.LATENCY:
             # Latency comes with the bandwidth of the same test.
             self.done += 1
             self.running.discard(pair)
             if measurement.arm is None:
                 self.untested.pop(pair, None)
+
+    def _note_turn(self, turn: Turn | None) -> None:
+        """Log a change of the verdict of a pair; the first results of a sweep are no changes."""
+        if turn is not None and turn.before is not None:
+            self.log.append(LogLine(turn.time, "warning" if turn.after.bad else "notice", None, turn.text))
 
     def _note_sweep(self, measurement: Measurement) -> None:
         """Note that the phase is a sweep to compare with the one before, if the pair was tested before the phase."""

@@ -25,6 +25,13 @@ class Turn(NamedTuple):
     after: Verdict
     now: Measurement
 
+    @property
+    def text(self) -> str:
+        """The change in words."""
+        now, was = self.now, f", was {self.before}" if self.before is not None else ""
+        value = f" at {now.value:.3g} {now.unit}" if now.value is not None else ""
+        return f"{now.src} > {now.dst} {now.layer}: {self.after}{value}{was}"
+
 
 class TurnLog:
     """The latest changes, oldest first, and the number of all."""

@@ -14,7 +14,6 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
 
 if TYPE_CHECKING:
-    from fabtui.model.turns import Turn
     from fabtui.session.feeds.base import Feed, Playback
 
 #: Share of the recording that one key press goes over, and seconds while its length is not known.
@@ -99,13 +98,7 @@ async def _show_turn(context: AppContext, feed: Feed, step: int) -> None:
     ends = [feed.model.number(name) for name in (turn.now.src, turn.now.dst)]
     if None not in ends:
         context.show_pair(*(end for end in ends if end is not None))
-    context.notify(turn_text(turn))
-
-
-def turn_text(turn: Turn) -> str:
-    """Return a change of a verdict as a sentence."""
-    was = f", was {turn.before}" if turn.before is not None else ""
-    return one_line(f"{turn.now.src} > {turn.now.dst} {turn.now.layer}: {turn.after}{was}", 200)
+    context.notify(one_line(turn.text, 200))
 
 
 def change_speed(context: AppContext, step: int) -> None:

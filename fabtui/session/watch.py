@@ -149,6 +149,7 @@ class Watch:
         self._off = asyncio.Event()
         self._off.set()
         self._task: asyncio.Task[None] | None = None
+        self._tested = 0
 
     @property
     def on(self) -> bool:
@@ -199,6 +200,7 @@ class Watch:
         rate = rate_for(self._options.watch_rate, len(self._model.endpoints))
         self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
         order = Round(self._model)
+        self._tested = 0
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
@@ -217,6 +219,7 @@ class Watch:
                     await self._wait(now + (min(STEP, 1 / rate) if done else IDLE) - loop.time())
         finally:
             self._sweep.warm = False
+            self._pump.log("info", f"watching ended: {self._tested} pairs tested again")
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
         async with self._testing:
@@ -258,7 +261,9 @@ class Watch:
                 await self._sweep.runner.again(well, 1.0)
             await self._pump.flush()
             for a, b in order.ended(pairs):
-                verdict = next((v for v in verdicts_of(self._model, (a, b)) if v.bad), None)
-                what = f"is {verdict} now" if verdict is not None else "is flapping"
-                self._pump.log("warning", f"{self._model.endpoints[a]} - {self._model.endpoints[b]} {what}")
+                # The model logs each change of a verdict.
+                if not any(verdict.bad for verdict in verdicts_of(self._model, (a, b))):
+                    ends = f"{self._model.endpoints[a]} - {self._model.endpoints[b]}"
+                    self._pump.log("warning", f"{ends} is flapping")
+            self._tested += len(pairs)
             return len(pairs)

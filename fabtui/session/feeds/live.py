@@ -183,14 +183,14 @@ class LiveFeed(Feed):
         async with self._testing:
             if numbers:
                 await self._sweep.retest(sorted(numbers))
-            await self._end()
+            await self._end("retest")
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
         """Run experiments about findings, after the running tests."""
         if self._sweep is not None and experiments:
             async with self._testing:
                 await self._sweep.confirm(experiments)
-                await self._end()
+                await self._end("experiments")
 
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""
@@ -200,7 +200,7 @@ class LiveFeed(Feed):
         try:
             async with self._testing:
                 await self._sweep.run(self._swept, [])
-                await self._end()
+                await self._end("sweep")
         finally:
             self._sweeping = False
 
@@ -405,7 +405,7 @@ class LiveFeed(Feed):
                 break
         if self._options.confirm:
             await self._confirm_first()
-        await self._end()
+        await self._end("sweep")
         self._first_done.set()
 
     async def _confirm_first(self) -> None:
@@ -422,7 +422,8 @@ class LiveFeed(Feed):
             else:
                 await self._sweep.cool()
 
-    async def _end(self) -> None:
+    async def _end(self, what: str = "") -> None:
+        """End the tests, and log their end if ``what`` ended is given."""
         assert self._sweep is not None
         # The counter deltas belong to the tests that have ended.
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
@@ -437,6 +438,8 @@ class LiveFeed(Feed):
 
             code = exit_code(self.model)
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
+        if what:
+            self._pump.log("info" if code == 0 else "warning", f"{what} ended: {text.get(code, f'exit code {code}')}")
         self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))
         await self._pump.flush()
         trim_heap()

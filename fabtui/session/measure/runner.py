@@ -47,6 +47,8 @@ RELEASE_DEADLINE = 20.0
 REACH_GRACE = 3.0
 #: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
 SLOW_ROUNDS = 2
+#: Maximum number of pairs that a line of the log names.
+_MAX_NAMED = 3
 
 
 class TestRunner:
@@ -194,12 +196,12 @@ class TestRunner:
             self._pump.log("warning", f"the world communicator is formed without ranks: {text}")
             sweep.leave_out(everyone, set(suspects), wanted, text)
         await sweep.run(ranks, wanted)
-        for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
+        for at in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
             slow = await bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
-            self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
+            self._pump.log("info", f"world layer: slow pairs are tested again (round {at + 1}): {self._named(slow)}")
             await sweep.again(PairSet(slow))
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
@@ -355,6 +357,11 @@ class TestRunner:
         # Pairs tested alone are faster and have changed the median.
         await self._slow_again(swept, alone)
 
+    def _named(self, pairs: Sequence[Pair]) -> str:
+        """Return the number of pairs, and their names if they are few."""
+        names = ", ".join(f"{self._name(a)} - {self._name(b)}" for a, b in pairs[:_MAX_NAMED])
+        return f"{len(pairs)} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
+
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
         """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them.
 
@@ -366,8 +373,9 @@ class TestRunner:
                 return
             if len(slow) > MAX_SUSPECTS:
                 slow = random.Random(len(slow)).sample(slow, MAX_SUSPECTS)
-            self._pump.log("info", f"slow pairs are tested again, alone: {len(slow)}")
             alone.update(slow)
+            times = max(alone[pair] for pair in slow)
+            self._pump.log("info", f"slow pairs are tested again, alone (round {times}): {self._named(slow)}")
             await self.pairs_alone(slow)
             await self._pump.flush()
 

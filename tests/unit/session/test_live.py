@@ -76,6 +76,19 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
     assert nodes.links["b"].pairs == 22, "pairs of the other node were left alone"
 
 
+async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_reported() -> None:
+    model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
+    lines = [line.text for line in model.log]
+    again = [line for line in lines if "tested again, alone" in line]
+    assert [line.partition("alone ")[2] for line in again] == [
+        "(round 1): 2 (a:0 - a:1, a:2 - a:3)",
+        "(round 2): 1 (a:2 - a:3)",
+    ]
+    assert "a:0 > a:1 p2p: ok at 50 GB/s, was slow" in lines
+    assert lines[-1] == "sweep ended: something is slow, failed or timed out"
+    assert len(set(lines)) == len(lines)
+
+
 async def test_what_is_slow_only_by_what_was_tested_again_is_tested_again_as_well() -> None:
     # All are ten times as fast when they are alone, as dead pairs and their partners come to be: that moves the median.
     rates: dict[tuple[int, int], float | list[float]] = {

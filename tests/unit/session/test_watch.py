@@ -136,6 +136,7 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
         feed.watch(False)
         await _until(lambda: model.exit_code == 0)
         assert not model.watching
+        assert [line.text for line in model.log][-1].startswith("watching ended: ")
         assert nodes.links["a"].sent[-1] == {"t": "rank", "m": {"op": "quit"}}, "the GPUs are given back"
         done = _attempts(model)
         await asyncio.sleep(0.1)
@@ -158,9 +159,11 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
         await _until(lambda: _attempts(model) >= 12 * 2)
         script.silent.add((0, 3))
         await _until(lambda: model.latest(Layer.P2P, "a:0", "b:1").verdict is Verdict.TIMEOUT)  # type: ignore[union-attr]
-        await _until(lambda: any("a:0 - b:1 is timeout now" in line.text for line in model.log))
+        lines = [line.text for line in model.log if "a:0 > b:1" in line.text]
+        assert lines == ["a:0 > b:1 p2p: timeout, was ok"]
         script.silent.clear()
         await _until(lambda: (Layer.P2P, "a:0", "b:1") in model.flapping)
+        assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timeout") for line in model.log)
     finally:
         await feed.close()
     assert model.exit_code == 0, "a session that is left while it watches ends as any other"
