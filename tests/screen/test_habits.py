@@ -164,6 +164,22 @@ async def test_help_begins_with_the_current_view(
         assert text.index("glyphs") < text.index("confirm.yes")
 
 
+async def test_a_view_opened_from_a_view_names_the_way_to_it(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
+        await pilot.press("t")
+        await pilot.pause()
+        assert screen_text(app).splitlines()[0].startswith(" nodes ")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert screen_text(app).splitlines()[0].startswith(" grid / nodes /")
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert screen_text(app).splitlines()[0].startswith(" grid / nodes / node /")
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert screen_text(app).splitlines()[0].startswith(" nodes ")
+
+
 async def test_help_is_searched_as_one_types(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
         await pilot.press("question_mark", "slash", *"worst")

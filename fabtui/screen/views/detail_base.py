@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -13,9 +13,9 @@ from textual.content import Content
 from textual.screen import Screen
 
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Lines
+from fabtui.presentation.wrapping import Lines, clipped
 from fabtui.screen.context import AppContext, context_of
-from fabtui.screen.keys import shortcut
+from fabtui.screen.keys import group_title, shortcut
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TextLine, content_of
 
@@ -59,6 +59,15 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
 def as_text(lines: Lines) -> str:
     """Return lines without styles."""
     return "\n".join(plain(line).rstrip() for line in lines)
+
+
+def crumbs(screen: Screen[None]) -> list[Part]:
+    """Return the views that lead to a view, if it was not opened from the grid directly."""
+    below: list[Screen[Any]] = [one for one in screen.app.screen_stack if isinstance(one, TitledScreen)]
+    if screen not in below or screen is below[0]:
+        return []
+    names = ["grid", *(group_title(type(one)).lower() for one in below[: below.index(screen)])]
+    return [(f" {' / '.join(names)} /", MUTED)]
 
 
 class TitledScreen(Screen[None]):
@@ -125,7 +134,8 @@ class DetailScreen(TitledScreen):
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
-        self.title_line.show(Content.assemble(*self.title_parts()))
+        parts = [*crumbs(self), *self.title_parts()]
+        self.title_line.show(Content.assemble(*clipped(parts, self.size.width, self.context.glyphs.ellipsis)))
         self.query_one("#detail-text", TextLine).show(content_of(self.body_lines(width)), layout=True)
 
     def action_copy(self) -> None:

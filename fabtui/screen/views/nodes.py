@@ -25,7 +25,7 @@ from fabtui.screen import feed_actions
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import TitledScreen
+from fabtui.screen.views.detail_base import TitledScreen, crumbs
 from fabtui.screen.widgets.key_bar import KeyBar
 
 _STATES = list(NodeState)
@@ -283,7 +283,9 @@ class NodesScreen(TitledScreen):
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []
         head.append(("   left, right: sort by another column  i: reverse", MUTED))
-        self.title_line.show(Content.assemble(*clipped(head, self.size.width, context.glyphs.ellipsis)))
+        self.title_line.show(
+            Content.assemble(*clipped([*crumbs(self), *head], self.size.width, context.glyphs.ellipsis))
+        )
 
     def action_open(self) -> None:
         if self.table.chosen is not None:

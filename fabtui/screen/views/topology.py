@@ -18,7 +18,7 @@ from fabtui.presentation.topology import Branch, Topology, flat
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import clipped
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import TitledScreen
+from fabtui.screen.views.detail_base import TitledScreen, crumbs
 from fabtui.screen.widgets.key_bar import KeyBar
 
 #: Time (s) between two looks for new verdicts.
@@ -151,7 +151,9 @@ class TopologyScreen(TitledScreen):
         names = [str(self.context.model.endpoints[number]) for number in pair] if pair is not None else []
         head: list[Part] = [(" topology ", "bold")]
         head += [("  path of ", MUTED), (f" {' > '.join(names)} ", "bold reverse")] if names else []
-        self.title_line.show(Content.assemble(*clipped(head, self.size.width, self.context.glyphs.ellipsis)))
+        self.title_line.show(
+            Content.assemble(*clipped([*crumbs(self), *head], self.size.width, self.context.glyphs.ellipsis))
+        )
 
     def _topology(self) -> Topology:
         context = self.context
