@@ -29,7 +29,20 @@ def percent_text(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) >= 0.095 else f"{percent:.1g} %"
 
 
+#: Below this value (in the unit) a smaller unit reads better, which is so many times smaller.
+_SMALL = 0.0995
+_SMALLER = {"GB/s": ("MB/s", 1000.0)}
+
+
+def spoken(value: float, unit: str) -> tuple[float, str]:
+    """Return a value in the unit that people use for it: 0.0196 GB/s is 19.6 MB/s."""
+    smaller = _SMALLER.get(unit)
+    return (value * smaller[1], smaller[0]) if smaller is not None and 0 < value < _SMALL else (value, unit)
+
+
 def share_text(value: float, usual: float, unit: str) -> str:
     """Return a value with its share of the usual one: ``1.96 GB/s, 0.5 % of the usual 360 GB/s``."""
-    unit = f" {unit}" if unit else ""
-    return f"{value_text(value)}{unit}, {percent_text(value / usual)} of the usual {value_text(usual)}{unit}"
+    mine, theirs = (
+        f"{value_text(number)} {name}".rstrip() for number, name in (spoken(value, unit), spoken(usual, unit))
+    )
+    return f"{mine}, {percent_text(value / usual)} of the usual {theirs}"

@@ -10,7 +10,7 @@ from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, slot_of
-from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.numbers import percent_text, spoken
 from fabtui.sanitize import one_line
 
 Part = tuple[str, str]
@@ -85,7 +85,8 @@ def value_text(measurement: Measurement) -> str:
     """Return a measurement's value with its unit, or ``-``."""
     if measurement.value is None:
         return "-"
-    return f"{full_number(measurement.value)} {measurement.unit}".rstrip()
+    value, unit = spoken(measurement.value, measurement.unit)
+    return f"{full_number(value)} {unit}".rstrip()
 
 
 def share_text(model: Model, measurement: Measurement) -> str:
@@ -94,7 +95,15 @@ def share_text(model: Model, measurement: Measurement) -> str:
     share = ratio(measurement.layer, measurement.value, usual)
     if share is None or usual is None or measurement.value is None:
         return ""
-    return f"{percent_text(measurement.value / usual)} of the usual {full_number(usual)}"
+    return f"{percent_text(measurement.value / usual)} of the usual {_beside(measurement, usual)}"
+
+
+def _beside(measurement: Measurement, other: float) -> str:
+    """Return another value beside that of a measurement, with its unit if that differs."""
+    assert measurement.value is not None
+    value, unit = spoken(other, measurement.unit)
+    same = unit == spoken(measurement.value, measurement.unit)[1]
+    return full_number(value) if same else f"{full_number(value)} {unit}"
 
 
 def limit_text(model: Model, measurement: Measurement) -> str:
@@ -102,7 +111,9 @@ def limit_text(model: Model, measurement: Measurement) -> str:
     limit = limit_of(model, measurement) if measurement.value and (measurement.bytes or 0) >= LEAST_BYTES else None
     if limit is None or measurement.value is None:
         return ""
-    return f"{percent_text(measurement.value / limit.value)} of the {limit.what} limit {full_number(limit.value)}"
+    return (
+        f"{percent_text(measurement.value / limit.value)} of the {limit.what} limit {_beside(measurement, limit.value)}"
+    )
 
 
 def failure_text(measurement: Measurement, limit: int = 300) -> str:

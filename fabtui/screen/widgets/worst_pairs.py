@@ -10,7 +10,7 @@ from textual.widgets import OptionList
 
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import MUTED, Part, failure_text
+from fabtui.presentation.wording import MUTED, Part, failure_text, value_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
 from fabtui.screen.keys import shortcut
@@ -85,7 +85,8 @@ def bad_pair_parts(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
     parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
     parts.append((f"{bad.slot.key:<8}", style))
     if bad.share is not None:
-        parts.append((f" {percent_text(bad.share)} of the usual value", MUTED))
+        value = f" {value_text(bad.cell.measurement)}, " if bad.cell.measurement is not None else " "
+        parts.append((f"{value}{percent_text(bad.share)} of usual", MUTED))
     elif bad.cell.measurement is not None:
         parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
     return parts
