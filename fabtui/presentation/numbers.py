@@ -29,7 +29,7 @@ def percent_text(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) >= 0.095 else f"{percent:.1g} %"
 
 
-#: Below this value (in the unit) a smaller unit reads better, which is so many times smaller.
+#: Value (in the unit) below which a smaller unit reads better; that unit and how many of it make one of the larger.
 _SMALL = 0.0995
 _SMALLER = {"GB/s": ("MB/s", 1000.0)}
 
