@@ -21,7 +21,9 @@ from fabtui.sanitize import one_line
 MOST_ENDPOINTS = 64
 #: Maximum number of nodes with a row and a column each.
 MOST_NODES = 256
-#: Width of lines in a pipe or a file.
+#: Width of text in a pipe or a file.
+PIPE_WIDTH = 100
+#: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240
 SLOW_MARK = "!"
 #: Characters of verdicts, and their meanings.
@@ -51,17 +53,23 @@ Block = tuple[Verdict, float | None]
 
 
 class Shown(NamedTuple):
-    """The grids of a summary (None: all with values; empty: p2p, and world if it differs), and its maximum width."""
+    """The grids of a summary (None: all with values; empty: p2p, and world if it differs), and its maximum width.
+
+    Text is wrapped to ``text_width``; None: it is not wrapped.
+    """
 
     layers: tuple[Layer, ...] | None = ()
     width: int = USUAL_WIDTH
+    text_width: int | None = None
 
 
 def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
     """Return the grids that the arguments request, by default all if ``everything``; InputError for unknown layers."""
     layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
-    width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns if sys.stdout.isatty() else USUAL_WIDTH
-    return Shown(layers, width)
+    if not sys.stdout.isatty():
+        return Shown(layers, USUAL_WIDTH, PIPE_WIDTH)
+    width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
+    return Shown(layers, width, width)
 
 
 def chosen_layers(text: str) -> tuple[Layer, ...] | None:

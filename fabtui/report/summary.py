@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints
 from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, pairs_text, title
@@ -43,8 +44,6 @@ _IN_TABLES = frozenset(COLLECTIVES.values())
 _MOST_NOTABLE = 8
 #: Maximum number of pairs named in a finding that only counts them.
 _MOST_NAMED = 6
-#: A longer list omits pairs that findings cover.
-_LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
 #: Rules whose titles count pairs instead of naming them.
 _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
@@ -77,8 +76,12 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
         _medians(model),
         [*_mesh(model), *networks(model)],
     ]
-    parts += [*_collectives(model), comparison(model), *problems(model, signs)]
-    parts += [before_tests(model, plain), _not_tested(model), _verdicts(model)]
+    parts += [*_collectives(model), comparison(model)]
+    width = shown.text_width if shown is not None else None
+    # Commands of the advice stay on their lines, from which they can be copied.
+    *texts, advice = problems(model, signs)
+    parts += [*(_wrapped(part, width) for part in texts), advice, before_tests(model, plain)]
+    parts += [_wrapped(_not_tested(model), width), _verdicts(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
@@ -293,15 +296,10 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     tally = Survey(model).finish()
     found = findings(model, tally)
     advice = what_to_do(model, tally, found)
-    many = {pair for one in found if one.rule.domain is Domain.PAIRS and not _single(one) for pair in one.cells}
+    covered = {pair for one in found if one.rule.domain is Domain.PAIRS for pair in one.cells}
     explained = frozenset(measurement for one in found for measurement in one.measurements)
-    bad = _bad(model, signs, explained, many)
-    return [_numbered(found), bad, _notable(model, signs), advice]
-
-
-def _single(finding: Finding) -> bool:
-    """Return True for a finding about a single pair of endpoints, which the list of what is not ok shows."""
-    return finding.subject.kind is Kind.PAIR
+    bad = _bad(model, signs, explained, covered)
+    return [_numbered(model, found), bad, _notable(model, signs, covered), advice]
 
 
 def finding_lines(finding: Finding) -> list[str]:
@@ -316,22 +314,90 @@ def finding_lines(finding: Finding) -> list[str]:
     return lines + [f"    next: {one_line(command, 500)}" for command in finding.next[:2]]
 
 
-def _numbered(listed: list[Finding]) -> list[str]:
+def _wrapped(lines: list[str], width: int | None) -> list[str]:
+    return [piece for line in lines for piece in folded(line, width)]
+
+
+def folded(line: str, width: int | None) -> list[str]:
+    """Return a line in pieces of at most ``width`` characters, if possible; all but the first are indented further.
+
+    A command stays on its line, from which it can be copied.
+    """
+    if width is None or len(line) <= width or line.lstrip().startswith("next: "):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    pieces = textwrap.wrap(
+        line.strip(),
+        max(40, width),
+        initial_indent=indent[2:],
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return pieces or [line]
+
+
+def _numbered(model: Model, listed: list[Finding]) -> list[str]:
     lines = []
-    for number, (head, *rest) in enumerate(map(finding_lines, listed), 1):
+    notes, sizes = PortNotes(model), _bad_sizes(model)
+    for number, finding in enumerate(listed, 1):
+        head, *rest = finding_lines(finding)
+        stated = " ".join([head, *rest])
+        # Facts of a single pair that the rule does not state; the list of what is not ok leaves the pair out.
+        more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
+        rest = [line for line in rest if not any(text.startswith(line.strip()) for text in more)]
+        # A rule may compare with world in other words.
+        compared = "world communicator" in stated
+        if more := [text for text in more if text not in stated and not (compared and "world communicator" in text)]:
+            at = next((place for place, line in enumerate(rest) if line.startswith("    next: ")), len(rest))
+            rest.insert(at, f"    {'; '.join(more)}")
         lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
     return capped([f"findings: {len(listed)}"], lines, "lines") if lines else []
+
+
+def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
+    """Return the message sizes at which pairs are bad in p2p, if it was tested with several."""
+    tested = [m for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes]
+    if len({m.asked_bytes for m in tested}) < 2:
+        return {}
+    found: dict[tuple[str, str], list[int]] = {}
+    for m in tested:
+        if model.verdict(m).bad:
+            found.setdefault((m.src, m.dst), []).append(m.asked_bytes or 0)
+    return found
+
+
+def _facts_of_pair(
+    model: Model, finding: Finding, notes: PortNotes, sizes: dict[tuple[str, str], list[int]]
+) -> list[str]:
+    """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs."""
+    facts: dict[str, None] = {}
+    for pair in sorted(finding.cells):
+        m = next((m for layer in (Layer.P2P, Layer.WORLD) if (m := model.latest(layer, *pair)) is not None), None)
+        if m is not None and model.verdict(m).bad:
+            at = ["at " + ", ".join(map(size_text, sorted(sizes[pair])))] if pair in sizes else []
+            facts |= dict.fromkeys([str(model.class_of(m)), *at, *_about_pair(model, m, notes)])
+    return list(facts)
+
+
+def _about_pair(model: Model, m: Measurement, notes: PortNotes) -> list[str]:
+    """Return what is known of a bad pair in p2p or world beyond its value and its error."""
+    meaning, limit = meaning_of_measurement(m), limit_text(model, m)
+    compared = comparison_text(model, m.src, m.dst)
+    ports = notes.of(m.src, m.dst) if m.layer is Layer.P2P else []
+    found = [limit, f"means: {meaning.text}" if meaning is not None else None, compared, *ports]
+    return [text for text in found if text]
 
 
 def _bad(
     model: Model,
     signs: Signs,
     explained: frozenset[tuple[Layer, AddressPair]],
-    many: set[tuple[str, str]],
+    covered_pairs: set[tuple[str, str]],
 ) -> list[str]:
-    """List what is not ok and in no finding, one line per pair and layer; collectives have tables.
+    """List what is not ok and in no finding, one line per pair and layer, worst first; collectives have tables.
 
-    Findings cover the measurements of the mesh ``explained`` and the pairs ``many``, which a long list omits.
+    Findings cover the measurements of the mesh ``explained`` and ``covered_pairs``.
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
@@ -344,18 +410,20 @@ def _bad(
     swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
     notes = PortNotes(model)
     total = len(groups)
-    if total > _LONG:
-        groups = [group for group in groups if not _is_covered(model, group[0], many)]
+    groups = [group for group in groups if not _is_covered(model, group[0], covered_pairs)]
+    groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
     lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
-    more = f", of which {total - len(lines)} are covered above; --csv and --json have them all"
-    return capped([f"not ok: {total}{more if len(lines) < total else ''}"], lines, "rows") if total else []
+    hidden = total - len(lines)
+    above = "in the findings above; --csv and --json have them all"
+    more = f", all {above}" if not lines else f", of which {hidden} {'is' if hidden == 1 else 'are'} {above}"
+    return capped([f"not ok: {total}{more if hidden else ''}"], lines, "rows") if total else []
 
 
-def _is_covered(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
+def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> bool:
     """Return True if a finding or the list of nodes covers a pair of endpoints."""
     if m.layer not in (Layer.P2P, Layer.WORLD):
         return False
-    return (m.src, m.dst) in many or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
+    return (m.src, m.dst) in covered or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
 
 
 def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:
@@ -388,11 +456,12 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"
 
 
-def _notable(model: Model, signs: Signs) -> list[str]:
+def _notable(model: Model, signs: Signs, covered: set[tuple[str, str]]) -> list[str]:
+    """List ok pairs with slow messages that no finding names."""
     lines = []
     for one in notable(model):
         m = one.measurement
-        if model.verdict(m) is not Verdict.OK:
+        if model.verdict(m) is not Verdict.OK or (m.src, m.dst) in covered:
             continue
         size = f" at {size_text(m.bytes)}" if m.bytes else ""
         p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fabtui.report.grid import Shown, matrix
-from fabtui.report.summary import summary
+from fabtui.report.summary import folded, summary
 
 Maker = Callable[[], Any]
 NAMES = ["n0:0", "n0:1", "n1:0", "n1:1"]
@@ -79,7 +79,10 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", made=True, unit="GB/s")
     maker.measured("latency", "n0:1", "n1:0", "failed", error="connect: refused", unit="us")
     text = summary(maker.model(), plain=True)
-    assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; deliberate lab fault\n" in text
+    at = text.splitlines().index("  1 n0:1 > n1:0 failed (1 pair)  FT017")
+    assert text.splitlines()[at + 1] == "      connect: refused"
+    assert text.count("connect: refused") == 1, "each fault is stated once"
+    assert "not ok: 1, all in the findings above; --csv and --json have them all\n" in text
 
 
 def world(maker: Any, names: list[str] = NAMES) -> Any:
@@ -110,11 +113,13 @@ def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker
     assert "\np2p, GB/s at 4 MiB; a row" in text
     assert "\nworld, GB/s at 4 MiB; a row" in text
     assert "\n  world  same-node 1.90 GB/s" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("  n0:1 > n1:0")]
-    assert line.endswith(
-        "connect: refused; fails alone, passes in the world communicator; "
-        "both ends pass with others (...): it is the path between them"
-    )
+    at = text.splitlines().index("  1 n0:1 > n1:0 failed (1 pair)  FT017")
+    assert text.splitlines()[at + 1 : at + 5] == [
+        "      connect: refused",
+        "      both ends pass with others (...): it is the path between them",
+        "      1 of 1 pair pass in the world communicator",
+        "      cross-rail",
+    ]
 
 
 def test_a_world_without_p2p_is_a_grid(make_model: Maker) -> None:
@@ -159,7 +164,8 @@ def test_a_pair_that_is_bad_at_several_sizes_is_one_line(make_model: Maker) -> N
         verdict = "ok" if size == 8 << 20 else "failed"
         maker.measured("p2p", "n0:1", "n0:0", verdict, error="wrong data", unit="GB/s", bytes=size)
     text = summary(maker.model(), plain=True)
-    assert "not ok: 1\n  n0:1 > n0:0  p2p failed; same-node; at 64 MiB, 256 MiB; wrong data\n" in text
+    assert "\n      same-node; at 64 MiB, 256 MiB\n" in text
+    assert text.count("wrong data") == 1
 
 
 def test_messages_that_take_far_longer_are_notable(make_model: Maker) -> None:
@@ -170,6 +176,27 @@ def test_messages_that_take_far_longer_are_notable(make_model: Maker) -> None:
     text = summary(maker.model(), plain=True)
     assert "\n  n0:0 > n0:1  p2p at 4 MiB: p99 910 us, 9.10 x the median of 100 us\n" in text
     assert "not ok" not in text
+
+
+def test_slow_messages_that_a_finding_names_are_stated_once(make_model: Maker) -> None:
+    ends = [{"number": at, "node": "n0", "index": at, "kind": "gpu", "name": "GPU"} for at in (0, 1)]
+    maker = make_model().start(["n0"]).add("endpoints", endpoints=ends)
+    times = {"count": 20, "min": 1e-4, "median": 1e-4, "p99": 9.1e-4, "max": 1e-3}
+    for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
+        maker.measured("p2p", src, dst, value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
+    text = summary(maker.model(), plain=True)
+    assert text.count("n0:0 > n0:1: some messages take far longer than the median") == 1
+    assert "slow messages:" not in text
+
+
+def test_items_are_wrapped_and_commands_are_not(make_model: Maker) -> None:
+    maker = whole(make_model)
+    maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: " + "a long reason " * 20, unit="GB/s")
+    lines = summary(maker.model(), shown=Shown((), 240, 80)).splitlines()
+    items = lines[lines.index("findings: 1") : lines.index("what to do now")]
+    assert len([line for line in items if "long reason" in line]) == 3
+    assert max(len(line) for line in items if "next: " not in line) <= 80
+    assert folded("      next: " + "word " * 30, 80) == ["      next: " + "word " * 30]
 
 
 def test_cpu_ranks_are_busy_and_one_line_is_enough(make_model: Maker) -> None:
@@ -299,8 +326,8 @@ def test_what_many_pairs_have_in_common_is_reported_once_with_the_next_command(m
         "      next: ssh n3 ip -s link",
     ]
     head = next(at for at, line in enumerate(lines) if line.startswith("not ok: "))
-    assert lines[head] == "not ok: 25, of which 20 are covered above; --csv and --json have them all"
-    assert not any("n3:1" in line for line in lines[head : lines.index("what to do now")])
+    assert lines[head] == "not ok: 25, all in the findings above; --csv and --json have them all"
+    assert lines[head + 1 : lines.index("what to do now")] == [""]
 
 
 def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> None:
