@@ -348,6 +348,9 @@ class Model:
 
     def _on_watch(self, event: Watching) -> None:
         self.watching = event.on
+        if event.on:
+            bad = ((src, dst) for verdict, src, dst in self._results.verdicts_in(Layer.P2P) if verdict.bad)
+            self.turns.watch(self.now, bad)
 
     def _on_end(self, event: SessionEnd) -> None:
         self._find_structure()

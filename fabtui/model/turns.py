@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fabtui.model.layers import Layer
@@ -39,6 +41,9 @@ class TurnLog:
     def __init__(self) -> None:
         self.latest: deque[Turn] = deque(maxlen=_MOST)
         self.total = 0
+        #: Ordered pairs that are bad in p2p, and their number from some times on while the session watches.
+        self._bad: set[tuple[str, str]] = set()
+        self._points: deque[tuple[float, int]] = deque(maxlen=_MOST)
 
     def take(self, time: float, now: Measurement, before: Verdict | None, after: Verdict) -> Turn | None:
         """Compare the verdicts of a pair before and after a result; return the change if one of them is bad."""
@@ -46,9 +51,41 @@ class TurnLog:
             # A value beside all other traffic may be low by chance.
             before = Verdict.OK if before is Verdict.SLOW else before
             after = Verdict.OK if after is Verdict.SLOW else after
+        if now.layer is Layer.P2P:
+            self._note_bad(time, (now.src, now.dst), bad=after.bad)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
         turn = Turn(time, before, after, now)
         self.latest.append(turn)
         self.total += 1
         return turn
+
+    def watch(self, time: float, bad: Iterable[tuple[str, str]]) -> None:
+        """Begin to note the number of bad pairs, which are known now; go on if it was noted before."""
+        if not self._points:
+            self._bad = set(bad)
+            self._points.append((time, len(self._bad)))
+
+    def _note_bad(self, time: float, pair: tuple[str, str], *, bad: bool) -> None:
+        if self._points and (pair in self._bad) is not bad:
+            self._bad ^= {pair}
+            self._points.append((time, len(self._bad)))
+
+    def bad_over_time(self, until: float, count: int) -> list[int]:
+        """Return the largest number of bad pairs in each of ``count`` equal times since watching began, or nothing."""
+        if not self._points:
+            return []
+        first = self._points[0][0]
+        step = max(1e-6, until - first) / count
+        found: list[int] = []
+        points = iter([*self._points, (math.inf, 0)])
+        current, (time, number) = 0, next(points)
+        for at in range(count):
+            end = first + (at + 1) * step
+            most = current
+            while time <= end:
+                current = number
+                most = max(most, current)
+                time, number = next(points)
+            found.append(most)
+        return [*found[:-1], self._points[-1][1]]

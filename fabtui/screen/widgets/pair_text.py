@@ -22,6 +22,7 @@ from fabtui.presentation.wording import (
 )
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import Seat, common_domain, without
+from fabtui.screen.widgets.trend_lines import pair_trend
 
 
 def pair_name(source: Seat, target: Seat) -> str:
@@ -116,6 +117,8 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
         if back is not None:
             lines.append([("back    ", MUTED), *_result(model, back, glyphs, "")])
         lines.extend(change_lines(model, source, target))
+        if (names := ends_of(model, source, target)) is not None:
+            lines.extend(pair_trend(model, *names, glyphs))
     errors: dict[str, Layer] = {}
     for measured in known:
         errors.setdefault(failure_text(measured), measured.layer)

@@ -10,8 +10,8 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, ratio, slot_of
 from fabtui.presentation.wording import MUTED, Part, verdict_style
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_PLAIN_BLOCKS = "_.-:=+*#"
+BLOCKS = "▁▂▃▄▅▆▇█"
+PLAIN_BLOCKS = "_.-:=+*#"
 _WITHOUT_RESULT = (Verdict.UNTESTED, Verdict.SKIPPED)
 
 
@@ -44,7 +44,7 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
 
 def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
     """Return the latest attempts, oldest first: a bar for a value (full height: usual value), else a glyph."""
-    blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
+    blocks = PLAIN_BLOCKS if glyphs.plain else BLOCKS
     parts: list[Part] = []
     for one in history[-most:]:
         verdict = model.verdict(one)

@@ -18,6 +18,7 @@ from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
+from fabtui.screen.widgets.trend_lines import bad_trend
 
 #: Length of the names of layers without bad pairs if there is no room for all names.
 _CUT = 4
@@ -64,7 +65,10 @@ def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Pa
         return [("done", "bold"), (f"  {clock}", ""), *paused]
     if not phase.total:
         what = "retests" if phase.name == "watch" else "done"
-        return [(f"{name} ", "bold"), (f"{model.done} {what}  " if model.done else " ", ""), (clock, ""), *paused]
+        count = f"{model.done} {what}  " if model.done else " "
+        parts = [(f"{name} ", "bold"), (count, ""), (clock, ""), *paused]
+        trend = bad_trend(model, glyphs) if phase.name == "watch" else []
+        return [*trend, *parts] if len(plain([*trend, *parts])) <= room else parts
     done = min(model.done, phase.total)
     left = ""
     spent = elapsed - (phase.since - model.started)

@@ -1,0 +1,65 @@
+"""Trends: attempts at the selected pair in the side panel, and bad pairs over time in the title while watching."""
+
+from __future__ import annotations
+
+from fabtui.model.events import Event, Watching
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
+from fabtui.screen.widgets.trend_lines import bad_trend, pair_trend
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
+
+PAIR = ("n000:0", "n000:1")
+
+
+def watched(*values: float | None) -> Story:
+    """A sweep, and then results of a pair, a second apart, while watching."""
+    story = sweep_of_two()
+    story.step = 1.0
+    story.add(Watching(on=True))
+    story.phase("watch")
+    for value in values:
+        verdict = Verdict.TIMEOUT if value is None else Verdict.OK
+        story.measured(Measurement(Layer.P2P, *PAIR, verdict, value, "GB/s", 256 << 20, story.now))
+    return story
+
+
+async def test_the_panel_has_values_over_time_of_the_selected_pair(opened: Opened) -> None:
+    story = watched(350.0, 175.0, None, 352.0)
+    async with opened(FakeFeed(story.events)) as (app, _):
+        panel = app.main.panel.shown.plain
+        line = next(line for line in panel.splitlines() if line.startswith("trend"))
+        assert "5 in 0:0" in line
+        assert "T" in line
+        assert "min 175  median 349  p99 352 GB/s" in panel
+
+
+async def test_one_attempt_is_no_trend(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
+        assert "trend" not in app.main.panel.shown.plain
+
+
+async def test_the_title_has_bad_pairs_over_time_while_watching(opened: Opened) -> None:
+    events: list[Event] = watched(350.0, None, None, 350.0, 351.0).events
+    async with opened(FakeFeed(events)) as (app, _):
+        title = screen_text(app).splitlines()[0]
+        assert "bad " in title
+        assert " 3  watch 5 retests" in title
+        assert "▇" in title or "█" in title
+
+
+async def test_no_graph_without_watching(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
+        assert not bad_trend(app.model, Glyphs(False))
+        assert "bad " not in screen_text(app).splitlines()[0]
+
+
+def test_ascii_has_graphs_too() -> None:
+    story = watched(350.0, 175.0, 352.0)
+    text = plain(bad_trend(story.shadow, Glyphs(True))) + "".join(
+        map(plain, pair_trend(story.shadow, *PAIR, Glyphs(True)))
+    )
+    assert text.isascii()
+    assert "bad " in text
