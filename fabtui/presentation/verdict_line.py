@@ -30,12 +30,12 @@ def _head(counts: Mapping[Verdict, int], untested: int, glyphs: Glyphs, *, final
     """Return the numbers, which are never left out."""
     bad = sum(number for verdict, number in counts.items() if verdict.bad)
     tested = sum(counts.values())
-    if not tested:
-        return [("no pair tested" if final else "no pair tested yet", MUTED)]
     of = "pair" if final else "tested pair"
-    if bad:
+    if not tested:
+        head: Line = [("no pair tested" if final else "no pair tested yet", MUTED)]
+    elif bad:
         words = f"{bad} of {count(tested, of)} bad" if wide else f"{bad} of {tested} bad"
-        head: Line = [(words, f"bold {'$error' if any(map(counts.get, _DEAD)) else '$warning'}")]
+        head = [(words, f"bold {'$error' if any(map(counts.get, _DEAD)) else '$warning'}")]
     elif final and counts.get(Verdict.OK) == tested:
         head = [(f"all {count(tested, 'pair')} ok", "bold $primary")]
     else:
