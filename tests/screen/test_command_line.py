@@ -121,8 +121,11 @@ async def test_what_is_typed_while_the_line_opens_is_not_lost(opened: Opened) ->
         # As a terminal sends pasted keys: all at once.
         for key, character in (("colon", ":"), *zip("nodes", "nodes", strict=True), ("enter", "\r")):
             app.post_message(events.Key(key, character))
-        await pilot.pause(0.2)
-        assert screen_of(app) == "NodesScreen"
+        for _ in range(60):
+            await pilot.pause(0.05)
+            if screen_of(app) == "NodesScreen":
+                break
+        assert screen_of(app) == "NodesScreen", screen_text(app).splitlines()[-2:]
 
 
 async def test_arguments_are_completed(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
