@@ -25,6 +25,7 @@ from fabtui.screen import feed_actions, replay_actions
 from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import EndpointCells, Order
+from fabtui.screen.grid.companion import Companion, can_compare
 from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.view_state import ViewState, Zoom, block_name, block_parts
@@ -88,6 +89,7 @@ class MainScreen(Screen[None]):
     MainScreen #title { background: $panel; }
     /* Hidden in the first frame; the layout shows what fits. */
     MainScreen #badges, MainScreen #verdict, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below,
+    MainScreen #beside,
     MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
     MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
     MainScreen #tabs-row { height: 1; }
@@ -135,6 +137,7 @@ class MainScreen(Screen[None]):
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
         shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         shortcut("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
+        shortcut("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
         shortcut("p", "panel", "main.panel", "show or hide the side panel"),
         shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells", "back"),
     ]
@@ -171,6 +174,7 @@ class MainScreen(Screen[None]):
         self.panel_width = PANEL_WIDTH
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
+        self.companion = Companion(self.navigation.scope.source, glyphs, id="beside")
         self._updater = GridUpdater(self.grid, context.draw_within)
         self._key_state = (False, False, False, False)
         self._prompt: Prompt | None = None
@@ -217,6 +221,7 @@ class MainScreen(Screen[None]):
         with Horizontal(id="body"):
             yield self.node_states
             yield self.grid
+            yield self.companion
             yield self.worst_pairs
             with Vertical(id="side"):
                 yield self.panel
@@ -250,7 +255,8 @@ class MainScreen(Screen[None]):
         """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
         axis = self.source.axis
-        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=self.scope.zoom is Zoom.NODES)
+        two_nodes, comparable = self.scope.zoom is Zoom.NODES, can_compare(self.scope)
+        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes, comparable=comparable)
         if layout == self._layout_state:
             return
         if layout.view != self._layout_state.view:
@@ -260,12 +266,13 @@ class MainScreen(Screen[None]):
         for name, shown in layout.shown.items():
             self.query_one(f"#{name}").display = shown
         self.event_log.styles.height = layout.log
+        self.companion.reread()
         focus = self.query_one(f"#{layout.view}")
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
         if layout.view == "small":
             self.small_line.show(Content(size_text(width, height)))
-        self.panel_width = panel_width(axis, width, height)
+        self.panel_width = PANEL_WIDTH if layout.shown.get("beside") else panel_width(axis, width, height)
         self.panel.styles.width = self.panel_width
         self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
@@ -274,7 +281,7 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        for widget in (self.grid, self.color_key, self.minimap):
+        for widget in (self.grid, self.companion, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
 
     def draw(self) -> None:
@@ -336,6 +343,7 @@ class MainScreen(Screen[None]):
             parts.append(("  " + where, "bold"))
         target.show(Content.assemble(*parts))
         self._show_if_any(self.chip_line, self.navigation.chips())
+        self._follow()
         self._draw_map()
         self.color_key.explain(self.source.layer, blocks=self.scope.zoom is Zoom.FABRIC)
         self._draw_cursor()
@@ -372,6 +380,14 @@ class MainScreen(Screen[None]):
             # Above the findings, the legend, the log and the keys.
             notifications.styles.margin = (0, 0, self._layout_state.below + len(lines), 0)
         below.put(lines)
+
+    def _follow(self) -> None:
+        """Let the second layer follow the grid."""
+        if self.companion.display:
+            changed, self._updater.changed = self._updater.changed, set()
+            self.companion.follow(self.scope, self.grid, changed)
+        else:
+            self.companion.leave(self.scope, self.grid)
 
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
@@ -562,6 +578,13 @@ class MainScreen(Screen[None]):
 
     def action_map(self) -> None:
         self._choose(map=not self._choices.map)
+
+    def action_beside(self) -> None:
+        self._choose(beside=not self.companion.display)
+        if self._choices.beside and not self.companion.display:
+            fits = can_compare(self.scope)
+            reason = "room for numbers; p hides the panel" if fits else "endpoint pairs with values"
+            self._app_context.notify(f"two layers side by side need {reason}")
 
     def action_panel(self) -> None:
         self._choose(panel=not self.panel.display)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, lay_out
+from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, lay_out
+from fabtui.screen.grid.wide_cells import WIDE
 from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
@@ -43,6 +44,8 @@ class LayoutChoices:
     log: bool = False
     #: Show the side panel or not; None if there is room.
     panel: bool | None = None
+    #: Show a second layer beside the grid or not; None if wide cells of both fit.
+    beside: bool | None = None
     #: List the worst pairs instead of the grid.
     worst: bool = False
     #: Show the map if the grid does not fit.
@@ -80,9 +83,20 @@ def has_grid(model: Model) -> bool:
 
 
 def arrange(
-    model: Model, axis: Axis, width: int, height: int, choices: LayoutChoices, *, two_nodes: bool = False
+    model: Model,
+    axis: Axis,
+    width: int,
+    height: int,
+    choices: LayoutChoices,
+    *,
+    two_nodes: bool = False,
+    comparable: bool = False,
 ) -> MainLayout:
-    """Return the layout; ``two_nodes``: cells are large, and need the lines more than the log does."""
+    """Return the layout.
+
+    ``two_nodes``: cells are large, and need the lines more than the log does; ``comparable``: another layer may
+    be shown beside the grid.
+    """
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
@@ -95,6 +109,7 @@ def arrange(
         "connecting": view == "connecting",
         "grid": view == "grid",
         "worst": view == "worst",
+        "beside": view == "grid" and comparable and _beside(axis, width - PANEL_WIDTH * panel, height, choices),
         "panel": panel,
         "status": tests and not panel,
         "tabs-row": tests and height > 10,
@@ -151,6 +166,11 @@ def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
     # Numbers in the cells take precedence over the panel.
     beside = lay_out(axis, width - PANEL_WIDTH, height).cell
     return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell
+
+
+def _beside(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
+    least = WIDE if choices.beside is None else NUMBER_WIDTH
+    return choices.beside is not False and lay_out(axis, width // 2, height, shape=ENDPOINTS).cell >= least
 
 
 def panel_width(axis: Axis, width: int, height: int) -> int:

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fabtui.model.layers import Layer
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, Story, big_sweep
+
+
+def sweep_with_world() -> Story:
+    story = big_sweep(2, 4)
+    for pair in story.ordered_pairs():
+        p2p = story.good(*pair)[0]
+        assert p2p.value is not None
+        story.measured(replace(p2p, layer=Layer.WORLD, value=p2p.value / 2))
+    return story
+
+
+async def test_a_wide_window_shows_world_beside_p2p(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_with_world().events), size=(200, 50)) as (app, pilot):
+        main = app.main
+        await pilot.pause(0.1)
+        lines = screen_text(app).splitlines()
+        assert main.companion.display
+        header = next(line for line in lines if "p2p " in line and "world " in line and "n000" in line)
+        assert header.index("p2p") < header.index("world")
+        assert all(
+            left[0].name == right[0].name for left, right in [(main.grid.seats or (), main.companion.seats or ())]
+        )
+        await pilot.press("down", "right", "right")
+        assert main.companion.seats == main.grid.seats
+        await pilot.press("3")
+        await pilot.pause(0.1)
+        assert main.companion.source.layer is Layer.P2P  # type: ignore[attr-defined]
+        await pilot.press("minus")
+        await pilot.pause(0.1)
+        assert not main.companion.display, "blocks have one layer"
+
+
+async def test_a_click_in_the_second_layer_moves_the_cursor(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_with_world().events), size=(200, 50)) as (app, pilot):
+        main = app.main
+        await pilot.pause(0.1)
+        column, begin = main.companion.viewport.columns[5]
+        await pilot.click("#beside", offset=(begin + 1, main.companion.viewport.line_of_row[3]))
+        await pilot.pause()
+        assert (main.grid.row, main.grid.column) == (3, column)
+        assert main.companion.seats == main.grid.seats
+
+
+async def test_a_new_result_is_drawn_in_both_layers(opened: Opened) -> None:
+    story = sweep_with_world()
+    feed = FakeFeed(story.events)
+    async with opened(feed, size=(200, 50)) as (app, pilot):
+        await pilot.pause(0.1)
+        story.events.clear()
+        story.measured(replace(story.good("n000:0", "n000:1")[0], layer=Layer.WORLD, value=123.0))
+        feed.play(story.events)
+        app.main.draw()
+        await pilot.pause(0.1)
+        grid = app.main.companion
+        assert sum("123" in strip.text for strip in grid.render_lines(grid.size.region)) == 1
+
+
+async def test_the_key_shows_and_hides_the_second_layer(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_with_world().events), size=(80, 24)) as (app, pilot):
+        assert not app.main.companion.display, "the cells of one layer are wide enough, those of two are not"
+        await pilot.press("vertical_line")
+        await pilot.pause(0.1)
+        assert app.main.companion.display
+        assert {len(line) for line in screen_text(app).splitlines()} == {80}
+        await pilot.press("vertical_line")
+        await pilot.pause(0.1)
+        assert not app.main.companion.display
+
+
+async def test_where_two_layers_do_not_fit_the_key_says_so(opened: Opened) -> None:
+    async with opened(FakeFeed(big_sweep(8, 8).events), size=(80, 24)) as (app, pilot):
+        await pilot.press("vertical_line")
+        await pilot.pause(0.1)
+        assert not app.main.companion.display
+        assert any("two layers side by side need" in note.message for note in app._notifications)
