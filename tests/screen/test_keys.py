@@ -259,6 +259,7 @@ CASES: dict[str, Case] = {
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.app.main.view == "connecting"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),
+    "main.beside": Case(lambda w: w.app.main.companion.display, before=("4",), size=(200, 50)),
     "main.panel": Case(lambda w: not w.app.main.panel.display),
     "grid.up": Case(moved(-1, 0), before=IN_THE_MIDDLE),
     "grid.down": Case(moved(1, 0), before=IN_THE_MIDDLE),
