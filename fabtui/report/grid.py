@@ -21,8 +21,6 @@ from fabtui.sanitize import one_line
 MOST_ENDPOINTS = 64
 #: Maximum number of nodes with a row and a column each.
 MOST_NODES = 256
-#: Width of text in a pipe or a file.
-PIPE_WIDTH = 100
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240
 SLOW_MARK = "!"
@@ -67,7 +65,8 @@ def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
     """Return the grids that the arguments request, by default all if ``everything``; InputError for unknown layers."""
     layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
     if not sys.stdout.isatty():
-        return Shown(layers, USUAL_WIDTH, PIPE_WIDTH)
+        # In a pipe a line stays whole: programs such as grep read it.
+        return Shown(layers, USUAL_WIDTH)
     width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
     return Shown(layers, width, width)
 

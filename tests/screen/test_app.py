@@ -52,7 +52,7 @@ async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: 
 
 
 async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
         await pilot.press("right_square_bracket", "right_square_bracket")
         await pilot.pause()
         text = screen_text(app)

@@ -274,7 +274,8 @@ async def test_clicks_and_the_wheel(opened: Opened) -> None:
 async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
     story = sweep_of_two()
     feed = FakeFeed(story.events)
-    async with opened(feed) as (app, pilot):
+    # Without room for taller cells: they get lower when the log grows.
+    async with opened(feed, size=(110, 24)) as (app, pilot):
         grid = app.main.grid
         places = {grid.cell_at(x, y): (x, y) for y in range(grid.region.height) for x in range(grid.region.width)}
         before = app.main.cursor_seats()

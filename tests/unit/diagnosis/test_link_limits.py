@@ -115,7 +115,9 @@ def test_the_share_can_be_set(share: Any, count: int) -> None:
 def test_the_summary_shows_the_limit_of_bad_pairs() -> None:
     model = swept(model_of(generation=5), NVLINK, RDMA)
     model.apply(Measured(measurements=[pair("NET/IB/mlx5_0", "a:0", "b:0", 5.0)], time=3.0))
-    assert "11 % of the usual 46.0 GB/s; 10 % of the RDMA port limit 50.0" in summary(model, plain=True)
+    text = summary(model, plain=True)
+    assert "5.00 GB/s, 11 % of the usual 46.0 GB/s" in text
+    assert "10 % of the RDMA port limit 50.0" in text
 
 
 def test_json_has_the_limit_of_each_measurement() -> None:

@@ -123,7 +123,7 @@ def test_it_is_reported_everywhere(maker: ModelMaker) -> None:
                 dead = "b:1" in (src, dst) and src[0] != dst[0]
                 maker.measured("p2p", src, dst, "failed" if dead else "ok", value=None if dead else 40.0, unit="GB/s")
     model = maker.model()
-    assert "b mlx5_1/1: Down, physical state Polling" in summary(model)
+    assert "b RDMA port mlx5_1/1: Down, physical state Polling" in summary(model)
     reported = {(m["src"], m["dst"]): m.get("notes") for m in as_json(model)["measurements"]}
     assert {pair for pair, notes in reported.items() if notes} == {
         pair for pair in reported if "b:1" in pair and pair[0][0] != pair[1][0]
