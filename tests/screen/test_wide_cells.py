@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fabtui.model.layers import Layer, all_layers
@@ -67,6 +67,7 @@ def test_the_first_line_is_the_value_or_the_verdict(
     st.text(max_size=20),
     st.booleans(),
 )
+@example(Layer.P2P, Verdict.OK, 1.0, 0.0, 6, 4, "", False)
 def test_no_text_is_wider_than_its_cell(
     layer: Layer,
     verdict: Verdict,

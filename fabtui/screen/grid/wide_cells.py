@@ -77,8 +77,8 @@ def lines_below(
     else:
         shares = [f"{percent} of {kind}", percent]
     lines = [share_bar(share, room, glyphs), next((text for text in shares if len(text) <= width), ""), short]
-    if measured.attempts > 1:
-        lines.append(f"{measured.attempts} tests")
+    if measured.attempts > 1 and len(tests := f"{measured.attempts} tests") <= width:
+        lines.append(tests)
     return lines[:most]
 
 
