@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui_node.probes.rdma.port_counters import LIMITS
@@ -250,7 +251,7 @@ class CounterLog:
         if measurement.layer not in (Layer.P2P, Layer.WORLD, Layer.LATENCY):
             return {}
         since = self._since(measurement)
-        nodes = dict.fromkeys(end.rpartition(":")[0] for end in (measurement.src, measurement.dst))
+        nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
         found = {node: self.between(node, since, measurement.time) for node in nodes}
         return {node: moved for node, moved in found.items() if moved}
 

@@ -11,7 +11,7 @@ from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog, Deltas
-from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
+from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
     CommandEnd,
     CommandStart,
@@ -176,7 +176,7 @@ class Model:
         record.backend = event.backend or record.backend
         record.since = event.time
         if record.state.gone:
-            mine = {pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)}
+            mine = {pair for pair in self.running if record.name in map(node_of, pair)}
             self.running -= mine
         self._changed = None
 

@@ -18,7 +18,7 @@ from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
 from fabtui.export.collectives_table import TableRow, table_rows
-from fabtui.model.endpoints import PAIR_CLASSES, PairClass
+from fabtui.model.endpoints import PAIR_CLASSES, PairClass, node_of
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints
 from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
@@ -423,7 +423,7 @@ def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> 
     """Return True if a finding or the list of nodes covers a pair of endpoints."""
     if m.layer not in (Layer.P2P, Layer.WORLD):
         return False
-    return (m.src, m.dst) in covered or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
+    return (m.src, m.dst) in covered or any(model.gone(node_of(end)) for end in (m.src, m.dst))
 
 
 def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:

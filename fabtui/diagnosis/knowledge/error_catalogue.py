@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.toml_data import entries
+from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
 
@@ -115,8 +116,8 @@ def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     if m is None or m.made or not m.error:
         return None
     found = meaning_of(m.error, m.raw, kind=error_kind(m))
-    node = m.src.rpartition(":")[0]
-    return refined(found, "same-node") if found and node and node == m.dst.rpartition(":")[0] else found
+    node = node_of(m.src)
+    return refined(found, "same-node") if found and node and node == node_of(m.dst) else found
 
 
 def error_kind(m: Measurement) -> str | None:

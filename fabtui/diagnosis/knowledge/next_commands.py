@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -104,7 +104,7 @@ def _network_passes(model: Model, src: int, dst: int) -> bool:
 def _on_own_rails(model: Model, m: Measurement | None) -> bool:
     """Return False if a pair used addresses of other rails, as the rendezvous of a library does."""
     for name, address in () if m is None else ((m.src, m.src_addr), (m.dst, m.dst_addr)):
-        node = name.rpartition(":")[0]
+        node = node_of(name)
         if any(end.address == address and str(end) != name for end in model.endpoints_of(node) if address):
             return False
     return True
@@ -135,7 +135,7 @@ def route_ends(model: Model, m: Measurement) -> str | None:
 
 def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Measurement) -> list[str]:
     """Return the commands of an error meaning for a measurement: each runs on the ``src`` or the ``dst`` node."""
-    nodes = {"src": m.src.rpartition(":")[0], "dst": m.dst.rpartition(":")[0]}
+    nodes = {"src": node_of(m.src), "dst": node_of(m.dst)}
     route = route_ends(model, m)
     found = []
     for end, command in dict.fromkeys(commands):
@@ -211,7 +211,7 @@ def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
 
 def by_fabtui(model: Model, src: str, dst: str) -> str:
     """Return the fabtui command that tests a pair alone, with the options of this session."""
-    ends = src.rpartition(":")[0], dst.rpartition(":")[0]
+    ends = node_of(src), node_of(dst)
     words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
     if options.get("engine", "auto") != "auto":

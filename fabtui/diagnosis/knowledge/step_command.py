@@ -11,6 +11,7 @@ from typing import Any
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge import toml_data
+from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
 #: Options of ssh that take a value.
@@ -153,7 +154,7 @@ def _after_ssh(words: Sequence[str]) -> tuple[str, str]:
 
 def _lab_node(model: Model, finding: Finding) -> str:
     """Return a connected node for a step in a lab, whose nodes are all this machine: one of the finding if possible."""
-    named = [*finding.nodes, *(end.rpartition(":")[0] for pair in sorted(finding.cells) for end in pair), *model.nodes]
+    named = [*finding.nodes, *(node_of(end) for pair in sorted(finding.cells) for end in pair), *model.nodes]
     node = next((one for one in named if one in model.nodes and not model.nodes[one].state.gone), None)
     if node is None:
         raise CannotRunError("No node of the lab is connected.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -37,7 +38,7 @@ def _ended_by_loss(model: Model, alone: Measurement | None) -> bool:
     """Return True if a pair fails in p2p because one of its nodes was lost."""
     if alone is None or alone.verdict not in _DEAD:
         return False
-    gone = [model.gone(end.rpartition(":")[0]) for end in (alone.src, alone.dst)]
+    gone = [model.gone(node_of(end)) for end in (alone.src, alone.dst)]
     return any(record is not None and alone.time >= record.since for record in gone)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fabtui.model.endpoints import node_of
 from fabtui.screen.grid.axis import Axis
 
 #: Columns to outline, by row.
@@ -17,8 +18,8 @@ def outlined(pairs: Collection[tuple[str, str]], rows: Axis, columns: Axis) -> O
         return found
     row_of, column_of = _positions(rows), _positions(columns)
     for src, dst in pairs:
-        row = row_of.get(src.rpartition(":")[0] if rows.of_nodes_alone else src)
-        column = column_of.get(dst.rpartition(":")[0] if columns.of_nodes_alone else dst)
+        row = row_of.get(node_of(src) if rows.of_nodes_alone else src)
+        column = column_of.get(node_of(dst) if columns.of_nodes_alone else dst)
         if row is not None and column is not None:
             found.setdefault(row, set()).add(column)
     return found

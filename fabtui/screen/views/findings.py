@@ -7,13 +7,14 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from textual import events, on
+from textual import events
 from textual.binding import BindingType
 
 from fabtui.diagnosis.confirmation import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
 from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.model.endpoints import node_of
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -25,6 +26,7 @@ from fabtui.screen import feed_actions
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.detail_base import DetailScreen, as_text, section
+from fabtui.screen.views.filtered_base import FilteredScreen
 from fabtui.screen.views.step_runs import enter_text, run_step
 from fabtui.screen.widgets.finding_block import (
     FEW_LINES,
@@ -37,7 +39,6 @@ from fabtui.screen.widgets.finding_block import (
     step_lines,
 )
 from fabtui.screen.widgets.finding_lines import styled
-from fabtui.screen.widgets.prompt import Prompt
 
 #: Number of findings up to which each shows its evidence and next steps; of more, only the selected one does.
 MOST_OPEN = 50
@@ -47,7 +48,7 @@ def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Exp
     """Return why nothing can be tried about a finding."""
     if not finding.rule.trials:
         return f"{finding.rule.id} {finding.rule.name} has no experiments: run its next steps"
-    nodes = dict.fromkeys(end.rpartition(":")[0] for pair in sorted(finding.cells) for end in pair)
+    nodes = dict.fromkeys(node_of(end) for pair in sorted(finding.cells) for end in pair)
     gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := model.gone(node))]
     if gone:
         return f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect"
@@ -70,13 +71,14 @@ def _key_of(one: Finding) -> _Key:
     return one.rule.id, one.topic, one.cells
 
 
-class FindingsScreen(DetailScreen):
+class FindingsScreen(FilteredScreen):
     """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.
 
     One finding or one of its next steps is selected.
     """
 
     BINDING_GROUP_TITLE = "Findings"
+    FILTER_PROMPT = "filter", "words that title, evidence, pairs or next steps of a finding have"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("enter", "open", "findings.open", "go to the pairs of the finding, or run the next step", "go, run"),
         shortcut("down,j", "move(1)", "findings.down", "select the next finding or step"),
@@ -103,8 +105,6 @@ class FindingsScreen(DetailScreen):
         self._selected: _Key | None = None
         #: Its selected next step, or None for the finding itself.
         self._step: str | None = None
-        self._filter = ""
-        self._prompt: Prompt | None = None
         #: First line of each row, number of lines, and the state that was drawn.
         self._starts: dict[_Row, int] = {}
         self._height = 0
@@ -113,12 +113,12 @@ class FindingsScreen(DetailScreen):
     def title_parts(self) -> list[Part]:
         found, shown = self.context.findings.found, self._shown()
         cells = len({cell for _, one in shown for cell in one.cells})
-        number = f"{len(shown)} of {len(found)}" if self._filter else str(len(found))
+        number = f"{len(shown)} of {len(found)}" if self.filter else str(len(found))
         parts: list[Part] = [(" findings ", "bold"), (f"  {number}, {count(cells, 'pair')}", MUTED)]
-        if self._filter:
+        if self.filter:
             parts += [
                 ("  ", ""),
-                (f" filter: {one_line(self._filter, 60)} ", "bold reverse"),
+                (f" filter: {one_line(self.filter, 60)} ", "bold reverse"),
                 (" esc: show all", MUTED),
             ]
         model = self.context.model
@@ -128,14 +128,12 @@ class FindingsScreen(DetailScreen):
 
     def _shown(self) -> list[tuple[int, Finding]]:
         """Return the findings that pass the filter, with their numbers from 0."""
-        words = self._filter.lower().split()
-        numbered = enumerate(self.context.findings.found)
-        return [(at, one) for at, one in numbered if all(word in searched_text(one) for word in words)]
+        return [(at, one) for at, one in enumerate(self.context.findings.found) if self.matches(searched_text(one))]
 
     def body_lines(self, width: int) -> Lines:
         context, shown = self.context, self._shown()
         if not shown:
-            none = f"no finding has the text {one_line(self._filter, 60)}" if self._filter else ""
+            none = f"no finding has the text {one_line(self.filter, 60)}" if self.filter else ""
             self._starts = {}
             return [[], [(f"  {none or context.findings.none_text}", MUTED)]]
         here = self._row(shown)
@@ -169,7 +167,7 @@ class FindingsScreen(DetailScreen):
         """Draw the current state, if something has changed."""
         model, found = self.context.model, self.context.findings
         states = model.nodes_version, model.commands.version, model.phase.name, model.done
-        made_of = (id(found.found), found.none_text, self.size, self._filter, self._selected, self._step, states)
+        made_of = (id(found.found), found.none_text, self.size, self.filter, self._selected, self._step, states)
         if made_of != self._drawn_of and self.is_mounted and self.query("#detail-text"):
             self._drawn_of = made_of
             super().draw()
@@ -184,7 +182,7 @@ class FindingsScreen(DetailScreen):
         with contextlib.suppress(CannotRunError):
             if self._step is not None:
                 return step_command(model, one, self._step).node
-        named = [*one.nodes, *(end.rpartition(":")[0] for pair in sorted(one.cells) for end in pair)]
+        named = [*one.nodes, *(node_of(end) for pair in sorted(one.cells) for end in pair)]
         return next((name for name in named if name in model.nodes), None)
 
     def _row(self, shown: Sequence[tuple[int, Finding]]) -> _Row:
@@ -277,32 +275,6 @@ class FindingsScreen(DetailScreen):
                 lines += step_lines(run.start.command, 0, self.copy_width)
                 lines += output_lines(run, self.copy_width, self.context.glyphs.ellipsis, sys.maxsize)
         self.context.copy(as_text(lines))
-
-    def action_filter(self) -> None:
-        if self._prompt is None:
-            hint = "words that title, evidence, pairs or next steps of a finding have"
-            self._prompt = Prompt("filter", hint, self._filter, id="prompt")
-            self.mount(self._prompt)
-
-    @on(Prompt.Typed)
-    def _filter_typed(self, message: Prompt.Typed) -> None:
-        self._filter = message.text.strip()
-        self.draw()
-
-    @on(Prompt.Closed)
-    @on(Prompt.Given)
-    def _close_prompt(self) -> None:
-        prompt, self._prompt = self._prompt, None
-        if prompt is not None:
-            self.set_focus(None)
-            prompt.remove()
-
-    def action_leave(self) -> None:
-        if self._filter:
-            self._filter = ""
-            self.draw()
-        else:
-            super().action_leave()
 
     def on_click(self, event: events.Click) -> None:
         """Select the row clicked; open it with a double click."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import ClassVar
 
-from textual import on
 from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
@@ -17,8 +16,8 @@ from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.screen.command_table import command_rows
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
-from fabtui.screen.views.detail_base import DetailScreen, section
-from fabtui.screen.widgets.prompt import Prompt
+from fabtui.screen.views.detail_base import section
+from fabtui.screen.views.filtered_base import FilteredScreen
 
 #: Maximum width of the column of keys, and width of the column of descriptions on a wide screen.
 _WIDEST_KEYS = 20
@@ -59,12 +58,13 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
     return _INTRODUCTIONS.get(kind.__name__) or ((inspect.getdoc(kind) or "").split("\n")[0],)
 
 
-class HelpScreen(DetailScreen):
+class HelpScreen(FilteredScreen):
     """Introduction and keys of the current view; then layers, glyphs and the keys of all other views."""
 
     BINDING_GROUP_TITLE = "Help"
+    FILTER_PROMPT = "search", "words that a line must have: a key, an action or a name"
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("slash,f", "search", "help.search", "show only lines with some words", "search"),
+        shortcut("slash,f", "filter", "help.search", "show only lines with some words", "search"),
     ]
 
     def __init__(self, owners: list[type[DOMNode]], views: list[type[DOMNode]]) -> None:
@@ -72,18 +72,16 @@ class HelpScreen(DetailScreen):
         self._here = [view for view in views if view in owners]
         self._elsewhere = [owner for owner in owners if owner not in self._here]
         self._about = views[0] if views else None
-        self._searched = ""
-        self._prompt: Prompt | None = None
 
     def title_parts(self) -> list[Part]:
         name = group_title(self._here[0]).lower() if self._here else "this view"
-        if self._searched.strip():
-            return [(f" help: lines with {self._searched.strip()[:60]!r} ", "bold")]
+        if self.filter:
+            return [(f" help: lines with {self.filter[:60]!r} ", "bold")]
         return [(f" help: {name} ", "bold"), ("  config.toml can rebind keys by the names on the right", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
         lines: Lines = []
-        if self._about is not None and not self._searched:
+        if self._about is not None and not self.filter:
             lines += [[(line, "")] for line in introduction(self._about) if line]
         for owner in self._here:
             lines += self._key_lines(owner, width)
@@ -99,13 +97,9 @@ class HelpScreen(DetailScreen):
             lines += self._key_lines(owner, width)
         return lines or [[], [("  no line has these words", MUTED)]]
 
-    def _matches(self, text: str) -> bool:
-        lowered = text.lower()
-        return all(word in lowered for word in self._searched.lower().split())
-
     def _matching(self, title: str, lines: Lines) -> Lines:
         """Return a section with the lines that match the search; nothing without any."""
-        found = [line for line in lines if self._matches(f"{title} {plain(line)}")]
+        found = [line for line in lines if self.matches(f"{title} {plain(line)}")]
         return section(title) + found if found else []
 
     def _key_lines(self, owner: type[DOMNode], width: int) -> Lines:
@@ -114,7 +108,7 @@ class HelpScreen(DetailScreen):
             (", ".join(current_keys(self.app, one)), one.tooltip or one.description, one.id or "")
             for one in bindings_of(owner)
         ]
-        found = [row for row in rows if self._matches(" ".join((group_title(owner), *row)))]
+        found = [row for row in rows if self.matches(" ".join((group_title(owner), *row)))]
         if not found:
             return []
         keys = min(_WIDEST_KEYS, max(len(row[0]) for row in rows)) + 4
@@ -128,33 +122,6 @@ class HelpScreen(DetailScreen):
             line: list[Part] = [(f"  {key}".ljust(keys), "bold $primary"), (text.ljust(texts), ""), (name, MUTED)]
             lines += wrapped(line, width, keys)
         return lines
-
-    def action_search(self) -> None:
-        """Ask for words, and show matching lines as they are typed."""
-        if self._prompt is None:
-            self._prompt = Prompt("search", "words that a line must have: a key, an action or a name", self._searched)
-            self.mount(self._prompt)
-
-    @on(Prompt.Typed)
-    def _words_typed(self, message: Prompt.Typed) -> None:
-        self._searched = message.text
-        self.draw()
-
-    @on(Prompt.Closed)
-    @on(Prompt.Given)
-    def _close_prompt(self) -> None:
-        prompt, self._prompt = self._prompt, None
-        if prompt is not None:
-            self.set_focus(None)
-            prompt.remove()
-
-    def action_leave(self) -> None:
-        """Show all lines again, then leave."""
-        if self._searched:
-            self._searched = ""
-            self.draw()
-        else:
-            super().action_leave()
 
     def _glyph_lines(self) -> Lines:
         glyphs = self.context.glyphs

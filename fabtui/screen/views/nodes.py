@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.model.endpoints import node_of
 from fabtui.model.events import NodeState
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import SEVERITY, Verdict, worst
@@ -87,7 +88,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
 
 
 def _nodes_of(pair: tuple[str, str]) -> set[str]:
-    return {end.rpartition(":")[0] for end in pair}
+    return set(map(node_of, pair))
 
 
 def _gpus(model: Model, record: NodeRecord) -> str:

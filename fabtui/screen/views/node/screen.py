@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from fabtui.diagnosis.preflight.rules import Preflight
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.compare import shown
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import worst
@@ -89,7 +89,7 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
             lines.append([(f"  {one_line(text, 600)}", style)])
     if record.hint:
         lines.append([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")])
-    untested = sum(record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]) for src, dst in model.untested)
+    untested = sum(record.name in map(node_of, pair) for pair in model.untested)
     counts = [count(len(model.endpoints_of(record.name)), "endpoint")]
     counts += [f"{untested} of its pairs could not be tested"] if untested else []
     lines.append([(f"  {', '.join(counts)}", MUTED)])
