@@ -206,6 +206,10 @@ class MeasurementStore:
             return None
         return int(self._value[row]) if shape.integral[0] else self._value[row]
 
+    def time(self, row: int) -> float:
+        """Return the time of a row (epoch seconds)."""
+        return self._time[row]
+
     def ends(self, row: int) -> tuple[str, str]:
         """Return the names of source and destination of a row."""
         return self._ends[self._source[row]][0], self._ends[self._target[row]][0]

@@ -60,6 +60,8 @@ class PairResults:
         self.tested = PairList()
         self.flapping: dict[Key, int] = {}
         self.slow_below = DEFAULT_SLOW_BELOW
+        #: Time (epoch seconds) before which the latest attempt at each pair is kept, to be compared with.
+        self.compared_since = 0.0
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
@@ -125,8 +127,10 @@ class PairResults:
         same = [at for at, row in enumerate(rows) if self._store.shape(row).asked == size]
         if len(same) > MOST_ATTEMPTS:
             # Attempts at other message sizes are not repeated, and stay.
-            self._store.remove(rows[same[-1]], after=rows[same[-1] - 1])
-            del rows[same[-1]]
+            older, oldest = (self._store.time(rows[at]) < self.compared_since for at in same[-2:])
+            dropped = same[-2] if oldest and not older else same[-1]
+            self._store.remove(rows[dropped], after=rows[dropped - 1])
+            del rows[dropped]
 
     def _note_flapping(self, key: Key, rows: list[int]) -> None:
         turned = 0

@@ -54,6 +54,8 @@ __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 LOG_LINES = 5000
 #: Maximum number of changed cells between two reads; beyond it the reader reads all cells again.
 _MOST_CHANGES = 100_000
+#: Phase in which pairs are tested again in the background.
+_WATCH = "watch"
 #: Minimum number of endpoints of a fabric whose structure is inferred from results.
 _FEWEST_OF_STRUCTURE = 4
 
@@ -118,6 +120,8 @@ class Model:
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
         self.sweep_since = 0.0
+        #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
+        self._watch_since = 0.0
         self.turns = TurnLog()
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
@@ -255,6 +259,8 @@ class Model:
     def _on_phase(self, event: PhaseStart) -> None:
         self._find_structure()
         self.phase = Phase(event.name, event.total, event.time)
+        if event.name == _WATCH and self.watching:
+            self._watch_since = self._watch_since or event.time
         self.done = 0
         self._change_all(self.running)
         self.running.clear()
@@ -286,8 +292,11 @@ class Model:
             self._results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
             return
-        if layer == self.phase.name and self.phase.since != self.sweep_since and measurement.arm is None:
-            self._note_sweep(measurement)
+        since = self.phase.since if layer == self.phase.name else 0.0
+        if self.phase.name == _WATCH:
+            since = self._watch_since
+        if since > self.compared_since and measurement.arm is None:
+            self._note_sweep(measurement, since)
         if self.experiments.take(measurement):
             pass
         elif measurement.arm is not None:
@@ -311,11 +320,13 @@ class Model:
         if turn is not None and turn.before is not None:
             self.log.append(LogLine(turn.time, "warning" if turn.after.bad else "notice", None, turn.text))
 
-    def _note_sweep(self, measurement: Measurement) -> None:
-        """Note that the phase is a sweep to compare with the one before, if the pair was tested before the phase."""
+    def _note_sweep(self, measurement: Measurement, since: float) -> None:
+        """Note that a sweep or watching can be compared with the sweep before, if the pair was tested before it."""
         before = self.latest(measurement.layer, measurement.src, measurement.dst)
-        if before is not None and measurement.layer in COMPARED and 0 < before.time < self.phase.since:
-            self.sweep_since = self.phase.since
+        if before is not None and measurement.layer in COMPARED and 0 < before.time < since:
+            self._results.compared_since = since
+            if measurement.layer == self.phase.name:
+                self.sweep_since = since
             self._changed = None
 
     def _change(self, src: str, dst: str) -> None:
@@ -348,6 +359,7 @@ class Model:
 
     def _on_watch(self, event: Watching) -> None:
         self.watching = event.on
+        self._watch_since = 0.0
         if event.on:
             bad = ((src, dst) for verdict, src, dst in self._results.verdicts_in(Layer.P2P) if verdict.bad)
             self.turns.watch(self.now, bad)
@@ -563,7 +575,12 @@ class Model:
     @property
     def comparable(self) -> bool:
         """Return True if there is a baseline or a previous sweep to compare with."""
-        return self.baseline is not None or self.sweep_since > 0
+        return self.baseline is not None or self.compared_since > 0
+
+    @property
+    def compared_since(self) -> float:
+        """Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one, or of watching; 0 without."""
+        return self._results.compared_since
 
     @property
     def compared_layer(self) -> Layer:
@@ -579,8 +596,8 @@ class Model:
         now = self.measured_for(Layer.CHANGE, src, dst)
         if self.baseline is not None:
             then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
-        elif now is not None and now.time >= self.sweep_since:
-            then = previous(self.history(now.layer, now.src, now.dst), now, self.sweep_since)
+        elif now is not None and now.time >= self.compared_since:
+            then = previous(self.history(now.layer, now.src, now.dst), now, self.compared_since)
         else:
             now = then = None
         return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))

@@ -74,7 +74,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
 def _change_legend(model: Model) -> list[Part]:
     found = model.baseline
     if not model.comparable:
-        return [("nothing to compare with: start with --baseline FILE, or sweep again", MUTED)]
+        return [("nothing to compare with: sweep again (R), watch (w), or start with --baseline FILE", MUTED)]
     when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found and found.time else ""
     return [
         (f"{model.compared_layer} now / then", "bold"),

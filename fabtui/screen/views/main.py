@@ -596,7 +596,7 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         layer = Layer(name)
         if layer not in layers_of(self.model):
-            self._app_context.notify("nothing to compare with: start with --baseline FILE, or sweep again (R)")
+            self._app_context.notify("nothing to compare with: sweep again (R), or start with --baseline FILE")
             return
         if self.view == "connecting" and has_grid(self.model):
             self._choices = replace(self._choices, connecting=False)

@@ -7,7 +7,7 @@ import pytest
 
 from fabtui.model.baseline import Baseline, change
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart
+from fabtui.model.events import EndpointsAdded, Measured, PhaseStart, SessionStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -105,6 +105,25 @@ def test_without_a_baseline_the_previous_sweep_counts() -> None:
     assert model.cell(Layer.CHANGE, 1, 0).value == 1.0
     model.baseline = Baseline.of("x", 0.0, [one(OK, 10.0)])
     assert model.cell(Layer.CHANGE, 0, 1).value == 2.0, "a baseline comes first"
+
+
+def test_while_watching_the_sweep_before_it_counts() -> None:
+    model = two_nodes()
+    model.apply(Watching(on=True, time=5.0))
+    sweep(model, "p2p", 10.0, one(OK, 40.0))
+    assert not model.comparable, "asked for during the first sweep, it begins after it"
+    for at in range(21, 421):
+        sweep(model, "watch" if at % 5 else "re-test", float(at), one(OK, 20.0))
+    assert model.comparable
+    assert model.cell(Layer.CHANGE, 0, 1).text == "40 GB/s then, 20 GB/s now"
+    assert not model.sweep_since, "results of experiments still hold"
+    sweep(model, "p2p", 500.0, one(OK, 10.0))
+    sweep(model, "watch", 510.0, one(OK, 5.0))
+    assert model.cell(Layer.CHANGE, 0, 1).text == "20 GB/s then, 5 GB/s now", "the sweep was later than watching"
+    model.apply(Watching(on=False, time=520.0))
+    model.apply(Watching(on=True, time=530.0))
+    sweep(model, "watch", 540.0, one(OK, 4.0))
+    assert model.cell(Layer.CHANGE, 0, 1).text == "5 GB/s then, 4 GB/s now"
 
 
 def test_a_sweep_of_several_sizes_compares_the_largest_with_the_same() -> None:
