@@ -37,6 +37,9 @@ class Slot(IntEnum):
     FLAPPING = 23
     FLASH = 24
     PARTLY = 25
+    CURSOR_SLOW = 26
+    CURSOR_TIMEOUT = 27
+    CURSOR_FAILED = 28
 
     @property
     def key(self) -> str:
@@ -56,6 +59,12 @@ RANKS: tuple[Slot, ...] = (*_FINE, *_UNKNOWN, Slot.FLAPPING, Slot.SLOW, Slot.TIM
 
 #: Slots of bad cells.
 BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
+#: Slot of the cursor on a bad cell, which keeps the color of the verdict.
+CURSOR_ON: dict[int, Slot] = {
+    Slot.SLOW: Slot.CURSOR_SLOW,
+    Slot.TIMEOUT: Slot.CURSOR_TIMEOUT,
+    Slot.FAILED: Slot.CURSOR_FAILED,
+}
 
 _BY_VERDICT = {verdict: Slot[verdict.name] for verdict in Verdict if verdict is not Verdict.OK}
 
@@ -87,6 +96,9 @@ class Glyphs:
             Slot.FLAPPING: "~",
             Slot.FLASH: "*",
             Slot.PARTLY: ":",
+            Slot.CURSOR_SLOW: "!",
+            Slot.CURSOR_TIMEOUT: "T",
+            Slot.CURSOR_FAILED: "x",
         }
 
 

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
+from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot, cell_text
 from fabtui.screen.grid.layout import lay_out
 from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
@@ -166,3 +166,56 @@ def test_cells_share_characters_only_if_colors_differ(count: str) -> None:
     assert palette_of(count).halves is (count != "none")
     assert palette_of(count, "high-contrast").halves is (count != "none")
     assert not palette_of(count, "mono").halves
+
+
+def seen_through(style: Style) -> set[object]:
+    """The colours of a style, whichever is the text and whichever the fill."""
+    return {color and color.get_truecolor() for color in (style.color, style.bgcolor)}
+
+
+@pytest.mark.parametrize("theme", theme_names())
+@pytest.mark.parametrize("count", list(SYSTEMS))
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_cursor_on_a_bad_cell_keeps_its_verdict(theme: str, count: str, plain: bool) -> None:
+    palette = palette_of(count, theme)
+    for width, nodes in ((120, 2), (60, 40)):
+        scene = renderer_of(width, nodes, 1, 0, plain)
+        for bad, under in CURSOR_ON.items():
+            slots = bytearray([bad] * len(scene.columns))
+            rows = [cells_of(scene.row_strip(row, slots, None, palette)._render_cache or "") for row in (1, 2)]
+            begin, end = scene.columns[0][1], scene.columns[0][1] + scene.layout.cell
+            here, there = ([one for one in row[begin:end] if one.character != " "] for row in rows)
+            assert [one.character for one in here] == [scene.glyphs.of_slot[bad]]
+            assert here != there
+            if count != "none":
+                assert seen_through(palette.styles[under]) == seen_through(palette.styles[bad])
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("bad", list(CURSOR_ON))
+def test_the_cursor_on_half_a_character_shows_the_verdict(lower: bool, bad: Slot) -> None:
+    axis = axis_of(60, 1)
+    layout = lay_out(axis, 90, 20, 0)
+    scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, int(lower), 0, Glyphs(False))
+    good, mixed = bytearray([Slot.GOOD] * len(scene.columns)), bytearray([bad] * len(scene.columns))
+    palette = palette_of("24")
+    strip = scene.halves_strip(0, good if lower else mixed, mixed if lower else good, palette)
+    cell = cells_of(strip._render_cache or "")[scene.columns[0][1]]
+    assert cell.character == Glyphs(False).of_slot[bad]
+    assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS["24"]))
+
+
+@pytest.mark.parametrize("count", ["24", "256", "16"])
+def test_a_wide_bad_cell_keeps_its_color_between_the_edges_of_the_cursor(count: str) -> None:
+    scene, palette = renderer_of(120, 4, 1, 9), palette_of(count)
+    slots = bytearray([Slot.FAILED] * len(scene.columns))
+    begin = dict(scene.columns)[9]
+    wide = scene.layout.cell
+    texts = [f"{'x':^{wide}}"] * len(slots)
+    strip = scene.row_strip(1, slots, texts, palette)
+    row, plain_row = cells_of(strip._render_cache or ""), cells_of(drawn_plainly(strip, SYSTEMS[count]))
+    assert row == plain_row
+    left, *inner, right = row[begin : begin + wide]
+    other = row[dict(scene.columns)[10] + 1]
+    assert {(one.foreground, one.background) for one in inner} == {(other.foreground, other.background)}
+    assert left == right != inner[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
+from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot, cell_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, GridLayout, name_room, squeeze
 from fabtui.screen.grid.outline import Outlined, bracketed
@@ -57,10 +57,13 @@ class LineRenderer:
         """Return a line of a row: header, then cells; cells without texts show their glyph."""
         first, last = self.span
         header, glyphs = self._row_header(row, part), glyph_cells(self.glyphs, self.layout.cell)
-        here = row == self.row and first <= self.column < last
-        if here:
+        framed, at_cursor = False, self.column - first
+        if row == self.row and first <= self.column < last:
             slots = bytearray(slots)
-            slots[self.column - first] = Slot.CURSOR
+            under = CURSOR_ON.get(slots[at_cursor], Slot.CURSOR)
+            # Between two edges of the cursor, a wide cell keeps its color.
+            framed = texts is not None and under is not Slot.CURSOR and palette.system is not None
+            slots[at_cursor] = slots[at_cursor] if framed else under
         fixed = bytes(slots)
         outlined = self.outlined.get(row)
 
@@ -75,6 +78,10 @@ class LineRenderer:
             cells: Runs = list(zip(fixed, shown, strict=True))
             for at, blank in self._gaps:
                 cells.insert(at, (Slot.PAD, " " * blank))
+            if framed:
+                at = at_cursor + sum(gap <= at_cursor for gap, _ in self._gaps)
+                slot, text = cells[at]
+                cells[at : at + 1] = [(Slot.CURSOR, text[:1]), (slot, text[1:-1]), (Slot.CURSOR, text[-1:])]
             return [header, *cells, *self._padding]
 
         if texts is not None or outlined:
@@ -88,7 +95,8 @@ class LineRenderer:
         header = self._row_header(row if lower is None or self.row != row + 1 else row + 1, 0)
         both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
         if self.row in (row, row + 1) and first <= self.column < last:
-            both[self.row - row][self.column - first] = Slot.CURSOR
+            under = both[self.row - row][self.column - first]
+            both[self.row - row][self.column - first] = CURSOR_ON.get(under, Slot.CURSOR)
         ready = palette.ready([header]) + palette.ready_halves(*map(bytes, both)) + palette.ready(self._padding)
 
         def runs() -> Runs:

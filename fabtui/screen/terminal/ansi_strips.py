@@ -21,7 +21,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.
@@ -115,6 +115,8 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
     strip._render_cache = "".join(parts)
 
 
+#: Characters of the cursor on a bad cell where two cells share one.
+_CURSORS = {slot: Glyphs(True).of_slot[slot] for slot in CURSOR_ON.values()}
 #: Slots without a background that are filled with the colour of their character.
 _FILLED_BY_TEXT = frozenset({Slot.GONE})
 
@@ -137,13 +139,25 @@ class Palette:
         if system is None:
             base = base.without_color
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in Slot]
-        codes = [codes_of(style, system) for style in self.styles]
         self._base = base
+        for under, slot in CURSOR_ON.items():
+            if slot.key not in ramp:
+                self.styles[slot] = self._turned(self.styles[under])
+        codes = [codes_of(style, system) for style in self.styles]
         self._halves: dict[int, tuple[str, Style]] = {}
         self._half_changes: dict[int, str] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
         #: Escape sequence between two slots; row -1 is for a terminal after a reset.
         self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, PLAIN)]
+
+    def _turned(self, style: Style) -> Style:
+        """Return the style of the cursor on a cell: text and fill swapped; without color, the cursor's own."""
+        base, marked = self._base, Style(bold=True, underline=True)
+        if self.system is None or style.reverse or style.color in (None, base.color):
+            return self.styles[Slot.CURSOR]
+        if style.bgcolor == base.bgcolor:
+            return style + marked + Style(reverse=True)
+        return style + marked + Style(color=style.bgcolor, bgcolor=style.color)
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or of two slots in one character."""
@@ -168,8 +182,12 @@ class Palette:
     def _half(self, slot: int) -> tuple[str, Style]:
         known = self._halves.get(slot)
         if known is None:
-            upper, lower = (self._fill(half) for half in (slot // _HALVES_FROM - 1, slot % _HALVES_FROM))
-            if upper == lower:
+            both = slot // _HALVES_FROM - 1, slot % _HALVES_FROM
+            upper, lower = map(self._fill, both)
+            if (cursor := next((Slot(half) for half in both if half in _CURSORS), None)) is not None:
+                # Half a character cannot show the cursor and a verdict: the whole one does.
+                known = _CURSORS[cursor], self.styles[cursor]
+            elif upper == lower:
                 known = BLANK, self._base + Style(bgcolor=upper)
             elif upper is None:
                 known = LOWER, self._base + Style(color=lower)
