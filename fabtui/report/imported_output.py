@@ -29,7 +29,12 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     if result.kind.startswith("fabtui-"):
         lines += ["", *summary(model([result]), plain).splitlines()]
     elif result.known:
-        shown = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
+        answered = result.values if isinstance(result.values.get("answer"), list) else {}
+        lines += _section("answer", [str(sentence) for sentence in answered.get("answer", [])], width)
+        lines += _section("next", [str(command) for command in answered.get("next", [])], width)
+        left_out = (*_TOO_MUCH.get(result.kind, ()), *(("answer", "next") if answered else ()))
+        lines += [""] if answered else []
+        shown = {name: value for name, value in result.values.items() if name not in left_out}
         lines += Layout(result.units, width).lines(shown)
         long_units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT]
         lines += _section("units", long_units, width)

@@ -169,7 +169,7 @@ def test_cells_share_characters_only_if_colors_differ(count: str) -> None:
 
 
 def seen_through(style: Style) -> set[object]:
-    """The colours of a style, whichever is the text and whichever the fill."""
+    """The colours of a style, text and fill in any order."""
     return {color and color.get_truecolor() for color in (style.color, style.bgcolor)}
 
 

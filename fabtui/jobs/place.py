@@ -1,0 +1,64 @@
+"""Places of ranks of a job, and the words for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fabtui.nodeset import count
+
+#: Maximum number of nodes, and of ranges of ranks, that a sentence names.
+_MOST_NODES = 3
+_MOST_RANGES = 8
+
+
+class Place(NamedTuple):
+    """A rank of a communicator or process group, and where it runs.
+
+    Attributes:
+        rank: Its number in the communicator or group.
+        node: Name or address of the node; "" if unknown.
+        pid: Its process on the node, or None.
+        gpu: Its GPUs as nvidia-smi numbers them (``5`` or ``4,5``); "" if unknown.
+    """
+
+    rank: int
+    node: str = ""
+    pid: int | None = None
+    gpu: str = ""
+
+    @property
+    def process(self) -> tuple[str, int | None, str] | int:
+        """Identity of the process in all communicators, or its rank where the process is unknown."""
+        return self.rank if self.pid is None else (self.node, self.pid, self.gpu)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as ranges: ``8-11,16``; of too many ranges the first ones."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:_MOST_RANGES]]
+    left = sum(last - first + 1 for first, last in found[_MOST_RANGES:])
+    return ",".join(texts) + (f" and {left} more" if left else "")
+
+
+def ranks_text(places: Iterable[Place]) -> str:
+    """Return ranks with their nodes: ``rank 1 on n061``, ``ranks 8-11 on n062 and 16 on n063``."""
+    nodes: dict[str, list[int]] = {}
+    for place in sorted(places, key=lambda place: place.rank):
+        nodes.setdefault(place.node, []).append(place.rank)
+    every = [rank for ranks in nodes.values() for rank in ranks]
+    word = "rank" if len(set(every)) == 1 else "ranks"
+    if len(nodes) > _MOST_NODES:
+        return f"{word} {ranges(every)} on {count(len(nodes), 'node')}"
+    texts = [ranges(ranks) + (f" on {node}" if node else "") for node, ranks in nodes.items()]
+    return f"{word} {' and '.join(texts)}"
+
+
+def has(places: int) -> str:
+    """Return the verb for a number of ranks."""
+    return "has" if places == 1 else "have"

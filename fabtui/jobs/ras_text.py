@@ -1,0 +1,195 @@
+"""Text of NCCL RAS 2.24 to 2.30: the answer to ``STATUS`` and ``VERBOSE STATUS``, also as ``ncclras`` prints it.
+
+Grammar, after ``src/ras/client_support.cc`` of these versions (``rasClientRunInit``, ``rasClientRunComms``)::
+
+    NCCL version 2.28.9 compiled with CUDA 13.0
+    CUDA runtime version 13000, driver version 13000
+    Job summary            five numbers if all nodes are alike, else tables of outliers and three totals
+    Communicators...       a row for each group of communicators of the same shape and state
+    Errors                 INCOMPLETE, DEAD (processes); #0-0 (hash) INCOMPLETE, #0-0 (hash) ERROR
+    Warnings               TIMEOUT; #0-0 (hash) MISMATCH
+
+A mismatch lists ``26 ranks have launched up to operation 6650`` and below it the members of the smaller groups; a group
+of one rank is one line. 2.24 and 2.25 count all collectives together and list missing ranks as ``1,5-7``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fabtui.jobs.place import Place
+from fabtui.jobs.ras_report import ANY, Communicator, Group, Process, RasReport
+from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.lines import plain_lines
+
+#: Maximum number of ranks that one range may stand for.
+_MOST_RANKS = 1 << 20
+#: Maximum number of communicators.
+_MOST_COMMUNICATORS = 65_536
+
+_N = r"(\d{1,9})"
+_VERSION = re.compile(r"NCCL version (\S{1,40}) compiled with CUDA \S{1,20}")
+_CUDA = re.compile(rf"CUDA runtime version {_N}, driver version {_N}")
+_TOTALS = re.compile(rf"\s*{_N}\s+{_N}\s+{_N}(?:\s+{_N}\s+{_N})?\s*")
+_GATHERED = re.compile(r"Communicators\.\.\. \((\d{1,9}(?:\.\d{1,9})?)s\)")
+_ROW = re.compile(
+    rf"\s*{_N}\s+{_N}\s+{_N}\s+(\d{{1,9}}(?:-\d{{1,9}})?)\s+{_N}\s+{_N}\s+([A-Z,/]{{2,60}})\s+([A-Z,]{{2,60}})\s*"
+)
+_PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
+_GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
+_COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
+_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
+_WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
+_RANK = re.compile(
+    rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
+    rf"| reported (.{{1,200}}?))? -- {_WHERE}"
+)
+_TALLY = re.compile(
+    rf"{_N} ranks (?:have launched up to operation (\d{{1,18}})|(have not) launched any operations"
+    r"|have status (\w{1,40})|reported (.{1,200}))"
+)
+_MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
+_TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
+#: Lines that say nothing that others do not.
+_KNOWN = re.compile(
+    r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
+    r"|Nodes +Processes.*"
+    r"|\(total\) .*|per node.*|Processes +GPUs.*|per process"
+    r"|Missing communicator data from \d+ (?:job process(?:es)?|ranks?)"
+    r"|\d+ job process(?:es are| is) considered dead.*|\[could not find information on \d+ process(?:es)?\]"
+    r"|(?:Initialization|Asynchronous) errors? on \d+ ranks?|The outlier nodes?:|Node \S+ running process(?:es)? [\d,]+"
+    r"|\d+ +\d+|No communicator data collected!|Rank \S+ has status \w+"
+)
+
+
+def parse_text(text: str, notes: Notes) -> RasReport:
+    """Return the report of a text; lines that are not of it are noted."""
+    parser = _Parser(notes)
+    for line in plain_lines(text):
+        if line.strip():
+            parser.line(line)
+    report = parser.report
+    if not report.complete:
+        notes.warn("the report is cut off: it has no section Warnings")
+    return report
+
+
+class _Parser:
+    def __init__(self, notes: Notes) -> None:
+        self.report = RasReport()
+        self._notes = notes
+        self._section = ""
+        self._dead = False
+        self._communicator: Communicator | None = None
+        self._kind = ""
+        self._operation: str | None = None
+        self._value: int | str | None = None
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        text = line.strip()
+        if text in ("Errors", "Warnings"):
+            self._section = text
+            self._communicator = None
+            self.report.complete = text == "Warnings"
+        elif text in ("INCOMPLETE", "DEAD"):
+            self._dead = text == "DEAD"
+        elif found := _COMMUNICATOR.fullmatch(text):
+            self._begin(found)
+        elif not (self._head(text) or self._member(text) or _KNOWN.fullmatch(text)):
+            self._notes.puzzled(line)
+
+    def _head(self, text: str) -> bool:
+        """Take in a line of the summary, the table or the processes; return whether it is one."""
+        report = self.report
+        if found := _VERSION.fullmatch(text):
+            report.nccl = found[1]
+        elif found := _CUDA.fullmatch(text):
+            report.cuda_runtime, report.cuda_driver = int(found[1]), int(found[2])
+        elif found := _GATHERED.fullmatch(text):
+            report.seconds = float(found[1])
+            self._section = "Communicators"
+        elif found := _ROW.fullmatch(text):
+            number, communicators, nodes, size, ranks = map(int, found.group(1, 2, 3, 5, 6))
+            report.groups.append(Group(number, communicators, nodes, found[4], size, ranks, found[7], found[8]))
+        elif not self._section and (found := _TOTALS.fullmatch(text)):
+            # Of tables of outliers the last row has the totals.
+            last = (found[4], found[5]) if found[4] else (found[2], found[3])
+            report.nodes, report.processes, report.gpus = int(found[1]), int(last[0]), int(last[1])
+        elif found := _PROCESS.fullmatch(text):
+            self.report.missing.append(Process(int(found[1]), found[2], _gpus(found[3]), self._dead))
+        elif found := _TIMEOUTS.match(text):
+            report.timeouts = int(found[1])
+        else:
+            return False
+        return True
+
+    def _begin(self, found: re.Match[str]) -> None:
+        self._kind, self._operation, self._value = found[4], None, None
+        known = self.report.communicators
+        if found[3] not in known and len(known) >= _MOST_COMMUNICATORS:
+            self._communicator = None
+            return
+        size = next((row.ranks_per_communicator for row in self.report.groups if row.number == int(found[1])), None)
+        self._communicator = known.setdefault(found[3], Communicator(found[3], size))
+
+    def _member(self, text: str) -> bool:
+        """Take in a line about ranks of a communicator; return whether it is one."""
+        communicator = self._communicator
+        if communicator is None:
+            return False
+        if found := _DIFFERENT.fullmatch(text):
+            self._operation, self._value = None if found[2] else found[1], None
+        elif found := _MISSING.fullmatch(text):
+            for rank in _listed(found[1]):
+                communicator.silent.setdefault(rank, "missing")
+        elif found := _TALLY.fullmatch(text):
+            self._value = _value(found.group(2, 3, 4, 5))
+            if self._operation and isinstance(self._value, int):
+                communicator.tallies.setdefault(self._operation, {})[self._value] = int(found[1])
+        elif found := _RANK.fullmatch(text):
+            self._rank(communicator, found)
+        else:
+            return False
+        return True
+
+    def _rank(self, communicator: Communicator, found: re.Match[str]) -> None:
+        rank = int(found[1])
+        if found[8]:
+            communicator.places[rank] = Place(rank, found[8], int(found[7]), _gpus(found[6]))
+        value = _value(found.group(2, 3, 4, 5))
+        # A line without a value is a member of the tally above it.
+        value = self._value if value is None else value
+        if self._kind == "INCOMPLETE":
+            dead = any(one.dead and one.pid == communicator.place(rank).pid for one in self.report.missing)
+            communicator.silent[rank] = "dead" if dead else "missing"
+        elif self._kind == "ERROR":
+            communicator.errors[rank] = str(value or "an error")
+        elif isinstance(value, int):
+            communicator.counts.setdefault(self._operation or ANY, {})[rank] = value
+        elif value is not None:
+            communicator.states[rank] = value
+
+
+def _value(texts: tuple[str | None, ...]) -> int | str | None:
+    """Return a number of operations, a state or an error from the groups of a line."""
+    launched, never, state, error = texts
+    if launched:
+        return int(launched)
+    return 0 if never else state or error
+
+
+def _gpus(text: str) -> str:
+    found = _GPU.fullmatch(text)
+    return (found[2] or found[1]) if found else text[:40]
+
+
+def _listed(text: str) -> list[int]:
+    """Return the ranks of ``1,5-7``."""
+    ranks: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and len(first) < 10 and len(last) < 10:
+            end = min(int(last or first), int(first) + _MOST_RANKS - len(ranks))
+            ranks += range(int(first), end + 1)
+    return ranks

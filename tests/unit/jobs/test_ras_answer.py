@@ -1,0 +1,123 @@
+"""Answers of RAS reports: who is behind, which silence means what, and what RAS cannot see."""
+
+from __future__ import annotations
+
+from fabtui.importers.formats.nccl_ras import report_of
+from fabtui.jobs.gap import Gap, causes_first, suspects
+from fabtui.jobs.place import Place, ranges, ranks_text
+from fabtui.jobs.ras_answer import BLIND, answer
+from fabtui.jobs.ras_report import Communicator, RasReport
+from fabtui_node.parsers.base import Notes
+
+from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded
+
+
+def report(text: str) -> RasReport:
+    return report_of(text, Notes())
+
+
+def test_a_rank_that_left_the_loop() -> None:
+    for name in ("skip-json.txt", "skip-verbose.txt", "skip-status.txt"):
+        found = answer(report(recorded(name)))
+        assert found.sentences[0] == (
+            "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 192.0.2.2 has not called it (last"
+            " 250); the others are at 270"
+        )
+        assert "ask again" in found.sentences[1]
+        assert found.next == ["ssh 192.0.2.2 py-spy dump --pid 742"]
+        assert found.hangs is None
+
+
+def test_silent_ranks() -> None:
+    found = answer(report(recorded("stopped2s-status.txt")))
+    assert found.sentences == [
+        "process 560 on 192.0.2.2 (GPU 1), rank 1 of communicator ea9a40d216467915 (2 ranks): RAS has no data of it:"
+        " it is stopped, busy, or its node is cut off"
+    ]
+    assert found.next == ["ssh 192.0.2.2 ps -o pid,stat,wchan:32,etime,args -p 560"]
+    for name, pid in (("killed-json.txt", 560), ("killed-verbose.txt", 560), ("resumed-status.txt", 559)):
+        found = answer(report(recorded(name)))
+        assert f"process {pid} on 192.0.2.2" in found.sentences[0]
+        assert "considers it dead" in found.sentences[0]
+        # It may run all the same: the recorded one did.
+        assert "does not notice if it goes on later" in found.sentences[1]
+        assert found.hangs is None
+
+
+def test_what_ras_cannot_see() -> None:
+    found = answer(report(recorded("p2phang-json.txt")))
+    assert found.sentences[0].startswith("in 1 communicator all ranks have launched the same number")
+    assert found.sentences[-1] == BLIND
+    assert found.next[0] == "ssh 192.0.2.2 py-spy dump --pid 909"
+    found = answer(report(recorded("p2phang-json.txt")), report(recorded("p2phang-json.txt")))
+    assert "no count grew between two reports" in found.sentences
+    assert found.hangs is None
+
+
+def test_a_running_job_moves() -> None:
+    later = recorded("running-json.txt").replace("4230", "4300")
+    found = answer(report(later), report(recorded("running-json.txt")))
+    assert found.hangs is False
+    assert "went from 4230 to 4300" in found.sentences[-1]
+    assert BLIND not in found.sentences
+    # Counts that differ for the moment are no hang.
+    uneven = later.replace("4300", "4299", 1)
+    assert answer(report(uneven), report(recorded("running-json.txt"))).hangs is False
+    # Those that launch nothing between two reports are behind.
+    found = answer(report(recorded("skip-json.txt")), report(recorded("skip-json.txt")))
+    assert found.hangs is True
+    assert found.sentences[-1] == "the late ranks launched nothing between two reports"
+
+
+def test_a_rank_that_ras_gave_up_may_run() -> None:
+    before, after = recorded("resumed-json.txt"), recorded("resumed-json.txt").replace("9490", "9600")
+    assert answer(report(after), report(before)).hangs is False
+    assert answer(report(before), report(before)).hangs is True
+
+
+def test_ranks_that_are_not_listed() -> None:
+    found = answer(report(LEADERS_LISTED))
+    assert found.sentences[0] == (
+        "AllReduce 1 of communicator 00c264af53edbe98 (32 ranks): 30 ranks that the report does not name have not"
+        " called it (none so far); the others are at 1"
+    )
+
+
+def test_silence_and_errors_come_first() -> None:
+    found = answer(report(NCCL_2_27))
+    assert "process 3487 on 192.0.2.13 (GPU 5), rank 21" in found.sentences[0]
+    assert "rank 9 on 192.0.2.11 has not called it (last 6649)" in found.sentences[1]
+    found = answer(report(NCCL_2_24))
+    assert (
+        "rank 3 on 192.0.2.10 of communicator cf264af53edbe986: Remote process error or network error"
+        in found.sentences
+    )
+    assert any("rank 2 on 192.0.2.10 has not called it (last 11)" in sentence for sentence in found.sentences)
+
+
+def test_no_communicator() -> None:
+    assert "no communicator" in answer(RasReport()).sentences[0]
+
+
+def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
+    """Rank 0 of the data-parallel group is late because its tensor-parallel partner is."""
+    a, b, c, d = (Place(rank, "192.0.2.10", 100 + rank, str(rank)) for rank in range(4))
+    across = Communicator("a" * 16, 2, {0: a, 1: c}, {"AllReduce": {0: 4, 1: 5}})
+    inner = Communicator("b" * 16, 2, {0: a, 1: b}, {"AllGather": {0: 9, 1: 8}})
+    found = answer(RasReport(communicators={one.name: one for one in (across, inner)}))
+    assert found.sentences[0].startswith("AllGather 9 of communicator bbbbbbbbbbbbbbbb (2 ranks): rank 1")
+    assert found.next == ["ssh 192.0.2.10 py-spy dump --pid 101"]
+    waits = Gap("AllReduce", 5, "x", 2, (a,), 0, (c, d), 5)
+    late = Gap("AllGather", 9, "y", 2, (b,), 0, (a,), 9)
+    assert causes_first([waits, late]) == [late, waits]
+    assert suspects([waits, late]) == [b]
+
+
+def test_words_for_ranks() -> None:
+    assert ranges([3, 1, 2, 7]) == "1-3,7"
+    assert ranges(range(0, 40, 2)) == "0,2,4,6,8,10,12,14 and 12 more"
+    assert ranks_text([Place(1, "n061")]) == "rank 1 on n061"
+    assert ranks_text([Place(rank, "n062") for rank in range(8, 12)]) == "ranks 8-11 on n062"
+    assert ranks_text([Place(8, "n062"), Place(16, "n063")]) == "ranks 8 on n062 and 16 on n063"
+    assert ranks_text([Place(rank, f"n06{rank}") for rank in range(5)]) == "ranks 0-4 on 5 nodes"
+    assert ranks_text([Place(3)]) == "rank 3"
