@@ -196,10 +196,10 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
     "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
     "retest": lambda text: [text],
+    "in_world": _in_world,
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
     "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
-    "in_world": _in_world,
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,
 }

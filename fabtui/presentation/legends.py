@@ -10,7 +10,7 @@ from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_number
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
+from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
 
 _PROBLEMS = (
@@ -42,8 +42,11 @@ def layers_of(model: Model) -> list[Layer]:
     return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.comparable]
 
 
-def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
-    """Return the legend of a layer: unit, message size, usual values, and the limits below which a pair is slow."""
+def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) -> list[Part]:
+    """Return the legend of a layer: unit, message size, usual values, and the limits below which a pair is slow.
+
+    The limits are left out where a width has no room for all of them: the table of classes has them as well.
+    """
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if not unit and layer.spec.derived:
@@ -65,7 +68,8 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
     if any(limit for _, limit in limits):
         shown = ", ".join(f"{word} {full_number(limit)}" for word, limit in limits)
-        parts.append((f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}", MUTED))
+        text = f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}"
+        parts += [(text, MUTED)] if len(plain(parts)) + len(text) <= width else []
     elif layer.spec.less_is_better:
         parts.append(("  less is better", MUTED))
     return parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.nodeset import count
@@ -17,16 +17,19 @@ _DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 _WORDS_FROM = 60
 
 
-def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs) -> list[Part]:
-    """Return the number of pairs with each bad or notable verdict before its glyph, worst first: ``1x 2T 1!``."""
+def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs, *, named: bool = False) -> list[Part]:
+    """Return the numbers of pairs by bad or notable verdict, worst first: ``1x 2T`` or ``1 failed, 2 timeout``."""
     parts: list[Part] = []
     for verdict in reversed(SEVERITY):
         if counts.get(verdict) and (verdict.bad or verdict in _NOTABLE):
-            parts += [(f"{counts[verdict]}{glyphs.of_slot[slot_of(verdict, None)]}", verdict_style(verdict)), (" ", "")]
+            name = f" {verdict}" if named else glyphs.of_slot[slot_of(verdict, None)]
+            parts += [(f"{counts[verdict]}{name}", verdict_style(verdict)), (", " if named else " ", MUTED)]
     return parts[:-1]
 
 
-def _head(counts: Mapping[Verdict, int], untested: int, glyphs: Glyphs, *, final: bool, wide: bool) -> Line:
+def _head(
+    counts: Mapping[Verdict, int], untested: int, glyphs: Glyphs, *, final: bool, wide: bool, named: bool
+) -> Line:
     """Return the numbers, which are never left out."""
     bad = sum(number for verdict, number in counts.items() if verdict.bad)
     tested = sum(counts.values())
@@ -36,11 +39,11 @@ def _head(counts: Mapping[Verdict, int], untested: int, glyphs: Glyphs, *, final
     elif bad:
         words = f"{bad} of {count(tested, of)} bad" if wide else f"{bad} of {tested} bad"
         head = [(words, f"bold {'$error' if any(map(counts.get, _DEAD)) else '$warning'}")]
-    elif final and counts.get(Verdict.OK) == tested:
+    elif final and not untested and counts.get(Verdict.OK) == tested:
         head = [(f"all {count(tested, 'pair')} ok", "bold $primary")]
     else:
         head = [(f"no bad pair among {count(tested, of)}" if wide else f"0 of {tested} bad", "bold")]
-    if chips := count_parts(counts, glyphs):
+    if chips := count_parts(counts, glyphs, named=named):
         head += [("  ", ""), *chips]
     return [*head, (f"  {untested} not tested", "$warning")] if untested else head
 
@@ -59,6 +62,8 @@ def verdict_line(
 ) -> Line:
     """Return the verdict on a session in at most ``width`` characters: numbers first, then findings, worst first.
 
+    The verdicts are words where these take no finding's room, and glyphs otherwise.
+
     Args:
         counts: Number of pairs with each verdict.
         found: Short titles of the findings with their styles, worst first.
@@ -70,18 +75,25 @@ def verdict_line(
         note: Text in place of the findings if there are none.
         key: Key that shows all findings.
     """
-    head = _head(counts, untested, glyphs, final=final, wide=width >= _WORDS_FROM)
     number = count(count_of, "finding") if found else "findings"
-    ends: Iterable[Line] = ([(key, "bold $primary"), (f" {number}", MUTED)], [(key, "bold $primary")], [])
-    end = next(one for one in ends if not one or len(plain(head)) + len(plain(one)) + 2 <= width)
-    room = width - len(plain(end)) - 1
-    shown, more = _those_that_fit(found, count_of, room - len(plain(head)), glyphs)
-    if not found and note:
-        shown = [("  ", ""), (note, MUTED)] if len(plain(head)) + len(note) + 2 <= room else []
-    return between([*head, *shown, *more], end, width, glyphs.ellipsis) if end else [*head]
+    ends = [(key, "bold $primary"), (f" {number}", MUTED)], [(key, "bold $primary")]
+    wide = width >= _WORDS_FROM
+    lines = []
+    for named in (False, True):
+        head = _head(counts, untested, glyphs, final=final, wide=wide, named=named)
+        end: Line = next((one for one in ends if len(plain(head)) + len(plain(one)) + 2 <= width), [])
+        room = width - len(plain(head)) - len(plain(end)) - 1
+        shown = _those_that_fit(found, count_of, room, glyphs)
+        if not found and note:
+            shown = [("  ", ""), (note, MUTED)] if len(note) + 2 <= room else []
+        lines.append((head, shown, end))
+    short, worded = lines[0], lines[1]
+    fits = len(plain([*worded[0], *worded[1], *worded[2]])) < width
+    head, shown, end = worded if fits and worded[1:] == short[1:] else short
+    return between([*head, *shown], end, width, glyphs.ellipsis) if end else [*head]
 
 
-def _those_that_fit(found: Sequence[Part], count_of: int, room: int, glyphs: Glyphs) -> tuple[Line, Line]:
+def _those_that_fit(found: Sequence[Part], count_of: int, room: int, glyphs: Glyphs) -> Line:
     """Return as many findings as fit; the last one is cut only if it is the first as well."""
     shown: Line = []
     more, gap = "", " | " if glyphs.plain else " · "
@@ -91,6 +103,6 @@ def _those_that_fit(found: Sequence[Part], count_of: int, room: int, glyphs: Gly
         more = f"{gap}{left} more" if left else ""
         if len(plain(shown)) + len(before) + len(text) + len(more) > room and at:
             last = f"{gap}{left + 1} more"
-            return shown, [(last, MUTED)] if len(plain(shown)) + len(last) <= room else []
+            return [*shown, (last, MUTED)] if len(plain(shown)) + len(last) <= room else shown
         shown += [(before, MUTED), (text, style)]
-    return shown, [(more, MUTED)] if found else []
+    return [*shown, (more, MUTED)] if more else shown

@@ -9,6 +9,7 @@ from fabtui.model.events import NodeState, Watching
 from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 from fabtui.screen.app import FabricApp
+from fabtui.screen.grid.layout import HEADER_LINES
 from fabtui.screen.views.findings import FindingsScreen
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
@@ -73,14 +74,23 @@ async def test_findings_stand_below_the_grid_without_a_panel_and_lead_to_their_p
         at = below.region.y
         assert text[at].startswith("1 n002 failed")
         assert text[at + 1].startswith("2 n000:1 > n001:2 failed")
-        assert app.main.grid.region.height + below.region.height == app.main.query_one("#body").region.height + 3
+        assert app.main.grid.region.height + below.region.height == app.main.query_one("#body").region.height + 4
         await pilot.click(below, offset=(4, 1))
         await pilot.pause()
         assert app.main.cursor_seats() is not None
-        assert screen_text(app).splitlines()[at + 3].startswith("n000:1 > n001:2")
-        await pilot.click(below, offset=(4, 2))
+        assert screen_text(app).splitlines()[at + 4].startswith("n000:1 > n001:2")
+        await pilot.click(below, offset=(4, 3))
         await pilot.pause()
         assert isinstance(app.screen, FindingsScreen), "the line of the others leads to the list"
+
+
+async def test_findings_take_all_lines_that_the_grid_leaves(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 30)) as (app, pilot):
+        await diagnosed(app, pilot)
+        grid = app.main.grid
+        used = HEADER_LINES + grid.source.rows.size + len(grid.source.rows.starts) - 1
+        below = app.main.findings_below.size.height
+        assert (grid.size.height, below) == (used, grid.size.height + below - used)
 
 
 @pytest.mark.parametrize(("size", "shown"), [((80, 24), True), ((80, 14), False), ((120, 40), False)])

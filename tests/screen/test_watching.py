@@ -134,7 +134,7 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     model = sweep_of_two().shadow
     model.baseline = Baseline.of("before", 0.0, model.measurements())
     unit = {Layer.LATENCY: "us", Layer.PING: "ms", Layer.HEALTH: "", Layer.TRANSPORT: "", Layer.CHANGE: ""}
-    text = plain(legend(model, layer, unit.get(layer, "GB/s"), None))
+    text = plain(legend(model, layer, unit.get(layer, "GB/s"), None, 200))
     assert text
     words = " ".join(word for _, word in meanings(layer))
     if layer in (Layer.P2P, Layer.BUSBW):

@@ -665,10 +665,13 @@ class NotTested(_PairRule):
     next_step = "Remove the reason, then retest."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        reasons = {one_line(why, 300): pairs for why, pairs in untested_reasons(context.model).items()}
-        gone = [one_line(record.text, 300) for record in context.model.nodes.values() if record.state.gone]
+        gone = {record.name for record in context.model.nodes.values() if record.state.gone}
+        reasons = {
+            one_line(why, 300): [pair for pair in pairs if gone.isdisjoint(map(node_of, pair))]
+            for why, pairs in untested_reasons(context.model).items()
+        }
         listed = sorted(reasons.items(), key=lambda item: -len(item[1]))
-        for why, cells in [entry for entry in listed if entry[0] not in gone][:_MOST_REASONS]:
+        for why, cells in [entry for entry in listed if entry[1]][:_MOST_REASONS]:
             yield self.finding("", cells=cells, facts={"pairs": len(cells), "reason": why})
 
 

@@ -76,7 +76,7 @@ def lines_below(
         shares = [f"{percent} {name}" if name else percent for name in names]
     else:
         shares = [f"{percent} of {kind}", percent]
-    lines = [share_bar(share, room, glyphs), next((text for text in shares if len(text) <= width), ""), short]
+    lines = [share_bar(share, room, glyphs), next((text for text in shares if len(text) < width), ""), short]
     if measured.attempts > 1 and len(tests := f"{measured.attempts} tests") <= width:
         lines.append(tests)
     return lines[:most]

@@ -334,11 +334,12 @@ class MainScreen(Screen[None]):
     def _draw_around(self) -> None:
         bad = self.findings.layers if self.findings is not None else {}
         self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width, bad)
-        parts = legend(self.model, self.source.layer, *self.source.unit())
         target = self.legend_right if self.legend_right.display else self.legend_below
         room = self.size.width - (self.tabs.width + 2 if target is self.legend_right else 0)
         where = self.grid.scrolled_text if self.view == "grid" else ""
-        parts = clipped(parts, room - len(where) - 2 if where else room, self._glyphs.ellipsis)
+        room -= len(where) + 2 if where else 0
+        parts = legend(self.model, self.source.layer, *self.source.unit(), room)
+        parts = clipped(parts, room, self._glyphs.ellipsis)
         if where:
             parts.append(("  " + where, "bold"))
         target.show(Content.assemble(*parts))

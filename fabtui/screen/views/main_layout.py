@@ -71,7 +71,7 @@ class MainLayout:
     @property
     def lines_around(self) -> int:
         """Lines above and below the body."""
-        beside = ("connecting", "grid", "worst", "panel", "small", "legend-right")
+        beside = ("connecting", "grid", "worst", "beside", "panel", "small", "legend-right", "log")
         return self.log + sum(shown for name, shown in self.shown.items() if name not in beside)
 
 

@@ -24,13 +24,13 @@ _POSITION_INTERVAL = 0.5
 
 
 class StillFeed(Feed):
-    """Feed that applies all events at once; each one fits the model. The badge names their origin."""
+    """Feed that applies all events at once; each one fits the model. The badges name their origin."""
 
     can_test = False
 
-    def __init__(self, events: Iterable[Event], badge: str) -> None:
+    def __init__(self, events: Iterable[Event], *badges: str) -> None:
         self.model = Model()
-        self.badges: list[str] = [badge]
+        self.badges = list(badges)
         self._events = events
         self._listeners: list[Callable[[], None]] = []
 
@@ -57,7 +57,8 @@ class ReplayFeed(StillFeed):
     """
 
     def __init__(self, path: Path, speed: float | None = None) -> None:
-        super().__init__((), f"RECORDING {path.name}")
+        # Position and name of the recording are on the screen as well.
+        super().__init__(())
         self._path = path
         self._speed = speed
         self._paused = self._closed = False
@@ -200,7 +201,7 @@ class ReplayFeed(StillFeed):
                 if not self._building.started:
                     # It could be read before, so the file is gone.
                     self._building = self.model
-                self.badges[1:] = ["DAMAGED, SHOWN IN PART"]
+                self.badges[:] = ["DAMAGED, SHOWN IN PART"]
                 text = f"{damage}; what follows is left out"
                 self._building.apply(LogEntry(level="error", text=text, time=self._building.now))
             if not self._restart:

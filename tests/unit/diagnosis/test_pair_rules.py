@@ -172,7 +172,7 @@ def test_a_slow_nic_and_a_slow_pair_are_distinguished() -> None:
 def test_a_lost_node_comes_first_with_its_hint_and_explains_its_pairs() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: "b" in (s[0], d[0])))
     model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="no heartbeat", hint="ssh b uptime", time=3.0))
-    model.apply(PlanUpdate(untested=[("a:0", "b:1", "no heartbeat")], time=3.0))
+    model.apply(PlanUpdate(untested=[("a:0", "b:1", "b:1: b was lost: no heartbeat")], time=3.0))
     (one,) = findings(model)
     assert (title(one), evidence(one)[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
     assert len(one.cells) == 10, "the pairs within it included"

@@ -95,7 +95,9 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
     text = summary(model, True, Shown(None, 120))
     assert "jitter, us, less is better; a row sends, a column receives" in text
     assert "30.0!" in text
-    assert "".join(part for part, _ in legend(model, jitter, "us", None)).startswith("us deviation of the round trip")
+    assert "".join(part for part, _ in legend(model, jitter, "us", None, 80)).startswith(
+        "us deviation of the round trip"
+    )
     path = tmp_path / "s.csv"
     write_csv(model, path)
     with path.open(newline="") as file:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from fabtui.model.baseline import Baseline
 from fabtui.model.layers import Layer
 from fabtui.presentation.legends import layers_of, legend
+from tests.screen.fakefeed import sweep_of_two
 from tests.unit.model.test_baseline import OK, one, sweep, two_nodes
 
 
@@ -14,8 +15,20 @@ def test_the_legend_of_the_layer_change_names_the_earlier_values() -> None:
     assert Layer.CHANGE in layers_of(model)
 
     def text() -> str:
-        return "".join(part for part, _ in legend(model, Layer.CHANGE, "", None))
+        return "".join(part for part, _ in legend(model, Layer.CHANGE, "", None, 80))
 
     assert text() == "p2p now / then  slow below 70 %  then: previous sweep"
     model.baseline = Baseline.of("monday.jsonl.gz", 0.0, [one(OK, 50.0)])
     assert text().endswith("then: monday.jsonl.gz")
+
+
+def test_limits_are_left_out_whole_where_they_do_not_fit() -> None:
+    model = sweep_of_two().shadow
+
+    def text(width: int) -> str:
+        return "".join(part for part, _ in legend(model, Layer.P2P, "GB/s", 4 << 20, width))
+
+    limits = text(200)
+    assert "  slow below: node " in limits
+    assert text(len(limits)) == limits
+    assert text(len(limits) - 1) == limits.partition("  slow below")[0]

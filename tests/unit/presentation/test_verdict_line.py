@@ -22,12 +22,19 @@ def shown(width: int, counts: dict[Verdict, int] = BAD, found: list[tuple[str, s
 def test_counts_of_verdicts_and_the_key_stay_at_every_width(width: int) -> None:
     text = shown(width)
     assert text.startswith("3 of 56 ")
-    assert "bad  1x 1T 1!  " in text
+    assert "bad  1x 1T 1!  " in text or "bad  1 failed, 1 timeout, 1 slow  " in text
     assert " F" in text
 
 
+def test_verdicts_are_words_where_they_take_the_room_of_no_finding() -> None:
+    assert "  1 failed, 1 timeout, 1 slow  n001:0>n000:0 failed" in shown(200)
+    assert "  1x 1T 1!  n001:0>n000:0 failed" in shown(110), "two findings fit with glyphs, one with words"
+    assert shown(79, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1x 1T 1!  n001:0>n000:0 failed ")
+    assert shown(80, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1 failed, 1 timeout, 1 slow  n001:0>n000:0 failed ")
+
+
 def test_findings_follow_as_far_as_they_fit_and_the_rest_are_counted() -> None:
-    assert shown(120).split("1!  ")[1].split("   ")[0] == "n001:0>n000:0 failed · n000:1>n001:2 timeout · 1 more"
+    assert shown(110).split("1!  ")[1].split("   ")[0] == "n001:0>n000:0 failed · n000:1>n001:2 timeout · 1 more"
     assert shown(80).split("1!  ")[1].split("   ")[0] == "n001:0>n000:0 failed · 2 more"
     assert "slow (0.5 % of usual)" in shown(200)
     assert shown(200, count_of=40).rstrip().endswith("F 40 findings")
@@ -42,5 +49,6 @@ def test_a_sweep_in_progress_claims_nothing_about_untested_pairs() -> None:
     assert shown(80, BAD, [], final=False).startswith("3 of 56 tested pairs bad")
     assert shown(80, {}, [], final=False).startswith("no pair tested yet")
     assert shown(80, fine, []).startswith("all 20 pairs ok")
-    assert shown(80, {Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}, []).startswith("no bad pair among 22 pairs  2?")
-    assert shown(80, fine, [], untested=4).startswith("all 20 pairs ok  4 not tested")
+    unclear = shown(80, {Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}, [])
+    assert unclear.startswith("no bad pair among 22 pairs  2 inconclusive")
+    assert shown(80, fine, [], untested=4).startswith("no bad pair among 20 pairs  4 not tested")
