@@ -64,8 +64,11 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
             return slot, self.table(width)[slot]
 
         def below(self, row: int, column: int, width: int, most: int) -> list[str]:
-            lines = [share_bar(0.97, width - 2, glyphs), "97 %", "P2P", "2 tests"]
-            return [f"{line:^{width}}" for line in lines[:most]]
+            known = self.tables.get(-width)
+            if known is None:
+                lines = [share_bar(0.97, width - 2, glyphs), "97 %", "P2P", "2 tests"]
+                known = self.tables[-width] = [f"{line:^{width}}" for line in lines]
+            return known[:most]
 
     return Synthetic()
 

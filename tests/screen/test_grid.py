@@ -27,6 +27,11 @@ def lines_of(grid: GridView) -> list[str]:
     return [strip.text for strip in grid.render_lines(grid.size.region)]
 
 
+def drawn(grid: GridView) -> list[str | None]:
+    """Return the lines with their colours."""
+    return [strip._render_cache for strip in grid.render_lines(grid.size.region)]
+
+
 def slot_at(source: Any, src: str, dst: str) -> Slot:
     model = source.model
     at = source.axis.position
@@ -95,9 +100,18 @@ async def test_lines_drawn_again_are_the_lines_drawn_from_nothing(opened: Opened
             app.feed.play(story.events)  # type: ignore[union-attr]
             app.main.draw()
             await pilot.pause()
-            kept = lines_of(grid)
-            grid.reread()
-            assert lines_of(grid) == kept
+            kept = drawn(grid)
+            # This forgets the headings, too.
+            grid.paint_with(grid._ramp, grid._system)
+            assert drawn(grid) == kept
+
+
+async def test_headings_take_the_colours_of_a_new_theme(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(90, 30)) as (app, pilot):
+        before = drawn(app.main.grid)[0]
+        app.theme = "light"
+        await pilot.pause()
+        assert drawn(app.main.grid)[0] != before
 
 
 @pytest.mark.parametrize(

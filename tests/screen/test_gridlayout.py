@@ -69,6 +69,14 @@ def test_a_small_fabric_fills_most_of_its_window(gpus: int, width: int, height: 
     assert layout.tall > 1
 
 
+def test_a_blank_line_between_rows_is_worth_a_line_of_each_cell() -> None:
+    axis = axis_of(1, 8)
+    crowded, roomy = lay_out(axis, 120, 40, shape=ENDPOINTS), lay_out(axis, 120, 60, shape=ENDPOINTS)
+    assert (crowded.tall, crowded.row_gaps.cells) == (3, 1)
+    assert (roomy.tall, roomy.row_gaps.cells) == (5, 1)
+    assert lay_out(axis, 120, 32, shape=ENDPOINTS).tall == 3, "cells that would be too low keep their lines"
+
+
 def test_wider_cells_than_fit_scroll_and_narrower_ones_lose_their_lines() -> None:
     axis = axis_of(2, 4)
     widest = lay_out(axis, 72, 27, ENDPOINTS.widest, shape=ENDPOINTS)

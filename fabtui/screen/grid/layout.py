@@ -12,6 +12,8 @@ NUMBER_WIDTH = 4
 #: Cell width if not even cells of width 1 all fit, so that the grid scrolls.
 SCROLLING_WIDTH = 2
 _LONGEST_LABEL = 14
+#: Minimum lines of cells that are made lower so that blank lines fit between all rows.
+_TILE = 3
 #: Minimum and maximum number of lines above the rows.
 HEADER_LINES, MAX_HEADER_LINES = 2, 5
 
@@ -142,10 +144,14 @@ def _rows(axis: Axis, cell: int, lines: int, shape: Shape) -> tuple[int, Gaps]:
     """Return the lines per cell, and the blank lines: all that fit, and none if the rows scroll."""
     of_nodes = Gaps(0, int(cell >= NUMBER_WIDTH and _grouped(axis)))
     most = shape.tall if cell >= shape.tall_from else 1
+    tiles = Gaps(1, of_nodes.nodes + 1)
+    if cell >= shape.apart_from:
+        # A line between rows shows more than a fourth line of a cell does.
+        tall = next((t for t in range(most, _TILE - 1, -1) if axis.size * t + tiles.total(axis) <= lines), 0)
+        if tall:
+            return tall, tiles
     tall = next((t for t in range(most, 1, -1) if axis.size * t + of_nodes.total(axis) <= lines), 1)
-    wanted = [of_nodes, Gaps()]
-    if cell >= shape.apart_from and tall > 1:
-        wanted.insert(0, Gaps(1, of_nodes.nodes + 1))
+    wanted = [tiles, of_nodes, Gaps()] if cell >= shape.apart_from and tall > 1 else [of_nodes, Gaps()]
     return tall, next((gaps for gaps in wanted if axis.size * tall + gaps.total(axis) <= lines), Gaps())
 
 

@@ -34,6 +34,7 @@ class LineRenderer:
     outlined: Outlined = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._headings: dict[int, ReadyStrip] = {}
         #: First column in view and the one after the last.
         self.span = first, last = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
         self._down = self.axis if self.rows is None else self.rows
@@ -84,9 +85,12 @@ class LineRenderer:
                 cells[at : at + 1] = [(Slot.CURSOR, text[:1]), (slot, text[1:-1]), (Slot.CURSOR, text[-1:])]
             return [header, *cells, *self._padding]
 
-        if texts is not None or outlined:
-            return ReadyStrip.of_runs(runs(), self.layout.width, palette)
-        ready = palette.ready_glyphs(header, fixed, glyphs, self._marked, self._padding)
+        if outlined or framed:
+            ready = palette.ready(runs())
+        elif texts is not None:
+            ready = palette.ready_texts(header, fixed, texts, self._gaps, self._padding)
+        else:
+            ready = palette.ready_glyphs(header, fixed, glyphs, self._marked, self._padding)
         return ReadyStrip(ready, self.layout.width, palette, runs)
 
     def halves_strip(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> ReadyStrip:
@@ -124,8 +128,14 @@ class LineRenderer:
         text = self.corner[line] if line >= 0 and len(self.corner[line]) <= width else ""
         return [(Slot.HEADER, f"{text:<{width}}")]
 
+    def heading_strip(self, line: int, palette: Palette) -> ReadyStrip:
+        """Return a line above the rows."""
+        if line not in self._headings:
+            self._headings[line] = ReadyStrip.of_runs(self.heading(line), self.layout.width, palette)
+        return self._headings[line]
+
     def heading(self, line: int) -> Runs:
-        """Return a line above the rows: node names, then indices."""
+        """Return the runs of a line above the rows: node names, then indices."""
         named = self.layout.heads - (not self.axis.of_nodes_alone)
         runs = self._corner(line - (self.layout.heads - HEADER_LINES))
         if line >= named:

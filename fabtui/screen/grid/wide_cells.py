@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell
@@ -84,6 +86,10 @@ def lines_below(
 
 def share_bar(share: float, width: int, glyphs: Glyphs) -> str:
     """Return a bar of a share of 1; more than nothing is at least half a character."""
-    full, half, rest = glyphs.share
-    halves = min(2 * width, max(1 if share > 0 else 0, round(2 * width * share)))
+    return _bar(min(2 * width, max(1 if share > 0 else 0, round(2 * width * share))), width, glyphs.share)
+
+
+@lru_cache(512)
+def _bar(halves: int, width: int, characters: tuple[str, str, str]) -> str:
+    full, half, rest = characters
     return (full * (halves // 2) + half * (halves % 2)).ljust(width, rest)

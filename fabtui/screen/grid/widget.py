@@ -82,6 +82,8 @@ class GridView(PaintedWidget, can_focus=True):
         self._rows: dict[int, _Row] = {}
         self._outline: Collection[tuple[str, str]] = ()
         self._outlined: Outlined = {}
+        self._scene: LineRenderer | None = None
+        self._scene_key: tuple[object, ...] = ()
 
     def outline(self, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs of endpoints, by name."""
@@ -91,7 +93,7 @@ class GridView(PaintedWidget, can_focus=True):
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         """Set the colour ramp and the colour system, which may change the layout."""
-        self._layout = None
+        self._layout = self._scene = None
         super().paint_with(ramp, system)
 
     def show(self, source: CellSource) -> None:
@@ -215,14 +217,20 @@ class GridView(PaintedWidget, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines in view; unchanged rows come from the cache."""
-        layout, source, viewport = self.layout_now(), self.source, self.viewport
-        cursor = self.row, self.column
-        scene = LineRenderer(
-            *(source.columns, layout, viewport.columns, viewport.top, *cursor),
-            *(self.glyphs, source.rows, self.corner, self._outlined),
-        )
+        layout, scene = self.layout_now(), self._scene_now()
         strips = [self._line(y, layout, scene) for y in range(crop.y, crop.bottom)]
         return [strip if crop.width == layout.width else strip.crop(crop.x, crop.right) for strip in strips]
+
+    def _scene_now(self) -> LineRenderer:
+        """Return the renderer of the frame; that of the last frame, with its headings, if nothing moved."""
+        layout, source, viewport = self.layout_now(), self.source, self.viewport
+        key = (
+            *(source.columns, layout, viewport.columns, viewport.top, self.row, self.column),
+            *(self.glyphs, source.rows, self.corner, self._outlined),
+        )
+        if self._scene is None or key != self._scene_key:
+            self._scene, self._scene_key = LineRenderer(*key), key
+        return self._scene
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
@@ -230,7 +238,7 @@ class GridView(PaintedWidget, can_focus=True):
     def _line(self, y: int, layout: GridLayout, scene: LineRenderer) -> ReadyStrip:
         palette = self.palette
         if y < layout.heads:
-            return ReadyStrip.of_runs(scene.heading(y), layout.width, palette)
+            return scene.heading_strip(y, palette)
         at = y - layout.heads
         here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:

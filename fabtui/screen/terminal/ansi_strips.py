@@ -224,9 +224,21 @@ class Palette:
 
     def ready(self, runs: Runs) -> str:
         """Return runs as terminal text, with codes only where the style changes."""
-        befores, changes = [-1, *(slot for slot, _ in runs)], self.changes
+        befores, changes = [-1, *[slot for slot, _ in runs]], self.changes
         parts = [changes[before][slot] + text for before, (slot, text) in zip(befores, runs, strict=False)]
         return "".join(parts) + RESET if runs else ""
+
+    def ready_texts(
+        self, header: tuple[int, str], slots: bytes, texts: Sequence[str], gaps: list[tuple[int, int]], padding: Runs
+    ) -> str:
+        """Return cells with texts; ``gaps`` are cells with blanks before them, and how many."""
+        before, text = header
+        befores, changes = bytes((before,)) + slots, self.changes
+        parts = [changes[a][b] + shown for a, b, shown in zip(befores, slots, texts, strict=False)]
+        for at, blank in gaps:
+            parts[at] = changes[befores[at]][Slot.PAD] + " " * blank + changes[Slot.PAD][slots[at]] + texts[at]
+        after = [changes[befores[-1]][slot] + blank for slot, blank in padding]
+        return "".join([changes[-1][before], text, *parts, *after, RESET])
 
     def ready_glyphs(
         self, header: tuple[int, str], slots: bytes, glyphs: GlyphCells, marked: Iterable[int], padding: Runs
