@@ -158,7 +158,7 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
             (line, "n000 1"),
             (line, "349"),
             (line + 1, "━━━━"),
-            (line + 2, "99 % p"),
+            (line + 2, "99 %"),
         }
 
 

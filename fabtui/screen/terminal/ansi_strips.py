@@ -117,8 +117,8 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
 
 #: Characters of the cursor on a bad cell where two cells share one.
 _CURSORS = {slot: Glyphs(True).of_slot[slot] for slot in CURSOR_ON.values()}
-#: Slots without a background that are filled with the colour of their character.
-_FILLED_BY_TEXT = frozenset({Slot.GONE})
+#: Slots filled with the colour of their character if they have no background, or that of a good cell.
+_FILLED_BY_TEXT = frozenset({Slot.GONE, Slot.SLOW})
 
 
 class GlyphCells(NamedTuple):
@@ -200,11 +200,14 @@ class Palette:
         """Return the fill colour of a slot; None for the screen's own."""
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
-        if color is None or color.is_default or color == self._base.bgcolor:
+        if color is None or color.is_default or color in (self._base.bgcolor, self._good_fill(slot)):
             if slot == Slot.CURSOR:
                 return Color.parse("bright_white")
             color = style.color if slot in _FILLED_BY_TEXT else None
         return None if color is None or color.is_default else color
+
+    def _good_fill(self, slot: int) -> Color | None:
+        return self.styles[Slot.GOOD].bgcolor if slot in _FILLED_BY_TEXT else None
 
     def ready_halves(self, upper: bytes, lower: bytes) -> str:
         """Return two rows as terminal text, two cells per character, after a reset."""
