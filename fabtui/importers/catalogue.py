@@ -14,16 +14,8 @@ from fabtui_node.parsers.base import Format
 #: The modules of `fabtui.importers.formats`, in the order users see.
 _OURS = (
     *("nccl_tests", "nvbandwidth", "cuda_p2p_test", "osu", "all_reduce_bench", "ping_csv", "pairwise_launches"),
-    *(
-        "torch_log",
-        "nccl_ras",
-        "megatron",
-        "slurm.tables",
-        "slurm.scontrol",
-        "slurm.slurmd_log",
-        "ulimit",
-        "fabtui_files",
-    ),
+    *("torch_log", "nccl_ras", "flight_recorder", "megatron"),
+    *("slurm.tables", "slurm.scontrol", "slurm.slurmd_log", "ulimit", "fabtui_files"),
 )
 #: Characters at the beginning and at the end of a text that are used to recognise it.
 HEAD = 64 * 1024
@@ -40,6 +32,7 @@ _ALIASES = (
     (r"nccl-debug-log|nccl", "nccl-log"),
     (r"torch-failure|pytorch|torch", "torch-log"),
     (r"ncclras|ras", "nccl-ras"),
+    (r"torchfrtrace|nccl-trace|fr", "flight-recorder"),
     (r"megatron", "megatron-log"),
     (r"dmesg-\w+|xid", "dmesg"),
     (r"sstat", "sacct"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -12,6 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.importers.formats.pairwise_launches import FILE
+from fabtui.jobs.plain_pickle import NotPlain, is_pickle, read_plain
 
 #: What is read of one file; a packed one may not grow beyond it either.
 MOST_BYTES = 64 * 1024 * 1024
@@ -168,6 +170,12 @@ def _within(data: bytes) -> tuple[bytes, str | None]:
 
 
 def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
+    if is_pickle(data):
+        try:
+            # Of plain values alone, so that JSON can hold them.
+            return json.dumps(read_plain(data)), cut
+        except (NotPlain, TypeError, ValueError) as error:
+            return data.decode("utf-8", "replace"), cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace"), cut
     return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut

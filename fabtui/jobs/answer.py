@@ -13,7 +13,7 @@ class Answer(NamedTuple):
     Attributes:
         sentences: The answer, the most important sentence first.
         next: Commands to type next, each with its node.
-        hangs: True if a rank is behind, silent or failed; None if the source cannot tell.
+        hangs: True if a rank is behind, silent or failed; None if the source does not show it.
     """
 
     sentences: list[str]

@@ -20,6 +20,7 @@ class Gap(NamedTuple):
         unlisted: How many more have not called it.
         waiting: The ranks that have called it, as far as they are listed.
         highest: The last operation that a rank has called.
+        text: The sentence about it, where the source knows more than this.
     """
 
     operation: str
@@ -30,9 +31,12 @@ class Gap(NamedTuple):
     unlisted: int
     waiting: tuple[Place, ...]
     highest: int
+    text: str = ""
 
     def sentence(self) -> str:
         """Return who has not called what, in one sentence."""
+        if self.text:
+            return self.text
         size = "" if self.size is None else f" ({self.size} ranks)"
         number = len(self.behind) + self.unlisted
         who = ranks_text(self.behind) if self.behind else f"{self.unlisted} ranks that the report does not name"

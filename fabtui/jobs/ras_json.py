@@ -1,7 +1,7 @@
 """JSON of NCCL RAS, from 2.28.7 on: the answer to ``SET FORMAT json`` and ``VERBOSE STATUS``.
 
-Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). 2.28.7 and 2.28.9 leave out a comma after
-``nvml_dev`` of a missing rank, so that their JSON is not valid exactly when something is wrong; it is put in.
+Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). A comma after ``nvml_dev`` of a missing rank is left
+out by 2.28.7 and 2.28.9. Their JSON is therefore invalid exactly when something is wrong; the comma is put in.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Text of NCCL RAS 2.24 to 2.30: the answer to ``STATUS`` and ``VERBOSE STATUS``, also as ``ncclras`` prints it.
 
-Grammar, after ``src/ras/client_support.cc`` of these versions (``rasClientRunInit``, ``rasClientRunComms``)::
+Grammar, after ``src/ras/client_support.cc`` of these versions (``rasClientRunInit``, ``rasClientRunComms``):
 
-    NCCL version 2.28.9 compiled with CUDA 13.0
-    CUDA runtime version 13000, driver version 13000
-    Job summary            five numbers if all nodes are alike, else tables of outliers and three totals
-    Communicators...       a row for each group of communicators of the same shape and state
-    Errors                 INCOMPLETE, DEAD (processes); #0-0 (hash) INCOMPLETE, #0-0 (hash) ERROR
-    Warnings               TIMEOUT; #0-0 (hash) MISMATCH
+- ``NCCL version 2.28.9 compiled with CUDA 13.0``, ``CUDA runtime version 13000, driver version 13000``.
+- ``Job summary``: five numbers if all nodes are alike, else tables of outliers and a row of three totals.
+- ``Communicators...``: a row for each group of communicators of the same shape and state.
+- ``Errors``: ``INCOMPLETE``, ``DEAD`` with processes; ``#0-0 (hash) INCOMPLETE``, ``#0-0 (hash) ERROR`` with ranks.
+- ``Warnings``: ``TIMEOUT``; ``#0-0 (hash) MISMATCH`` with ranks.
 
 A mismatch lists ``26 ranks have launched up to operation 6650`` and below it the members of the smaller groups; a group
 of one rank is one line. 2.24 and 2.25 count all collectives together and list missing ranks as ``1,5-7``.
@@ -50,7 +49,7 @@ _TALLY = re.compile(
 )
 _MISSING = re.compile(r"The (?:missing|unknown) ranks?: ([\d,-]{1,20000})")
 _TIMEOUTS = re.compile(rf"Encountered {_N} communication timeouts?")
-#: Lines that say nothing that others do not.
+#: Lines without a value of their own.
 _KNOWN = re.compile(
     r"SERVER PROTOCOL \d+|OK|=+|Job summary|Errors|Warnings|TIMEOUT|Group +Comms +Nodes.*|# +in group.*"
     r"|Nodes +Processes.*"

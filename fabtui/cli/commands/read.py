@@ -17,6 +17,7 @@ from fabtui.cli.write_texts import write_first
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
 from fabtui.importers.catalogue import chosen, formats
+from fabtui.importers.flight_dumps import FlightDumps
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
@@ -50,8 +51,7 @@ def execute(args: argparse.Namespace) -> int:
     results: list[Result] = []
     recognised = True
     keep = csv is not None or "open" in args
-    for number, source in enumerate(sources(files)):
-        result = read(source, kind)
+    for number, result in enumerate(_results(files, kind)):
         recognised = recognised and result.known
         if csv is None:
             _show(result, number, args)
@@ -72,6 +72,16 @@ def execute(args: argparse.Namespace) -> int:
     if "open" in args:
         return _open(results, args)
     return 0 if recognised else NOT_RECOGNISED
+
+
+def _results(files: list[str], kind: str | None) -> Iterator[Result]:
+    """Yield the result of each file; flight recorder dumps of the ranks of a job are one result, at the end."""
+    dumps = FlightDumps()
+    for source in sources(files):
+        result = read(source, kind)
+        if not dumps.take(result):
+            yield result
+    yield from dumps.results()
 
 
 def _list() -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.importers.catalogue import formats, recognise
 from fabtui.importers.result import read
-from fabtui.importers.sources import Source
+from fabtui.importers.sources import sources
 from fabtui.report.imported_output import text_of
 
 from .places import SAMPLES, index, of_text, read_file
@@ -81,7 +81,8 @@ OURS = sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*.*") if
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_output_of_ours(name: str) -> None:
-    result = read(Source(name, (SAMPLES / name).read_text(errors="replace")))
+    (source,) = sources([str(SAMPLES / name)])
+    result = read(source._replace(name=name))
     assert result.known == (name not in OURS_UNTELLABLE), (result.kind, result.others)
     json.dumps(result.as_json(), allow_nan=False)
     assert text_of(result, 100).endswith("\n")
