@@ -83,7 +83,7 @@ async def test_very_small_terminals_get_the_worst_pairs(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
         assert app.main.view == "worst"
         text = screen_text(app)
-        assert text.index("x n000:1 > n001:2") < text.index("T n000:3 > n001:2") < text.index("! n000:1 > n001:1")
+        assert text.index("x  n000:1 > n001:2") < text.index("T  n000:3 > n001:2") < text.index("!  n000:1 > n001:1")
         await pilot.press("down", "enter")
         await pilot.pause()
         assert "n000:3 > n001:2" in screen_text(app)

@@ -89,7 +89,7 @@ class World:
 
     @property
     def line(self) -> int:
-        return self.app.main.worst_pairs.highlighted or 0
+        return self.app.main.worst_pairs.cursor
 
     @property
     def node(self) -> str | None:
@@ -298,6 +298,10 @@ CASES: dict[str, Case] = {
     "worst.last": Case(lambda w: w.line == 2, size=SMALL),
     "worst.page-up": Case(lambda w: w.line < 2, before=("end",), size=SMALL),
     "worst.page-down": Case(lambda w: w.line > 0, size=SMALL),
+    "worst.sort-next": Case(lambda w: "pair ▾" in w.text, size=SMALL),
+    "worst.sort-previous": Case(lambda w: "message ▾" in w.text, size=SMALL),
+    "worst.invert": Case(lambda w: "▴" in w.text and w.app.main.worst_pairs.sorting.inverted, size=SMALL),
+    "main.sort-worst": Case(lambda w: "pair ▾" in w.text, size=(120, 60)),
     "pair.retest": Case(lambda w: w.feed.retested == [FAILED], before=(*TO_THE_BAD, "enter")),
     "pair.retest-both": Case(lambda w: w.feed.retested == [FAILED, FAILED[::-1]], before=(*TO_THE_BAD, "enter")),
     "pair.turn": Case(lambda w: w.title.startswith(f" {FAILED[1]} > {FAILED[0]}"), before=(*TO_THE_BAD, "enter")),

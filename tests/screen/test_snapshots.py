@@ -87,7 +87,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("L",), "event log", ("escape",)),
     (("minus",), "fabric", ("plus",)),
     (("plus",), "2 nodes", ("escape",)),
-    (("v",), "n000:3 > n001:2    timeout", ("v",)),
+    (("v",), "T timeout  n000:3 > n001:2", ("v",)),
     (("t",), "gone for", ("escape",)),
     (("F",), "findings   6", ("escape",)),
     (("f",), "words that all match", ("escape",)),

@@ -121,7 +121,7 @@ async def test_findings_and_worst_pairs_of_the_panel_can_be_clicked(opened: Open
         await pilot.pause()
         text = screen_text(app).splitlines()
         assert "n000:3 > n001:2" in text[panel.y]
-        line = next(at for at, one in enumerate(text) if "! n000:1 > n001:1" in one)
+        line = next(at for at, one in enumerate(text) if "!  n000:1 > n001:1" in one)
         await pilot.click("#panel", offset=(5, line - panel.y))
         await pilot.pause()
         assert "n000:1 > n001:1" in screen_text(app).splitlines()[panel.y]

@@ -30,7 +30,10 @@ _INTRODUCTIONS = {
         "A value is compared with its class only: same node, same rail, cross leaf, cross rail.",
         "A block of two nodes has the verdict of its worst pair; 4x: 4 of its pairs failed.",
     ),
-    "WorstPairs": ("Bad pairs of the layer, worst first. Small terminals show this list instead of the grid.",),
+    "WorstPairs": (
+        "Bad pairs of the layer, worst first. Small terminals show this list instead of the grid.",
+        "A click on a heading sorts by it, a second one reverses the order.",
+    ),
     "ConnectingView": ("State of each node; of a failed node the reason and the next step.",),
     "PairScreen": (
         "One pair in both directions: values against the usual ones of the class, path, attempts and error messages.",

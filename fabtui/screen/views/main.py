@@ -127,6 +127,7 @@ class MainScreen(Screen[None]):
         ),
         shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
         shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
+        shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
         shortcut("v", "list", "main.list", "switch between the list of worst pairs and the grid", "list"),
         *map(_layer_binding, key_layers()),
         shortcut("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
@@ -248,7 +249,7 @@ class MainScreen(Screen[None]):
         if self.findings is not None:
             self.findings.stop()
         self.navigation.take_model(same=same)
-        self._panel_content = PanelContent(self._app_context, self.navigation)
+        self._panel_content = PanelContent(self._app_context, self.navigation, self.worst_pairs.sorting)
         self.draw()
 
     def _fit(self) -> None:
@@ -354,7 +355,7 @@ class MainScreen(Screen[None]):
         if self.view == "worst":
             index, none = self.scope.index, f"no bad pair in layer {self.source.layer}"
             none = none if index.complete else "searching for bad pairs"
-            self.worst_pairs.put(self.source.axis, index.worst(MAX_PAIRS), none)
+            self.worst_pairs.list_pairs(self.model, self.source.axis, index.worst(MAX_PAIRS), none)
         seats = self.cursor_seats()
         if seats is None:
             return
@@ -466,9 +467,9 @@ class MainScreen(Screen[None]):
 
     def cursor_seats(self) -> tuple[Seat, Seat] | None:
         """Return row and column of the cursor's pair, or None without cells."""
-        if self.view == "worst" and (bad := self.worst_pairs.chosen) is not None:
+        if self.view == "worst" and (chosen := self.worst_pairs.chosen) is not None:
             seats = self.source.axis.seats
-            return seats[bad.row], seats[bad.column]
+            return seats[chosen[0]], seats[chosen[1]]
         return self.navigation.seats()
 
     def cursor_block(self) -> tuple[int, int] | None:
@@ -489,10 +490,15 @@ class MainScreen(Screen[None]):
         self.navigation.note_cursor()
         self._draw_around()
 
-    @on(WorstPairs.OptionHighlighted)
-    def _worst_pair_highlighted(self) -> None:
-        if self.view == "worst" and (bad := self.worst_pairs.chosen) is not None:
-            self.go_to((bad.row, bad.column))
+    @on(WorstPairs.Moved)
+    def _worst_pair_chosen(self) -> None:
+        if self.view == "worst" and (chosen := self.worst_pairs.chosen) is not None:
+            self.go_to(chosen)
+
+    @on(TargetLines.Sorted)
+    def _worst_pairs_sorted(self, message: TargetLines.Sorted) -> None:
+        self.worst_pairs.sort_by(message.column)
+        self._draw_cursor()
 
     @on(Minimap.Pointed)
     def _map_clicked(self, message: Minimap.Pointed) -> None:
@@ -516,6 +522,7 @@ class MainScreen(Screen[None]):
         self.action_layer(message.layer)
 
     @on(GridView.Chosen)
+    @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
         """Show the pair under the cursor; of a node block, its pairs."""
         seats = self.cursor_seats()
@@ -576,6 +583,14 @@ class MainScreen(Screen[None]):
             return
         self.navigation.note_cursor()
         self._choose(worst=not self._choices.worst)
+
+    def action_sort_worst(self) -> None:
+        shown = self.panel.headings if self.view == "grid" and self.panel.display else None
+        if self.view != "worst" and shown is None:
+            self._app_context.notify("no worst pairs are listed here: v lists them")
+            return
+        self.worst_pairs.action_sort(1, None if shown is None else shown.spans)
+        self._draw_cursor()
 
     def action_map(self) -> None:
         self._choose(map=not self._choices.map)

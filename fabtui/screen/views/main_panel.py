@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import headline
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
@@ -11,14 +10,15 @@ from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat, without
-from fabtui.screen.grid.view_state import ViewState, block_name, block_parts
+from fabtui.screen.grid.view_state import block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
 from fabtui.screen.widgets.finding_lines import class_lines
 from fabtui.screen.widgets.finding_summary import summary_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
-from fabtui.screen.widgets.text_line import TargetLine
-from fabtui.screen.widgets.worst_pairs import bad_pair_parts
+from fabtui.screen.widgets.sorted_table import Sorting, table_lines
+from fabtui.screen.widgets.text_line import Headings, TargetLine
+from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, NARROW, worst_rows
 
 #: Maximum share of the panel for the pair while other parts need room.
 _PAIR_SHARE = 0.45
@@ -35,9 +35,10 @@ _VERDICT_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: M
 class PanelContent:
     """Lines of the side panel, and the diagnosis that they show."""
 
-    def __init__(self, context: AppContext, navigation: GridNavigation) -> None:
+    def __init__(self, context: AppContext, navigation: GridNavigation, worst_sorting: Sorting) -> None:
         self._context = context
         self._navigation = navigation
+        self._worst_sorting = worst_sorting
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
         self._verdict: tuple[tuple[object, ...], Line] = ((), [])
@@ -101,7 +102,7 @@ class PanelContent:
         if room < len(classes):
             classes = []
         room -= len(classes)
-        worst = part("worst pairs", _worst_lines(scope, width, room - 2, glyphs))[:room] if room > _WORST_FROM else []
+        worst = part("worst pairs", self._worst_lines(width, room - 3))[:room] if room > _WORST_FROM else []
         below = [*findings, *classes, *sweep, *worst]
         # The pair gets the lines that no other part needs.
         return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
@@ -117,20 +118,24 @@ class PanelContent:
         lines += [[(line, "bold $accent")] for line in names]
         return lines + stacked(panel_lines(self._context.model, *seats, glyphs, self._context.now()), width, 8)
 
+    def _worst_lines(self, width: int, height: int) -> list[TargetLine]:
+        """Return the worst pairs under a line with the number of bad pairs and the headings."""
+        scope, glyphs, sorting = self._navigation.scope, self._context.glyphs, self._worst_sorting
+        bad = scope.index
+        if not bad.bad_shown:
+            return [([("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)], None)]
+        plus = "" if bad.complete else "+"
+        head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next   o sort", MUTED)]
+        most = max(0, min(_MAX_WORST, height))
+        found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)
+        rows = sorting.sorted(
+            worst_rows(self._context.model, scope.source.axis, found, glyphs, narrow=True, messages=False)
+        )[:most]
+        table = table_lines(NARROW, rows, sorting, glyphs, edge=0)
+        lines: list[TargetLine] = [(head, None), (table.head, Headings(table.spans))]
+        lines += [(line, row.name) for line, row in zip(table.rows, rows, strict=True)]
+        return [(clipped(line, width, glyphs.ellipsis), target) for line, target in lines]
+
 
 def _plain(lines: Lines) -> list[TargetLine]:
     return [(line, None) for line in lines]
-
-
-def _worst_lines(scope: ViewState, width: int, height: int, glyphs: Glyphs) -> list[TargetLine]:
-    """Return the worst pairs under a line with the number of bad pairs."""
-    bad = scope.index
-    if not bad.bad_shown:
-        return [([("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)], None)]
-    plus = "" if bad.complete else "+"
-    head: Line = [(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next, previous", MUTED)]
-    pairs = [
-        (clipped(bad_pair_parts(scope.source.axis, one, glyphs), width, glyphs.ellipsis), (one.row, one.column))
-        for one in bad.worst(min(_MAX_WORST, height))
-    ]
-    return [(clipped(head, width, glyphs.ellipsis), None), *pairs]

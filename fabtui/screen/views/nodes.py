@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any, ClassVar, NamedTuple
 
-from textual import events
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
-from textual.widget import Widget
 
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
@@ -18,34 +17,25 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
-from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, verdict_style
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
-from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import TitledScreen, crumbs
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell
 
 _STATES = list(NodeState)
 
 
-#: Headings of the columns, and those whose cells are numbers.
 HEADINGS = (
     *("node", "state", "gone for", "worst", "bad", "untested", "differs"),
     *("GPUs", "ports up", "driver", "NCCL", "message"),
 )
-_RIGHT = ("gone for", "bad", "untested", "differs")
-
-
-class NodeCell(NamedTuple):
-    """Cell of a node: text, sort key (ascending), style."""
-
-    text: str
-    key: Any
-    style: str = ""
+#: Number of columns that are not muted for a node that is gone.
+_OF_GONE = 4
 
 
 class NodeRow(NamedTuple):
@@ -54,7 +44,7 @@ class NodeRow(NamedTuple):
     name: str
     gone: bool
     bad: int
-    cells: list[NodeCell]
+    cells: list[TableCell]
 
 
 def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodeRow]:
@@ -73,16 +63,18 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
         since = now - record.since if state.gone and record.since else None
         facts = (_gpus(model, record), _ports(value), fit_text(str(value.get("driver") or "-"), 20), _nccl(value))
         cells = [
-            NodeCell(fit_text(name, 40), 0, "bold"),
-            NodeCell(str(state), -_STATES.index(state), state_style(state)),
-            NodeCell("" if since is None else clock_text(since), -(since or -1.0), "bold $error"),
-            NodeCell(str(found), -SEVERITY.index(found), verdict_style(found)),
-            NodeCell(str(bad), -bad, "bold" if bad else MUTED),
-            NodeCell(str(untested), -untested, MUTED),
-            NodeCell(str(differs), -differs, "$warning" if differs else MUTED),
-            *(NodeCell(text, text) for text in facts),
-            NodeCell(one_line(record.text or record.note, 120), record.text or "~"),
+            TableCell(fit_text(name, 40), 0, "bold"),
+            TableCell(str(state), -_STATES.index(state), state_style(state)),
+            TableCell("" if since is None else clock_text(since), -(since or -1.0), "bold $error"),
+            TableCell(str(found), -SEVERITY.index(found), verdict_style(found)),
+            TableCell(str(bad), -bad, "bold" if bad else MUTED),
+            TableCell(str(untested), -untested, MUTED),
+            TableCell(str(differs), -differs, "$warning" if differs else MUTED),
+            *(TableCell(text, text) for text in facts),
+            TableCell(one_line(record.text or record.note, 120), record.text or "~"),
         ]
+        if state.gone:
+            cells[_OF_GONE:] = [cell._replace(style=MUTED) for cell in cells[_OF_GONE:]]
         rows.append(NodeRow(name, state.gone, bad, cells))
     return rows
 
@@ -116,19 +108,18 @@ def _ports(value: dict[str, Any]) -> str:
     return f"{up} of {len(nics)}" if nics else "-"
 
 
-class NodesTable(Widget, can_focus=True):
-    """One line per node. Left and right choose the column to sort by.
+class NodesTable(SortedTable):
+    """One line per node. Left and right choose the column to sort by."""
 
-    A DataTable would update every cell each second.
-    """
-
-    DEFAULT_CSS = "NodesTable { width: 1fr; height: 1fr; text-wrap: nowrap; }"
+    columns = Columns(
+        HEADINGS, frozenset({"gone for", "bad", "untested", "differs"}), frozenset({"node", "state", "message"})
+    )
     BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("up,k", "move(-1)", "nodes.up", "previous node"),
         shortcut("down,j", "move(1)", "nodes.down", "next node"),
-        shortcut("home,g", "move(-100000)", "nodes.first", "first node"),
-        shortcut("end,G", "move(100000)", "nodes.last", "last node"),
+        shortcut("home,g", "edge(False)", "nodes.first", "first node"),
+        shortcut("end,G", "edge(True)", "nodes.last", "last node"),
         shortcut("pageup,ctrl+u", "page(-1)", "nodes.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page(1)", "nodes.page-down", "one screen down"),
         shortcut("right,l", "sort(1)", "nodes.sort-next", "sort by the next column"),
@@ -136,113 +127,10 @@ class NodesTable(Widget, can_focus=True):
         shortcut("i", "invert", "nodes.invert", "reverse the order"),
     ]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._glyphs = glyphs
-        self._rows: list[NodeRow] = []
-        self._unsorted: list[NodeRow] = []
-        self._order: tuple[int, bool] | None = None
-        self._chosen: str | None = None
-        #: Start, end and index of each column.
-        self._spans: list[tuple[int, int, int]] = []
-        self._top = 0
-        self.column, self.inverted = 0, False
-
-    def put(self, rows: list[NodeRow]) -> None:
-        """Show rows, given in the order of the grid; the same rows again cost nothing."""
-        order = (self.column, self.inverted)
-        if rows == self._unsorted and order == self._order:
-            return
-        self._order, self._unsorted = order, rows
-        # A stable sort keeps the order of the grid among equal rows.
-        self._rows = sorted(rows, key=lambda row: row.cells[self.column].key)
-        if self.inverted:
-            self._rows.reverse()
-        self.refresh()
-
-    @property
-    def cursor(self) -> int:
-        """Line of the cursor, which stays on its node when the order changes."""
-        names = [row.name for row in self._rows]
-        return names.index(self._chosen) if self._chosen in names else 0
-
     @property
     def chosen(self) -> str | None:
-        return self._rows[self.cursor].name if self._rows else None
-
-    def render(self) -> Content:
-        width, height = self.size
-        down, up = ("v", "^") if self._glyphs.plain else ("▾", "▴")
-        heads = list(HEADINGS)
-        heads[self.column] += f" {up if self.inverted else down}"
-        texts = [[row.cells[at].text for row in self._rows] for at in range(len(heads))]
-        widths = [max(map(len, [head, *column])) for head, column in zip(heads, texts, strict=True)]
-        shown = [
-            at
-            for at, name in enumerate(HEADINGS)
-            if name in ("node", "state", "message") or any(text not in ("", "-", "0") for text in texts[at])
-        ]
-
-        def padded(text: str, at: int) -> str:
-            return f" {text:>{widths[at]}} " if HEADINGS[at] in _RIGHT else f" {text:<{widths[at]}} "
-
-        head: list[Part] = []
-        self._spans = []
-        place = 1
-        for at in shown:
-            text = padded(heads[at], at)
-            head.append((text, "bold reverse" if at == self.column else MUTED))
-            self._spans.append((place, place + len(text), at))
-            place += len(text)
-        lines = [Content.assemble(*clipped(head, width, self._glyphs.ellipsis))]
-        room = max(1, height - 1)
-        cursor = self.cursor
-        self._top = max(min(self._top, cursor), cursor - room + 1, 0)
-        for number in range(self._top, min(len(self._rows), self._top + room)):
-            row = self._rows[number]
-            parts: list[Part] = []
-            for at in shown:
-                style = row.cells[at].style if not row.gone or at < 4 else MUTED
-                style = f"{style} reverse".strip() if number == cursor and at == 0 else style
-                parts.append((padded(row.cells[at].text, at), style))
-            lines.append(Content.assemble(*clipped(parts, width, self._glyphs.ellipsis)))
-        return Content("\n").join(lines)
-
-    def action_move(self, by: int) -> None:
-        if self._rows:
-            self._chosen = self._rows[max(0, min(self.cursor + by, len(self._rows) - 1))].name
-            self.refresh()
-
-    def action_page(self, pages: int) -> None:
-        self.action_move(pages * max(1, self.size.height - 2))
-
-    def action_sort(self, step: int) -> None:
-        self.sort_by((self.column + step) % len(HEADINGS))
-
-    def action_invert(self) -> None:
-        self.inverted = not self.inverted
-        self.put(self._unsorted)
-
-    def sort_by(self, column: int) -> None:
-        """Sort by a column; reverse the order if it is the current one."""
-        self._chosen = self.chosen
-        self.inverted = self.column == column and not self.inverted
-        self.column = column
-        self.put(self._unsorted)
-
-    def on_click(self, event: events.Click) -> None:
-        """Select the clicked node, or sort by the clicked heading; a double click opens the node."""
-        if event.y == 0:
-            found = next((at for begin, end, at in self._spans if begin <= event.x < end), None)
-            if found is not None:
-                self.sort_by(found)
-            return
-        line = self._top + event.y - 1
-        if line < len(self._rows):
-            self._chosen = self._rows[line].name
-            self.refresh()
-            if event.chain == 2:
-                context_of(self).open_node(self._chosen)
+        """Name of the node of the cursor."""
+        return None if self.selected is None else str(self.selected.name)
 
 
 class NodesScreen(TitledScreen):
@@ -288,6 +176,7 @@ class NodesScreen(TitledScreen):
             Content.assemble(*clipped([*crumbs(self), *head], self.size.width, context.glyphs.ellipsis))
         )
 
+    @on(NodesTable.Chosen)
     def action_open(self) -> None:
         if self.table.chosen is not None:
             self.context.open_node(self.table.chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from textual import events
 from textual.content import Content
@@ -16,6 +16,7 @@ from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Line
 from fabtui.screen.terminal.ansi_strips import pack
 from fabtui.screen.terminal.internals import color_system
+from fabtui.screen.widgets.sorted_table import Span, heading_at
 
 
 def content_of(lines: Iterable[Line]) -> Content:
@@ -55,8 +56,14 @@ PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
 PANEL_EDGES = 3
 
 
-#: A line, and what a click on it leads to: the place of a finding, the positions of a pair, or nothing.
-Target = int | tuple[int, int] | None
+class Headings(NamedTuple):
+    """Line of headings of a table, which is sorted by a click on one of them."""
+
+    spans: Sequence[Span]
+
+
+#: A line, and what a click on it leads to: the place of a finding, the positions of a pair, an order, or nothing.
+Target = int | tuple[int, int] | Headings | None
 TargetLine = tuple[Line, Target]
 
 
@@ -70,15 +77,31 @@ class TargetLines(TextLine):
             super().__init__()
             self.target = target
 
+    class Sorted(Message):
+        """A heading was clicked."""
+
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
     _targets: Sequence[Target] = ()
+
+    @property
+    def headings(self) -> Headings | None:
+        """Headings of the table among the lines, or None."""
+        return next((one for one in self._targets if isinstance(one, Headings)), None)
 
     def put(self, lines: Sequence[TargetLine]) -> None:
         self._targets = [target for _, target in lines]
         self.show(content_of(line for line, _ in lines))
 
     def on_click(self, event: events.Click) -> None:
-        target = self._targets[event.y] if event.y < len(self._targets) else None
-        if target is not None:
+        at = event.get_content_offset(self)
+        target = self._targets[at.y] if at is not None and at.y < len(self._targets) else None
+        if isinstance(target, Headings):
+            if at is not None and (column := heading_at(target.spans, at.x)) is not None:
+                self.post_message(self.Sorted(column))
+        elif target is not None:
             self.post_message(self.Pointed(target))
 
 

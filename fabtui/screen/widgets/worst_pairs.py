@@ -1,92 +1,114 @@
-"""List of the worst pairs, which small terminals show instead of the grid."""
+"""Table of the worst pairs: in the side panel, and in place of the grid on small terminals."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 from textual.binding import BindingType
-from textual.content import Content
-from textual.widgets import OptionList
 
+from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import MUTED, Part, failure_text, value_text
+from fabtui.presentation.wording import CLASS_WORDS, MUTED, failure_text, value_text
+from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.pair_text import pair_name
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell
 
 #: Maximum number of listed pairs.
 MAX_PAIRS = 200
+_CLASSES = list(CLASS_WORDS)
+#: Width (characters) from which the list has room for verdicts in words.
+_WORDS_FROM = 70
+#: Columns of the list; of a narrow one and the side panel, where a glyph stands for the verdict.
+COLUMNS = Columns(
+    ("verdict", "pair", "value", "class", "of usual", "message"),
+    frozenset({"value", "of usual"}),
+    frozenset({"verdict", "pair"}),
+)
+NARROW = Columns(
+    ("", "pair", "value", "class", "share", "message"), frozenset({"value", "share"}), frozenset({"", "pair"})
+)
 
 
-# Without the bindings of OptionList, which have no ids: Enter belongs to the main screen.
-class WorstPairs(OptionList, inherit_bindings=False):
-    """Bad pairs, worst first."""
+class WorstRow(NamedTuple):
+    """Row of a bad pair; its name is its position."""
 
-    DEFAULT_CSS = """
-    WorstPairs {
-        width: 1fr; height: 1fr; border: none; padding: 0; background: transparent; background-tint: transparent;
-        text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
-    }
-    WorstPairs:focus { border: none; background-tint: transparent; }
-    WorstPairs > .option-list--option { padding: 0; }
-    WorstPairs > .option-list--option-highlighted { text-style: reverse; }
-    """
+    name: tuple[int, int]
+    cells: list[TableCell]
+
+
+def worst_rows(
+    model: Model, axis: Axis, found: Sequence[BadCell], glyphs: Glyphs, *, narrow: bool, messages: bool = True
+) -> list[WorstRow]:
+    """Return rows of bad pairs, given worst first; ``narrow``: for the columns `NARROW`, perhaps without messages."""
+    rows = []
+    for rank, bad in enumerate(found):
+        m = bad.cell.measurement
+        style = "$warning" if bad.slot is Slot.SLOW else "$error"
+        glyph, word = glyphs.of_slot[bad.slot], bad.slot.key
+        usual = None if m is None or m.value is None else model.usual(m)
+        share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
+        kind = None if m is None else model.class_of(m)
+        value = "-" if m is None else value_text(m)
+        number = (0, 0.0) if m is None or m.value is None else (1, m.value)
+        if narrow and value == "-":
+            value = word
+        cells = [
+            TableCell(glyph if narrow else f"{glyph} {word}", rank, f"bold {style}" if narrow else style),
+            TableCell(pair_name(axis.seats[bad.row], axis.seats[bad.column]), (bad.row, bad.column)),
+            TableCell(value, number, style if narrow else "bold"),
+            TableCell("" if kind is None else CLASS_WORDS[kind], -1 if kind is None else _CLASSES.index(kind), MUTED),
+            TableCell(share, -1.0 if bad.share is None else bad.share),
+        ]
+        message = "" if m is None or not messages else failure_text(m, 200)
+        rows.append(WorstRow((bad.row, bad.column), [*cells, TableCell(message, (not message, message), MUTED)]))
+    return rows
+
+
+class WorstPairs(SortedTable):
+    """Bad pairs, worst first. Left and right choose the column to sort by."""
+
+    columns = COLUMNS
+    WHOLE_LINE = True
     BINDING_GROUP_TITLE = "Worst pairs"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("up,k", "move(-1)", "worst.up", "previous pair"),
         shortcut("down,j", "move(1)", "worst.down", "next pair"),
-        shortcut("home,g", "first", "worst.first", "worst pair"),
-        shortcut("end,G", "last", "worst.last", "last pair of the list"),
-        shortcut("pageup,ctrl+u", "page_up", "worst.page-up", "one screen up"),
-        shortcut("pagedown,ctrl+d", "page_down", "worst.page-down", "one screen down"),
+        shortcut("home,g", "edge(False)", "worst.first", "first pair of the list"),
+        shortcut("end,G", "edge(True)", "worst.last", "last pair of the list"),
+        shortcut("pageup,ctrl+u", "page(-1)", "worst.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page(1)", "worst.page-down", "one screen down"),
+        shortcut("right,l", "sort(1)", "worst.sort-next", "sort by the next column"),
+        shortcut("left,h", "sort(-1)", "worst.sort-previous", "sort by the previous column"),
+        shortcut("i", "invert", "worst.invert", "reverse the order"),
     ]
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, markup=False)
-        self._glyphs = glyphs
-        self._bad: list[BadCell] = []
-        self._drawn: tuple[object, ...] = ()
+    _listed: tuple[object, ...] = ()
 
-    def put(self, axis: Axis, bad: list[BadCell], none_text: str) -> None:
-        """Show bad pairs, or ``none_text`` if there are none."""
-        drawn = (id(axis), none_text, tuple((one.row, one.column, one.slot, one.share) for one in bad))
-        if drawn == self._drawn:
-            return
-        self._drawn, self._bad = drawn, bad
-        at = self.highlighted or 0
-        with self.prevent(OptionList.OptionHighlighted):
-            self.set_options(Content.assemble(*bad_pair_parts(axis, one, self._glyphs)) for one in bad)
-            if bad:
-                self.highlighted = min(at, len(bad) - 1)
-            else:
-                self.add_option(Content.styled(none_text, MUTED))
+    def on_resize(self) -> None:
+        """Draw again: words may fit, or not any more."""
+        context_of(self).request_draw()
+
+    def list_pairs(self, model: Model, axis: Axis, found: Sequence[BadCell], none_text: str) -> None:
+        """Show bad pairs, given worst first, or a text if there are none."""
+        narrow = self.size.width < _WORDS_FROM
+        listed = (id(axis), narrow, none_text, tuple((one.row, one.column, one.slot, one.share) for one in found))
+        if listed != self._listed:
+            self._listed, self.columns = listed, NARROW if narrow else COLUMNS
+            self.put(worst_rows(model, axis, found, self._glyphs, narrow=narrow), none_text)
 
     @property
-    def chosen(self) -> BadCell | None:
-        """The highlighted pair, or None if there is none."""
-        return self._bad[self.highlighted or 0] if self._bad else None
+    def chosen(self) -> tuple[int, int] | None:
+        """Position of the pair of the cursor, or None if there is none."""
+        row = self.selected
+        return row.name if isinstance(row, WorstRow) else None
 
     def select_pair(self, row: int, column: int) -> None:
-        for at, bad in enumerate(self._bad):
-            if (bad.row, bad.column) == (row, column):
-                self.highlighted = at
-
-    def action_move(self, by: int) -> None:
-        if self._bad:
-            self.highlighted = max(0, min((self.highlighted or 0) + by, len(self._bad) - 1))
-
-
-def bad_pair_parts(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
-    """Return a bad pair on one line."""
-    style = "$warning" if bad.slot is Slot.SLOW else "$error"
-    name = pair_name(axis.seats[bad.row], axis.seats[bad.column])
-    parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
-    parts.append((f"{bad.slot.key:<8}", style))
-    if bad.share is not None:
-        value = f" {value_text(bad.cell.measurement)}, " if bad.cell.measurement is not None else " "
-        parts.append((f"{value}{percent_text(bad.share)} of usual", MUTED))
-    elif bad.cell.measurement is not None:
-        parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
-    return parts
+        """Move the cursor to a pair of the list."""
+        lines = [line for line, one in enumerate(self._rows) if one.name == (row, column)]
+        if lines:
+            self._go(lines[0])

@@ -1,0 +1,245 @@
+"""Table with one line per row, sorted by a column that a key or a click on its heading chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wrapping import Line, clipped
+
+#: Start and end of a heading on its line, and the number of its column.
+Span = tuple[int, int, int]
+
+
+class TableCell(NamedTuple):
+    """Cell of a table: text, sort key (ascending), style."""
+
+    text: str
+    key: Any
+    style: str = ""
+
+
+class Row(Protocol):
+    """Row of a table: its name identifies it, and it has a cell for each column."""
+
+    @property
+    def name(self) -> Hashable: ...
+    @property
+    def cells(self) -> Sequence[TableCell]: ...
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+class Columns(NamedTuple):
+    """Headings of a table.
+
+    Attributes:
+        headings: Heading of each column.
+        right: Headings above cells that are aligned to the right.
+        always: Headings of columns that are shown even if they are empty.
+    """
+
+    headings: tuple[str, ...]
+    right: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+
+
+@dataclass
+class Sorting:
+    """Column by which rows are sorted, and whether the order is reversed."""
+
+    column: int = 0
+    inverted: bool = False
+
+    def choose(self, column: int) -> None:
+        """Sort by a column; reverse the order if it is the current one."""
+        self.inverted = self.column == column and not self.inverted
+        self.column = column
+
+    def sorted(self, rows: Sequence[RowT]) -> list[RowT]:
+        """Return rows in this order; equal rows keep the order that they have."""
+        found = sorted(rows, key=lambda row: row.cells[self.column].key)
+        return found[::-1] if self.inverted else found
+
+
+class TableLines(NamedTuple):
+    """Line of headings with the place of each, and a line for each row."""
+
+    head: Line
+    spans: list[Span]
+    rows: list[Line]
+
+
+def table_lines(
+    columns: Columns, rows: Sequence[Row], sorting: Sorting, glyphs: Glyphs, *, edge: int = 1
+) -> TableLines:
+    """Return headings, with an arrow at the sorted one, and rows.
+
+    ``edge`` is the number of blanks at both sides of a column; with 0 there are two after it.
+    A column that is empty in every row is left out.
+    """
+    down, up = ("v", "^") if glyphs.plain else ("▾", "▴")
+    heads = list(columns.headings)
+    heads[sorting.column] = f"{heads[sorting.column]} {up if sorting.inverted else down}".strip()
+    texts = [[row.cells[at].text for row in rows] for at in range(len(heads))]
+    widths = [max(map(len, [head, *column])) for head, column in zip(heads, texts, strict=True)]
+    shown = [
+        at
+        for at, name in enumerate(columns.headings)
+        if name in columns.always or any(text not in ("", "-", "0") for text in texts[at])
+    ]
+    left, right = " " * edge, " " * (edge or 2)
+
+    def padded(text: str, at: int) -> str:
+        alone = f"{text:>{widths[at]}}" if columns.headings[at] in columns.right else f"{text:<{widths[at]}}"
+        return f"{left}{alone.rstrip()}" if at == shown[-1] else f"{left}{alone}{right}"
+
+    head: Line = []
+    spans: list[Span] = []
+    place = 0
+    for at in shown:
+        text = padded(heads[at], at)
+        head.append((text, "bold reverse" if at == sorting.column else MUTED))
+        spans.append((place, place + len(text), at))
+        place += len(text)
+    return TableLines(
+        head, spans, [[(padded(row.cells[at].text, at), row.cells[at].style) for at in shown] for row in rows]
+    )
+
+
+def heading_at(spans: Sequence[Span], x: int) -> int | None:
+    """Return the column whose heading is at a place of the line of headings, or None."""
+    return next((at for begin, end, at in spans if begin <= x < end), None)
+
+
+class SortedTable(Widget, can_focus=True):
+    """Table whose cursor stays on its row when the order changes.
+
+    A DataTable would update every cell each second.
+    """
+
+    DEFAULT_CSS = "SortedTable { width: 1fr; height: 1fr; text-wrap: nowrap; }"
+    columns: Columns
+    #: Whether the whole line of the cursor is marked, not the first cell alone.
+    WHOLE_LINE: ClassVar[bool] = False
+
+    class Moved(Message):
+        """The user has moved the cursor."""
+
+    class Chosen(Message):
+        """The user has double-clicked a row."""
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._rows: list[Row] = []
+        self._unsorted: Sequence[Row] = []
+        self._none_text = ""
+        self._order: Sorting | None = None
+        #: Row of the cursor, and its line when it was last there.
+        self._chosen: Hashable = None
+        self._line = 0
+        self._spans: list[Span] = []
+        self._top = 0
+        self.sorting = Sorting()
+
+    def put(self, rows: Sequence[Row], none_text: str = "") -> None:
+        """Show rows, given in the order of equal ones, or a text if there are none; the same again costs nothing."""
+        order = Sorting(self.sorting.column, self.sorting.inverted)
+        if rows == self._unsorted and order == self._order and none_text == self._none_text:
+            return
+        self._order, self._unsorted, self._none_text = order, rows, none_text
+        self._rows = order.sorted(rows)
+        self.refresh()
+
+    @property
+    def cursor(self) -> int:
+        """Line of the cursor. If its row is gone, the cursor stays on its line."""
+        if self._chosen is not None:
+            found = next((line for line, row in enumerate(self._rows) if row.name == self._chosen), None)
+            self._line = min(self._line, max(0, len(self._rows) - 1)) if found is None else found
+        return self._line
+
+    @property
+    def selected(self) -> Row | None:
+        """Row of the cursor, or None without rows."""
+        return self._rows[self.cursor] if self._rows else None
+
+    def render(self) -> Content:
+        width, height = self.size
+        if not self._rows and self._none_text:
+            self._spans = []
+            return Content.styled(f" {self._none_text}", MUTED)
+        found = table_lines(self.columns, self._rows, self.sorting, self._glyphs)
+        self._spans = found.spans
+        room = max(1, height - 1)
+        cursor = self.cursor
+        self._top = max(min(self._top, cursor), cursor - room + 1, 0)
+        shown = [found.head, *found.rows[self._top : self._top + room]]
+        lines = []
+        for number, line in enumerate(shown, self._top - 1):
+            marked = line if number != cursor or line is found.head else self._marked(line, width)
+            lines.append(Content.assemble(*clipped(marked, width, self._glyphs.ellipsis)))
+        return Content("\n").join(lines)
+
+    def _marked(self, line: Line, width: int) -> Line:
+        """Return the line of the cursor."""
+        marked: list[Part] = [
+            (text, f"{style} reverse".strip() if not at else "reverse" if self.WHOLE_LINE else style)
+            for at, (text, style) in enumerate(line)
+        ]
+        if self.WHOLE_LINE:
+            marked.append((" " * max(0, width - sum(len(text) for text, _ in line)), "reverse"))
+        return marked
+
+    def _go(self, line: int) -> None:
+        if self._rows:
+            self._line = max(0, min(line, len(self._rows) - 1))
+            self._chosen = self._rows[self._line].name
+            self.refresh()
+            self.post_message(self.Moved())
+
+    def action_move(self, by: int) -> None:
+        self._go(self.cursor + by)
+
+    def action_edge(self, last: bool) -> None:
+        self._go(len(self._rows) - 1 if last else 0)
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.size.height - 2))
+
+    def action_sort(self, step: int, spans: Sequence[Span] | None = None) -> None:
+        """Sort by the next or previous column that is shown, here or elsewhere (``spans``)."""
+        shown = [at for _, _, at in spans or self._spans] or [self.sorting.column]
+        here = shown.index(self.sorting.column) if self.sorting.column in shown else -1
+        self.sort_by(shown[(here + step) % len(shown)])
+
+    def action_invert(self) -> None:
+        self.sort_by(self.sorting.column)
+
+    def sort_by(self, column: int) -> None:
+        """Sort by a column; reverse the order if it is the current one."""
+        if (row := self.selected) is not None:
+            self._chosen = row.name
+        self.sorting.choose(column)
+        self.put(self._unsorted, self._none_text)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the clicked row, or sort by the clicked heading."""
+        if event.y == 0:
+            if (found := heading_at(self._spans, event.x)) is not None:
+                self.sort_by(found)
+            return
+        if (line := self._top + event.y - 1) < len(self._rows):
+            self._go(line)
+            if event.chain == 2:
+                self.post_message(self.Chosen())

@@ -1,0 +1,57 @@
+"""Table of the worst pairs, in the side panel and in place of the grid."""
+
+from __future__ import annotations
+
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
+from fabtui.screen.views.nodes import NodeRow
+from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, heading_at, table_lines
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.test_verdict import diagnosed
+
+GLYPHS = Glyphs(plain=False)
+
+
+async def test_the_worst_pairs_are_sorted_by_a_click_on_a_heading(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+        text = await diagnosed(app, pilot)
+        panel = app.main.panel.region
+        line = next(at for at, one in enumerate(text) if "share" in one and "class" in one)
+
+        def listed() -> list[str]:
+            rows = screen_text(app).splitlines()[line + 1 : line + 4]
+            return [" ".join(row.partition("▏")[2].split()) for row in rows]
+
+        first = listed()
+        assert first[0].startswith("x n000:1 > n001:2 failed"), first
+        x = text[line].index("value") - panel.x
+        await pilot.click("#panel", offset=(x, line - panel.y))
+        await pilot.pause()
+        assert "value ▾" in screen_text(app).splitlines()[line]
+        await pilot.click("#panel", offset=(x, line - panel.y))
+        await pilot.pause()
+        assert "value ▴" in screen_text(app).splitlines()[line]
+        assert listed() == first[::-1], "what has no value comes last"
+        await pilot.press("v")
+        await pilot.pause()
+        assert "value ▴" in screen_text(app), "the list has the order of the panel"
+        await pilot.press("home", "i")
+        await pilot.pause()
+        assert app.main.worst_pairs.cursor == 2, "the cursor stays on its pair"
+        await pilot.press("home")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "n000:1 > n001:2" in screen_text(app).splitlines()[0]
+
+
+def test_rows_without_a_value_or_a_class_are_sorted_too() -> None:
+    columns = Columns(("name", "n"), frozenset({"n"}), frozenset({"name"}))
+    rows = [NodeRow("a", False, 0, [TableCell("a", 0), TableCell("-", (0, 0.0))])]
+    rows.append(NodeRow("b", False, 0, [TableCell("b", 1), TableCell("7", (1, 7.0))]))
+    sorting = Sorting(1, inverted=True)
+    found = table_lines(columns, sorting.sorted(rows), sorting, GLYPHS)
+    assert [plain(line).split() for line in found.rows] == [["b", "7"], ["a", "-"]]
+    assert plain(found.head) == " name  n ▴"
+    assert [heading_at(found.spans, x) for x in (0, 5, 6, 9, 10)] == [0, 0, 1, 1, None]
+    assert table_lines(columns, rows[:1], sorting, GLYPHS).spans == [(0, 5, 0)], "an empty column is left out"
