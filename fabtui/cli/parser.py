@@ -12,7 +12,7 @@ from fabtui.config.options import APP, OptionSpec, options_of
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands with --nodes: a stray word is probably a node.
-_WITH_NODES = (None, "run", "preflight", "serve")
+_WITH_NODES = (None, "run", "preflight", "serve", "ras")
 
 
 class CommandSpec(NamedTuple):
@@ -109,6 +109,22 @@ examples:
   fabtui read --list                           all formats
 
 exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not recognised
+""",
+    ),
+    CommandSpec(
+        "ras",
+        "ask NCCL on the nodes of a running job which rank is behind",
+        "Ask the RAS service of NCCL 2.24 and later which ranks of a running job are behind, silent or failed.",
+        """\
+examples:
+  fabtui ras --nodes n060,n061                 nodes of the job; the first that has a report answers for all
+  fabtui ras                                   on a node of the job, in its pod or container
+  fabtui ras --nodes n060 --address '[::1]:28030' --json
+  fabtui ras --nodes n060 --wait 0             one report, without whether the job moves
+
+Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
+
+exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
 """,
     ),
     CommandSpec(

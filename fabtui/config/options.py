@@ -17,9 +17,12 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 #: The app has no command: its options belong to the command "".
 APP = ""
 _LIVE = (APP, "run", "preflight", "serve", "config")
+#: Commands that ask nodes about running jobs.
+_JOB = ("ras",)
+_NODE = (*_LIVE, *_JOB)
 _TESTS = (APP, "run", "serve", "config")
 _SCREEN = (APP, "serve", "config", "replay", "read")
-_CONFIGURED = (APP, "run", "preflight", "serve", "config", "replay", "read")
+_CONFIGURED = (APP, "run", "preflight", "serve", "ras", "config", "replay", "read")
 _HOUR = 3600.0
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
@@ -108,27 +111,27 @@ _TIMES = number(values.seconds, 0.5, _HOUR)
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
 _NODES = (
-    OptionSpec("nodes", "node set: n[060-067,070], a,b, ^FILE, @GROUP", "nodes", _LIVE, "list", "SET"),
-    OptionSpec("hostfile", "host file: one host per line, # comments (-: stdin)", "nodes", _LIVE, "list", "FILE"),
-    OptionSpec("exclude", "nodes to exclude, same syntax as --nodes", "nodes", _LIVE, "list", "SET"),
+    OptionSpec("nodes", "node set: n[060-067,070], a,b, ^FILE, @GROUP", "nodes", _NODE, "list", "SET"),
+    OptionSpec("hostfile", "host file: one host per line, # comments (-: stdin)", "nodes", _NODE, "list", "FILE"),
+    OptionSpec("exclude", "nodes to exclude, same syntax as --nodes", "nodes", _NODE, "list", "SET"),
     OptionSpec("lab", "simulate N nodes with M endpoints each on this machine", "nodes", _LIVE, "text", "NxM"),
     OptionSpec("lab-fault", "fault to inject into the lab: 'n000:1>n001:2=drop'", "nodes", _LIVE, "list", "SPEC"),
 )
 _CONNECTION = (
-    OptionSpec("transport", "how to reach the nodes", "connection", _LIVE, default="ssh",
+    OptionSpec("transport", "how to reach the nodes", "connection", _NODE, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
-    OptionSpec("ssh-config", "ssh_config file to use instead of your own", "connection", _LIVE, metavar="FILE",
+    OptionSpec("ssh-config", "ssh_config file to use instead of your own", "connection", _NODE, metavar="FILE",
         parse=values.readable_file, field="ssh_config", table="session", example='"~/.ssh/cluster"'),
-    OptionSpec("host-key-policy", "how host keys are checked", "connection", _LIVE, default="config",
+    OptionSpec("host-key-policy", "how host keys are checked", "connection", _NODE, default="config",
         choices=("config", "strict", "accept-new", "off"), field="host_key_policy", table="session",
         example='"strict"'),
-    OptionSpec("remote-python", "Python interpreter with PyTorch on the nodes", "connection", _LIVE, metavar="PATH",
+    OptionSpec("remote-python", "Python interpreter with PyTorch on the nodes", "connection", _NODE, metavar="PATH",
         default="search", parse=values.interpreter, field="remote_python", table="session",
         example='"/opt/venv/bin/python3"'),
-    OptionSpec("connect-timeout", "timeout for connecting to one node", "connection", _LIVE, "number", "SECONDS", "10",
+    OptionSpec("connect-timeout", "timeout for connecting to one node", "connection", _NODE, "number", "SECONDS", "10",
         parse=_TIMES, field="connect_timeout", table="session", example="5"),
-    OptionSpec("lease", "a node stops itself after this time without contact", "connection", _LIVE, "number", "SECONDS",
+    OptionSpec("lease", "a node stops itself after this time without contact", "connection", _NODE, "number", "SECONDS",
         "10", parse=number(values.seconds, 3.0, _HOUR), field="lease", table="session", example="30"),
 )
 _MEASURE = (
@@ -250,6 +253,13 @@ _EXPLAIN = (
         metavar="WHAT", positional="*"),
     OptionSpec("list", "list the rules and errors", "", ("explain",), "switch"),
 )
+_RAS = (
+    OptionSpec("address", "address of the RAS service on the nodes", "RAS", ("ras",), metavar="HOST:PORT",
+        default="NCCL_RAS_ADDR of the job, or localhost:28028"),
+    OptionSpec("wait", "time between two reports; 0: one report", "RAS", ("ras",), "number", "SECONDS", "5"),
+    OptionSpec("json", "print one JSON object", "output", ("ras",), "switch"),
+    OptionSpec("ascii", "use ASCII characters only", "output", ("ras",), "switch"),
+)
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
@@ -265,7 +275,7 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_HEALTHY, *_EXPLAIN, *_RUN, *_PREFLIGHT, *_OTHER),
+    *(*_DISPLAY, *_RAS, *_HEALTHY, *_EXPLAIN, *_RUN, *_PREFLIGHT, *_OTHER),
 ]
 #: The tables of the settings file; keys are bindings, checked by the screen.
 TABLES = ("screen", "session", "recording", "keys")

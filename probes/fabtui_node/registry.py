@@ -53,6 +53,7 @@ PHASES = {
     "sample": "before, between and after tests",
     "user": "after the built-in probes",
     "asked": "when you run a next step in the app",
+    "job": "when a command asks about a running job",
 }
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})

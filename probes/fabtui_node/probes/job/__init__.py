@@ -1,0 +1,1 @@
+"""Probes of running jobs: what their processes and NCCL's RAS service report."""

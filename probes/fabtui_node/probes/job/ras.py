@@ -1,0 +1,195 @@
+"""Probe ``ras``: the report of NCCL's RAS service, asked on the node, as the service listens on localhost only.
+
+Protocol, after ``src/ras/client_support.cc``: lines, protocol 2 in all of 2.24 to 2.30. ``CLIENT PROTOCOL 2`` gets
+``SERVER PROTOCOL 2``; ``SET FORMAT json`` gets ``OK``, or an error before 2.28.7; ``VERBOSE STATUS`` gets the report,
+after which the service closes the connection. The processes of a node share the port (SO_REUSEPORT). The kernel may
+therefore hand a connection to a process that is stopped: it accepts and never answers. Another connection may reach
+another process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from fabtui_node.registry import ProbeSpec
+from fabtui_node.system import job_processes
+
+#: Where RAS listens unless NCCL_RAS_ADDR is set.
+DEFAULT = "localhost:28028"
+#: Connections to one address, and the timeout (s) of the answer to the first line on each.
+ATTEMPTS = 3
+FIRST_ANSWER = 3.0
+#: Timeout (s) of a report: RAS waits 5 s for each leg of silent processes, and 5 s more.
+REPORT = 20.0
+#: Maximum length (bytes) of a report and of a line before it.
+MOST_BYTES = 32 << 20
+MOST_LINE = 4096
+#: Characters of a report in one message.
+_PART = 512 << 10
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]{2,45}(?:%\w{1,15})?)\]|([A-Za-z0-9_.-]{1,255})):([0-9]{1,5})")
+
+
+class NoReport(Exception):
+    """Absence of a report; ``kind`` is ``refused``, ``silent``, ``foreign``, ``cut`` or ``large``."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+
+
+class Answer(NamedTuple):
+    """Report of the service: ``json`` or ``text``, and where it came from."""
+
+    address: str
+    format: str
+    text: str
+
+
+def endpoint(address: str) -> Optional[Tuple[str, int]]:
+    """Return host and port of ``host:port`` or ``[::1]:port``, None if it is neither."""
+    found = _ADDRESS.fullmatch(address.strip())
+    if not found or not 0 < int(found[3]) < 65536:
+        return None
+    return found[1] or found[2], int(found[3])
+
+
+class _Connection:
+    """A connection whose every wait ends at the deadline."""
+
+    def __init__(self, end: socket.socket, address: str) -> None:
+        self._end = end
+        self._address = address
+        self._data = bytearray()
+
+    def _receive(self, deadline: float) -> bytes:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise socket.timeout
+        self._end.settimeout(left)
+        try:
+            return self._end.recv(65536)
+        except socket.timeout:
+            raise
+        except OSError as error:
+            raise NoReport("cut", "%s ends the connection: %s" % (self._address, error.strerror or error)) from None
+
+    def say(self, line: str) -> None:
+        """Send a line."""
+        self._end.sendall(line.encode() + b"\n")
+
+    def line(self, seconds: float) -> str:
+        """Return the next line."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._data:
+            if len(self._data) > MOST_LINE:
+                raise NoReport("foreign", "%s is no RAS service: it sends no lines" % self._address)
+            data = self._receive(deadline)
+            if not data:
+                raise NoReport("foreign", "%s closes the connection without an answer" % self._address)
+            self._data += data
+        line, _, rest = bytes(self._data).partition(b"\n")
+        self._data = bytearray(rest)
+        return line.decode("utf-8", "replace").strip()
+
+    def rest(self, seconds: float) -> str:
+        """Return everything until the service closes the connection."""
+        deadline = time.monotonic() + seconds
+        while len(self._data) <= MOST_BYTES:
+            data = self._receive(deadline)
+            if not data:
+                return self._data.decode("utf-8", "replace")
+            self._data += data
+        raise NoReport("large", "the report of %s is over %d MiB" % (self._address, MOST_BYTES >> 20))
+
+
+def ask(address: str, attempts: int = ATTEMPTS, first: float = FIRST_ANSWER, whole: float = REPORT) -> Answer:
+    """Return the report of the service at an address; JSON, or text before NCCL 2.28.7.
+
+    Raises:
+        NoReport: Nobody listens there, the one who does is no RAS service or does not answer, or the report is cut off.
+    """
+    place = endpoint(address)
+    if place is None:
+        raise NoReport("foreign", "%r is not HOST:PORT" % address[:100])
+    for attempt in range(attempts):
+        try:
+            with contextlib.closing(socket.create_connection(place, first)) as end:
+                return _report(_Connection(end, address), address, first, whole)
+        except socket.timeout:
+            # Stopped processes answer nobody; the next connection may reach another process.
+            continue
+        except ConnectionRefusedError:
+            raise NoReport("refused", "no RAS service listens on %s" % address) from None
+        except OSError as error:
+            if attempt + 1 == attempts:
+                raise NoReport("refused", "%s: %s" % (address, error.strerror or error)) from None
+    text = (
+        "%s accepts connections and does not answer (%d attempts): the process that listens there is stopped or hangs"
+    )
+    raise NoReport("silent", text % (address, attempts))
+
+
+def _report(connection: _Connection, address: str, first: float, whole: float) -> Answer:
+    connection.say("CLIENT PROTOCOL 2")
+    greeting = connection.line(first)
+    if not greeting.upper().startswith("SERVER PROTOCOL "):
+        raise NoReport("foreign", "%s is no RAS service: it answers %r" % (address, greeting[:100]))
+    connection.say("SET FORMAT json")
+    kind = "json" if connection.line(first) == "OK" else "text"
+    connection.say("VERBOSE STATUS")
+    try:
+        text = connection.rest(whole)
+    except socket.timeout:
+        raise NoReport("cut", "%s has not finished its report within %g s" % (address, whole)) from None
+    if not text.strip():
+        raise NoReport("cut", "%s closed the connection without a report" % address)
+    return Answer(address, kind, text)
+
+
+def run(
+    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
+) -> Dict[str, Any]:
+    """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at those of the jobs on this node.
+
+    The reports come as parts: ``report`` (its number), ``format``, ``address`` and a piece of ``text``. The value has
+    ``problems`` (``address``, ``kind``, ``text``) and ``processes`` (`job_processes`).
+    """
+    given, wait = str(args.get("address") or ""), float(args.get("wait") or 0)
+    processes = job_processes.find(proc)
+    named = [str(one["ras"]) for one in processes if one["ras"]]
+    problems: List[Dict[str, str]] = []
+    reports = 0
+    for address in [given] if given else list(dict.fromkeys([*named, DEFAULT]))[:8]:
+        try:
+            _send(emit, reports, ask(address))
+            reports += 1
+            if wait > 0:
+                time.sleep(min(wait, deadline))
+                _send(emit, reports, ask(address))
+                reports += 1
+        except NoReport as failed:
+            problems.append({"address": address, "kind": failed.kind, "text": failed.text[:500]})
+        if reports:
+            break
+    return {"reports": reports, "problems": problems, "processes": [dict(one, ras=None) for one in processes]}
+
+
+def _send(emit: Callable[[Dict[str, Any]], None], number: int, answer: Answer) -> None:
+    for start in range(0, len(answer.text), _PART):
+        piece = answer.text[start : start + _PART]
+        emit({"report": number, "format": answer.format, "address": answer.address, "text": piece})
+
+
+PROBE = ProbeSpec(
+    name="ras",
+    title="report of NCCL's RAS service about a running job",
+    phase="job",
+    needs="a process of a job with NCCL 2.24 or later",
+    gives="launched collectives of each rank, silent processes",
+    run=run,
+)

@@ -1,0 +1,81 @@
+"""`fabtui ras` over a local link, against a service that replays recorded answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fabtui.cli import main as entry
+from fabtui_node.probes.job import ras
+
+from ..jobs.ras_texts import recorded
+from ..jobs.rasservice import RasService, body
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def test_a_rank_is_behind(capsys: Out) -> None:
+    with RasService("", body(recorded("skip-json.txt"))) as service:
+        assert entry.main(["ras", "--address", service.address, "--wait", "0.1"]) == 1
+    out = capsys.readouterr().out
+    assert "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 192.0.2.2 has not called it" in out
+    assert "the late ranks launched nothing between two reports" in out
+    assert "py-spy dump --pid 742" in out
+
+
+def test_one_report_as_json(capsys: Out) -> None:
+    with RasService(body(recorded("running-verbose.txt"))) as service:
+        assert entry.main(["ras", "--address", service.address, "--wait", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "nccl-ras"
+    assert found["file"].endswith(service.address)
+    assert found["values"]["hangs"] is None
+    assert found["values"]["groups"][0]["errors"] == "OK"
+
+
+def test_no_service(capsys: Out) -> None:
+    assert entry.main(["ras", "--address", "127.0.0.1:1"]) == 3
+    assert "no RAS service listens on 127.0.0.1:1" in capsys.readouterr().out
+    assert entry.main(["ras", "--address", "127.0.0.1:1", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["values"]["problems"][0]["problem"].startswith("no RAS service")
+
+
+def test_a_node_that_cannot_be_reached(capsys: Out) -> None:
+    argv = [
+        "ras",
+        "--nodes",
+        "127.0.0.1",
+        "--transport",
+        "openssh",
+        "--ssh-config",
+        "/dev/null",
+        "--connect-timeout",
+        "1",
+    ]
+    assert entry.main(argv) == 3
+    assert capsys.readouterr().out.startswith("127.0.0.1: ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--address", "localhost"], "is not HOST:PORT"),
+        (["--wait", "-1"], "is not a number of seconds"),
+        (["--wait", "x"], "is not a number of seconds"),
+    ],
+)
+def test_wrong_arguments(argv: list[str], words: str, capsys: Out) -> None:
+    assert entry.main(["ras", *argv]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_long_report_comes_in_parts() -> None:
+    parts: list[dict[str, object]] = []
+    ras._send(parts.append, 0, ras.Answer("a", "text", "x" * (ras._PART + 5)))
+    assert ["x" * len(str(part["text"])) for part in parts] == ["x" * ras._PART, "x" * 5]
