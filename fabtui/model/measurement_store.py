@@ -182,10 +182,11 @@ class MeasurementStore:
 
     def attempts(self, row: int) -> list[int]:
         """Return a row and those of all attempts before it, the latest first."""
-        rows = []
-        while row != NONE:
+        if row == NONE or self._previous is None:
+            return [] if row == NONE else [row]
+        rows, previous = [row], self._previous
+        while (row := previous[row]) != _NO_ROW:
             rows.append(row)
-            row = self.previous(row)
         return rows
 
     def shape(self, row: int) -> Shape:

@@ -135,7 +135,7 @@ class PairResults:
     def _note_flapping(self, key: Key, rows: list[int]) -> None:
         turned = 0
         if key[0].spec.collective is None:
-            turned = flapping(self.verdict(self._store.get(row)) for row in reversed(rows[:ATTEMPTS]))
+            turned = flapping(self._verdicts_of_rows(key, rows[:ATTEMPTS])[::-1])
         if turned:
             self.flapping[key] = turned
         else:
@@ -203,9 +203,10 @@ class PairResults:
         row = self._latest_row(layer, src, dst)
         return None if row == NONE else self._store.get(row)
 
-    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return all measurements of an ordered pair in a layer, oldest first."""
-        return [self._store.get(row) for row in reversed(self._store.attempts(self._rows.get(layer, src, dst)))]
+    def history(self, layer: Layer, src: str, dst: str, most: int | None = None) -> list[Measurement]:
+        """Return all measurements of an ordered pair in a layer, or the latest ``most``, oldest first."""
+        rows = self._store.attempts(self._rows.get(layer, src, dst))[:most]
+        return [self._store.get(row) for row in reversed(rows)]
 
     def pairs(self) -> Iterator[Key]:
         """Yield the ordered pairs that have a measurement, with their layers."""
@@ -294,6 +295,23 @@ class PairResults:
         values = self._values.get((layer, self._key_of(measurement)))
         slow = values is not None and values.is_slow(measurement.value, self.slow_below)
         return Verdict.SLOW if slow else own
+
+    def _verdicts_of_rows(self, key: Key, rows: list[int]) -> list[Verdict]:
+        """Return the verdicts of attempts at a pair, without building an object for each."""
+        layer, src, dst = key
+        store, shapes = self._store, [self._store.shape(row) for row in rows]
+        values = self._values.get((layer, self._key_between(src, dst))) if layer.spec.judged else None
+        counting = store.shape(self._latest_row(*key)).asked
+        return [
+            Verdict.SLOW
+            if values is not None
+            and shape.verdict is Verdict.OK
+            and shape.asked == counting
+            and (value := store.value(row)) is not None
+            and values.is_slow(value, self.slow_below)
+            else shape.verdict
+            for row, shape in zip(rows, shapes, strict=True)
+        ]
 
     def _verdict_of_row(self, shape: Shape, value: float | None, src: str, dst: str) -> Verdict:
         """Return the verdict of the only attempt at a pair, without building an object for each of very many."""

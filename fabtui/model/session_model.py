@@ -481,11 +481,14 @@ class Model:
         """Return the value that is usual in the class of a measurement, or None."""
         return self.median(measurement.layer, self.key_of(measurement))
 
-    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
+    def history(self, layer: Layer, src: str, dst: str, most: int | None = None) -> list[Measurement]:
+        """Return the measurements of an ordered pair in a layer, all or the latest ``most``, oldest first.
+
+        Of a layer by address, these are all of the two nodes.
+        """
         if layer.spec.by_address:
             return self.addresses.attempts(layer, src, dst)
-        return self._results.history(layer, src, dst)
+        return self._results.history(layer, src, dst, most)
 
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""

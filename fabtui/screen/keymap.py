@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 from textual.app import App, SystemCommand
@@ -69,6 +69,7 @@ def key_rows(app: AppClass) -> list[KeyRow]:
     ]
 
 
+@cache
 def _names() -> set[str]:
     printable = {_character_to_key(chr(code)) for code in range(33, 127)}
     named = {key.value for key in Keys if key.value.replace("+", "").replace("_", "").isalnum()}
@@ -118,7 +119,8 @@ def check_keys(keys: Mapping[str, str], app: AppClass) -> tuple[dict[str, str], 
 
 def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClass) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], str] = {}
-    for context in _contexts(app):
+    # Without keys of the user, there is nothing to look for.
+    for context in _contexts(app) if keys else ():
         holders: dict[str, list[str]] = {}
         for binding in context:
             for key in keys.get(binding.id or "", binding.key).split(","):

@@ -61,7 +61,7 @@ class Highlights:
         if src is None or dst is None or src == dst:
             return None
         layer = source.layer if source.layer in pair_layers() else Layer.P2P
-        history = model.history(layer, str(model.endpoints[src]), str(model.endpoints[dst]))
+        history = model.history(layer, str(model.endpoints[src]), str(model.endpoints[dst]), most=2)
         if len(history) < 2 or model.now - history[-1].time > MAX_HIGHLIGHT_AGE:
             return None
         return history[-1] if _differs(model, history[-2], history[-1]) else None

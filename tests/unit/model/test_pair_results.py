@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from array import array
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fabtui.model.class_statistics import ATTEMPTS, flapping
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
@@ -134,3 +136,16 @@ def test_a_table_has_logarithms_of_shares_and_limits_of_their_classes() -> None:
     assert set(table.spread.tolist()) == {np.float32(reference_of(array("d", [22.5, *[45.0] * 6]), False).spread)}
     assert [SEVERITY[table.verdict[at]] for at in (slow, dead, good)] == [SLOW, FAILED, OK]
     assert table.kind.tolist() == [1] * 8
+
+
+def test_flapping_counts_the_verdicts_that_each_attempt_has() -> None:
+    chance = random.Random(5)
+    values = [None, 10.0, 45.0]
+    rows = [one(chance.choice(values), bytes=chance.choice((LARGE, 1 << 20)), time=3.0 + at) for at in range(60)]
+    for count in range(3, len(rows)):
+        model = session(*rows[:count])
+        attempts = model.history(Layer.P2P, "a:0", "b:0")
+        assert model.history(Layer.P2P, "a:0", "b:0", most=2) == attempts[-2:]
+        turned = flapping(model.verdict(attempt) for attempt in attempts[-ATTEMPTS:])
+        model._results.settle()
+        assert model.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from array import array
 from math import exp, sqrt
+from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.reference import Reference, reference_of
@@ -133,3 +136,8 @@ def test_a_class_has_a_lowest_and_a_highest_value() -> None:
     assert (values.lowest, values.median, values.highest, len(values)) == (1.0, 2.0, 3.0, 3)
     assert (ClassValues().lowest, ClassValues().median, ClassValues().highest) == (None, None, None)
     assert ClassValues().limit(0.7) is None
+
+
+@given(st.lists(st.floats(100, 105), min_size=1, max_size=40))
+def test_the_value_is_the_median_of_its_cluster(values: list[float]) -> None:
+    assert of(values).value == pytest.approx(median(values))
