@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fabtui.model.events import CommandEnd, CommandStart
 from fabtui.model.records import LogLine
-from fabtui.nodeset import count
 
 #: Maximum number of commands whose output is kept.
 MOST_COMMANDS = 200
@@ -72,8 +71,10 @@ class CommandLog:
 
 def outcome(event: CommandEnd) -> str:
     """Return how a command ended, and how much it printed."""
+    # `fabtui.nodeset.count` would load ClusterShell before the first frame.
+    count = len(event.output.splitlines())
     ended = event.problem or (f"exit status {event.exit}" if event.exit is not None else "ended")
-    parts = [ended, count(len(event.output.splitlines()), "line") + (f" of {event.lines}" if event.lines else "")]
+    parts = [ended, f"{count} line{'s' * (count != 1)}" + (f" of {event.lines}" if event.lines else "")]
     if event.dropped:
         parts.append(f"{event.dropped} more bytes not kept")
     return ", ".join(parts)
