@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import json
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from tests.serve.vt import Terminal
 
@@ -32,12 +34,11 @@ class Page:
         self._ids = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.terminal = Terminal()
+        self.size = (0, 0)
         self.asked: list[str] = []
         self.failed: list[str] = []
 
     async def listen(self) -> None:
-        import json
-
         async for message in self._socket:
             value = json.loads(message.data)
             if (waiting := self._answers.pop(value.get("id", 0), None)) is not None:
@@ -46,6 +47,14 @@ class Page:
                 frame = value["params"]["response"]
                 if frame["opcode"] == 2:
                     self.terminal.feed(base64.b64decode(frame["payloadData"]))
+            elif value.get("method") == "Network.webSocketCreated":
+                query = parse_qs(urlsplit(value["params"]["url"]).query)
+                self.size = (int(query["width"][0]), int(query["height"][0]))
+            elif value.get("method") == "Network.webSocketFrameSent":
+                kind, *rest = json.loads(value["params"]["response"]["payloadData"])
+                if kind == "resize" and self.size != (size := (rest[0]["width"], rest[0]["height"])):
+                    self.size = size
+                    self.clear()
             elif value.get("method") == "Network.requestWillBeSent":
                 self.asked.append(value["params"]["request"]["url"])
             elif value.get("method") == "Runtime.exceptionThrown":
@@ -62,8 +71,12 @@ class Page:
         return result
 
     async def open(self, url: str) -> None:
-        self.terminal = Terminal()
+        self.clear()
         await self.call("Page.navigate", url=url)
+
+    def clear(self) -> None:
+        """Forget what was drawn."""
+        self.terminal = Terminal()
 
     async def evaluate(self, code: str) -> Any:
         answer = await self.call("Runtime.evaluate", expression=code, returnByValue=True)
@@ -75,6 +88,38 @@ class Page:
             common = {"key": key, "windowsVirtualKeyCode": code}
             await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
             await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    async def click(self, words: str, beside: str = "") -> None:
+        """Click on words of the screen, in the first line that has also those ``beside`` them."""
+        row, line = next((y, line) for y, line in enumerate(self.terminal.text.splitlines()) if words in line and beside in line)
+        width, height = await self.evaluate(
+            "(r => [r.width, r.height])(document.querySelector('.xterm-screen').getBoundingClientRect())"
+        )
+        x = (line.index(words) + len(words) / 2) * width / self.size[0]
+        y = (row + 0.5) * height / self.size[1]
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    async def resize(self, width: int, height: int) -> None:
+        await self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    async def seen(self, name: str) -> str:
+        """Return the text of a part of the page, empty if it is hidden."""
+        found = await self.evaluate(
+            f"(e => getComputedStyle(e).display === 'none' ? '' : e.innerText)(document.getElementById('{name}'))"
+        )
+        return str(found)
+
+    async def until_seen(self, name: str, words: str) -> str:
+        """Wait until a part of the page has these words; none: until it is hidden."""
+        for _ in range(800):
+            text = await self.seen(name)
+            if (words in text) if words else not text:
+                return text
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{name} shows {text!r}")
 
     async def until(self, what: Callable[[str], bool], seconds: float = 40.0) -> str:
         assert await eventually(lambda: what(self.terminal.text), seconds), f"it shows:\n{self.terminal.text}"

@@ -3,136 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from tests.serve.browser import browser, eventually, find_browser
-from tests.serve.vt import Terminal
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
-
-aiohttp = pytest.importorskip("aiohttp", reason="the extra serve is not installed")
-pytest.importorskip("textual_serve", reason="the extra serve is not installed")
-
-
-class Served(NamedTuple):
-    url: str
-    port: int
-    printed: str
-    child: asyncio.subprocess.Process
-
-
-@asynccontextmanager
-async def served(*argv: str, **environment: str) -> AsyncIterator[Served]:
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "fabtui", "serve", "--port", "0", *argv),
-        cwd=ROOT,
-        stdout=pipe,
-        stderr=pipe,
-        env={**os.environ, **environment},
-    )
-    assert child.stdout is not None
-    try:
-        printed = ""
-        async with asyncio.timeout(60):
-            while "Ctrl+C here" not in printed:
-                line = await child.stdout.readline()
-                assert line, (await child.stderr.read()).decode() if child.stderr else ""
-                printed += line.decode()
-        url = re.search(r"http://127\.0\.0\.1:(\d+)/[\w-]{32}/", printed)
-        assert url is not None, printed
-        yield Served(url.group(), int(url.group(1)), printed, child)
-    finally:
-        if child.returncode is None:
-            child.terminate()
-        async with asyncio.timeout(60):
-            await child.wait()
-
-
-def replayed() -> Any:
-    return served("--replay", str(RECORDING), "--speed", "max")
-
-
-@asynccontextmanager
-async def window(url: str) -> AsyncIterator[Any]:
-    """A window without a browser: a websocket."""
-    async with aiohttp.ClientSession() as session, session.ws_connect(f"{url}ws?width=120&height=36") as ws:
-        yield ws
-
-
-async def shown(ws: Any, words: str, terminal: Terminal | None = None) -> Terminal:
-    terminal = terminal or Terminal()
-    async with asyncio.timeout(40):
-        while words not in terminal.text:
-            message = await ws.receive()
-            assert message.type is aiohttp.WSMsgType.BINARY, (message, terminal.text)
-            terminal.feed(message.data)
-    return terminal
-
-
-def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+from tests.serve.served import aiohttp, children_of, gone, replayed, served, shown, waits_for, window
 
 
 def listeners() -> list[str]:
     """The local addresses of TCP sockets, as the kernel writes them."""
     return [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-
-
-async def gone(pids: list[int], seconds: float = 40.0) -> None:
-    assert await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), seconds)
-
-
-@pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
-async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
-    async with replayed() as server, browser() as new_page:
-        page = await new_page()
-        await page.open(server.url)
-        first = await page.until(lambda text: "problems found" in text and "n000:0 > n000:1" in text)
-        assert "2 p2p" in first
-        pictures = [await page.picture()]
-        await page.press("]")
-        second = await page.until(lambda text: "n000:0 > n000:1" not in text)
-        pictures.append(await page.picture())
-        await page.press("4")
-        third = await page.until(lambda text: "half a round trip" in text or re.search(r"\bus at ", text) is not None)
-        pictures.append(await page.picture())
-        await page.press("Enter")
-        await page.until(lambda text: "esc back" in text)
-        pictures.append(await page.picture())
-        # A key that comes on the heels of Escape would be taken for one with Alt.
-        await page.press("Escape")
-        await page.until(lambda text: "2 p2p" in text)
-        await page.press("?")
-        await page.until(lambda text: "help: grid" in text)
-        assert len({first, second, third}) == 3
-        assert len(set(pictures)) == len(pictures)
-        assert page.failed == []
-        if folder := os.environ.get("FABTUI_PICTURES"):
-            for number, picture in enumerate(pictures):
-                (Path(folder) / f"browser-{number}.png").write_bytes(picture)
-        # Nothing is fetched from elsewhere: clusters have no way out.
-        assert {url.split("/")[2] for url in page.asked if "//" in url} == {f"127.0.0.1:{server.port}"}
-        await page.press("q")
-        await page.until(lambda text: "help: grid" not in text and "problems found" not in text)
-        for _ in range(100):
-            if await page.evaluate("document.body.classList.contains('-closed')"):
-                break
-            await asyncio.sleep(0.1)
-        assert await page.evaluate("getComputedStyle(document.getElementById('ended')).display") == "block"
 
 
 async def test_only_the_whole_address_is_let_in() -> None:
@@ -206,10 +91,10 @@ async def test_a_second_window_waits_for_the_first() -> None:
     async with replayed() as server, window(server.url) as first:
         await shown(first, "problems found")
         async with window(server.url) as second:
-            terminal = await shown(second, "open in another window")
+            await waits_for(second, "open in another window")
             assert len(children_of(server.child.pid)) == 1
             await first.close()
-            await shown(second, "problems found", terminal)
+            await shown(second, "problems found")
 
 
 async def test_nonsense_from_the_browser_is_passed_over() -> None:
