@@ -30,6 +30,7 @@ from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
+from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
@@ -335,10 +336,12 @@ class FabricApp(App[int]):
             self.call_next(self._deferred.fit, self)
 
     async def on_key(self, event: events.Key) -> None:
-        """Hand over what is typed while the command line opens: those keys still go to the view below it."""
+        """Hand over what is typed while the command line or a prompt opens: it still goes to the view below."""
         if self._deferred is not None and isinstance(self.screen, self._deferred.CommandLine):
             event.prevent_default()
             await self.screen.take(event)
+        elif any([await prompt.take(event) for prompt in self.screen.query(Prompt)]):
+            event.prevent_default()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""

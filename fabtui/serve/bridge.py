@@ -77,7 +77,7 @@ class Bridge:
             await child.wait()
 
     async def resize(self, width: int, height: int) -> None:
-        """Tell the app the size of its terminal."""
+        """Send the app the size of its terminal."""
         await self.signal(type="resize", width=width, height=height)
 
     async def signal(self, **values: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from string import Template
 
-#: A window whose connection was cut may come back for so long (s); until then its session goes on.
+#: Maximum time (s) in which a window whose connection was cut comes back; its session goes on meanwhile.
 RECONNECT_SECONDS = 120
 #: Close code of a session that no longer exists.
 GONE = 4404

@@ -9,7 +9,7 @@ from fabtui.serve.bridge import Bridge
 from fabtui.serve.page import RECONNECT_SECONDS
 from fabtui.serve.window import Window
 
-#: Modes of the terminal in a page that was loaded anew: alternate screen, mouse, no cursor, bracketed paste.
+#: Modes of the terminal in a page that was loaded again: alternate screen, mouse, no cursor, bracketed paste.
 _MODES = b"\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
 
 

@@ -11,8 +11,8 @@ from aiohttp import WSMsgType, web
 from fabtui.serve.bridge import Bridge
 
 _WIDEST = 1000
-#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen drawn anew later: a
-#: stalled window must not stall the app, whose deadlines would pass.
+#: Output held for a window that does not take it (bytes). Beyond that it is dropped, and the screen is drawn again
+#: later: a stalled window must not stall the app, whose deadlines would pass.
 _MOST_HELD = 4 << 20
 #: Timeout (s) for a window to take the last output.
 _LAST = 5.0

@@ -128,6 +128,19 @@ async def test_what_is_typed_while_the_line_opens_is_not_lost(opened: Opened) ->
         assert screen_of(app) == "NodesScreen", screen_text(app).splitlines()[-2:]
 
 
+async def test_what_is_typed_while_a_prompt_opens_is_not_lost(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        names = {"/": "slash", ":": "colon", ">": "greater_than_sign", "\r": "enter"}
+        for character in "/n001:2>n000:1\r":
+            app.post_message(events.Key(names.get(character, character), character))
+        for _ in range(60):
+            await pilot.pause(0.05)
+            if [seat.name for seat in app.main.cursor_seats() or ()] == ["n001:2", "n000:1"]:
+                break
+        assert [seat.name for seat in app.main.cursor_seats() or ()] == ["n001:2", "n000:1"], screen_text(app)
+        assert [type(one).__name__ for one in app.screen_stack] == ["MainScreen"]
+
+
 async def test_arguments_are_completed(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.jsonl.gz").touch()

@@ -83,6 +83,7 @@ class Page:
         return answer["result"].get("value")
 
     async def press(self, *keys: str) -> None:
+        await self.until_is("document.activeElement?.className", "xterm-helper-textarea")
         for key in keys:
             code, text = KEYS.get(key, (ord(key.upper()) if len(key) == 1 else 0, key))
             common = {"key": key, "windowsVirtualKeyCode": code}
@@ -91,7 +92,10 @@ class Page:
 
     async def click(self, words: str, beside: str = "") -> None:
         """Click on words of the screen, in the first line that has also those ``beside`` them."""
-        row, line = next((y, line) for y, line in enumerate(self.terminal.text.splitlines()) if words in line and beside in line)
+        await self.until(lambda text: any(words in line and beside in line for line in text.splitlines()))
+        row, line = next(
+            (y, line) for y, line in enumerate(self.terminal.text.splitlines()) if words in line and beside in line
+        )
         width, height = await self.evaluate(
             "(r => [r.width, r.height])(document.querySelector('.xterm-screen').getBoundingClientRect())"
         )
@@ -105,21 +109,19 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
 
-    async def seen(self, name: str) -> str:
-        """Return the text of a part of the page, empty if it is hidden."""
-        found = await self.evaluate(
-            f"(e => getComputedStyle(e).display === 'none' ? '' : e.innerText)(document.getElementById('{name}'))"
-        )
-        return str(found)
-
     async def until_seen(self, name: str, words: str) -> str:
         """Wait until a part of the page has these words; none: until it is hidden."""
+        code = f"(e => getComputedStyle(e).display === 'none' ? '' : e.innerText)(document.getElementById('{name}'))"
+        return await self.until_is(code, words)
+
+    async def until_is(self, code: str, words: str) -> str:
+        """Wait until a text in the page has these words; none: until it is empty."""
         for _ in range(800):
-            text = await self.seen(name)
+            text = str(await self.evaluate(code))
             if (words in text) if words else not text:
                 return text
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{name} shows {text!r}")
+        raise AssertionError(f"it is {text!r}")
 
     async def until(self, what: Callable[[str], bool], seconds: float = 40.0) -> str:
         assert await eventually(lambda: what(self.terminal.text), seconds), f"it shows:\n{self.terminal.text}"

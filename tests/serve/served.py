@@ -70,7 +70,7 @@ async def window(url: str, more: str = "") -> AsyncIterator[Any]:
 
 
 async def waits_for(ws: Any, words: str) -> None:
-    """Wait until a window is told that it waits for something."""
+    """Wait until a window is sent what it waits for."""
     async with asyncio.timeout(40):
         while words not in str((await ws.receive()).data):
             pass

@@ -27,10 +27,10 @@ class FilteredScreen(DetailScreen):
         lowered = text.lower()
         return all(word in lowered for word in self.filter.lower().split())
 
-    def action_filter(self) -> None:
+    async def action_filter(self) -> None:
         if self._prompt is None:
             self._prompt = Prompt(*self.FILTER_PROMPT, self.filter, id="prompt")
-            self.mount(self._prompt)
+            await self.mount(self._prompt)
 
     @on(Prompt.Typed)
     def _filter_typed(self, message: Prompt.Typed) -> None:

@@ -648,26 +648,26 @@ class MainScreen(Screen[None]):
     def action_view(self, name: str) -> None:
         self._app_context.open_view(cast("ViewName", name))
 
-    def action_filter(self) -> None:
-        self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
+    async def action_filter(self) -> None:
+        await self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
 
     def action_unfilter(self) -> None:
         self.navigation.clear_filter()
         self.draw()
 
-    def action_goto(self) -> None:
-        self._ask("go to", GOTO_HINT)
+    async def action_goto(self) -> None:
+        await self._ask("go to", GOTO_HINT)
 
-    def action_seek_to(self) -> None:
+    async def action_seek_to(self) -> None:
         if replay_actions.replay_of(self._app_context) is not None:
-            self._ask("seek", replay_actions.SEEK_HINT)
+            await self._ask("seek", replay_actions.SEEK_HINT)
 
-    def _ask(self, purpose: str, hint: str, text: str = "") -> None:
+    async def _ask(self, purpose: str, hint: str, text: str = "") -> None:
         if (self.view == "connecting" and purpose != "seek") or self._prompt is not None:
             return
         self.navigation.note_cursor()
         self._prompt = Prompt(purpose, hint, text, id="prompt")
-        self.mount(self._prompt)
+        await self.mount(self._prompt)
 
     @on(Prompt.Given)
     async def _prompt_given(self, message: Prompt.Given) -> None:

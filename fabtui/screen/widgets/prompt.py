@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.events import DescendantBlur
+from textual.events import DescendantBlur, Key
 from textual.message import Message
 from textual.widgets import Input
 
@@ -67,6 +67,16 @@ class Prompt(Vertical):
         self._input.cursor_blink = False
         self._input.focus(scroll_visible=False)
         self._hint_line.show(self._hint)
+
+    async def take(self, event: Key) -> bool:
+        """Take a key that was pressed before the input line had the focus; return False if it is none for a line."""
+        if event.key == "enter":
+            await self._input.action_submit()
+        elif event.character is not None and event.is_printable:
+            self._input.insert_text_at_cursor(event.character)
+        else:
+            return False
+        return True
 
     def complain(self, text: str) -> None:
         self._hint_line.show(Content.styled(text, "bold $error"))
