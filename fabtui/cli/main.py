@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from fabtui import __version__
@@ -20,6 +20,8 @@ from fabtui.sanitize import clean, one_line
 USAGE_ERROR = 2
 CRASHED = 70
 INTERRUPTED = 130
+#: Commands that open links to nodes.
+LIVE = (None, "run", "preflight", "serve")
 #: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -78,6 +80,8 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     if command not in (None, *words[:1]):
         # argparse drops options before the command if the command takes them as well.
         raise InputError(f"options follow the command: fabtui {command} {words[0]} ...")
+    if command in LIVE and "no_job" not in args and is_other_task():
+        return 0
     args.words = words
     args.parser = parser
     # By name: the modules of the other commands, and all that they import, are not loaded.
@@ -85,6 +89,12 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     gc.enable()
     code: int = module.execute(args)
     return code
+
+
+def is_other_task(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True in all tasks of a job step but the first: one copy of the program is enough."""
+    tasks = (("SLURM_STEP_ID", "SLURM_PROCID"), ("FLUX_JOB_ID", "FLUX_TASK_RANK"))
+    return any(step in environ and environ.get(rank, "0") not in ("", "0") for step, rank in tasks)
 
 
 def _report_crash(error: BaseException) -> None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.cli.nodes_from_args import nodes_from
 from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import session_changes
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.lab.spec import LabSpec, parse_faults
-from fabtui.nodeset import chosen_nodes
 from fabtui.paths import check_folder, free_path, private_folder, recording_name, recordings_folder, user_probe_folder
 from fabtui.session.options import SessionOptions
-from fabtui.transport.registry import TRANSPORTS
-
-NO_NODES = "no nodes given; use --nodes n060,n061 or --hostfile FILE, or try --lab 2x4 on this machine (fabtui --help)"
 
 
 class Request(NamedTuple):
@@ -41,7 +37,6 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     """
     given = vars(args) if config is None else merged(vars(args), config)
     changes = session_changes(given)
-    transport = given.get("transport", next(iter(TRANSPORTS)))
     counts: dict[str, int] = {}
     if "lab" in given:
         counts = _lab(given).nodes
@@ -49,7 +44,7 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     elif "lab_fault" in given:
         raise InputError("--lab-fault: faults can only be injected into a lab; add --lab 2x4")
     else:
-        changes["hosts"] = _hosts(given, transport)
+        changes |= nodes_from(given)
     # Pairs of unknown nodes are refused: nothing would be tested, and the exit code would be 0.
     for end in (end for pair in changes.get("pairs", ()) for end in pair):
         node, _, index = end.rpartition(":")
@@ -59,14 +54,12 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
             raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
-    options = SessionOptions(
-        **{"transport": transport, **changes}, record=_record(given, names), probe_folder=user_probe_folder()
-    )
+    options = SessionOptions(**changes, record=_record(given, names), probe_folder=user_probe_folder())
     return Request(options, *outputs)
 
 
 def _lab(given: dict[str, Any]) -> LabSpec:
-    for other in ("nodes", "hostfile", "exclude", "transport", "ssh_config"):
+    for other in ("nodes", "hostfile", "exclude", "jobid", "pods", "transport", "via", "wrap", "ssh_config"):
         if other in given:
             raise InputError(f"--lab brings its own nodes and connection; it excludes --{other.replace('_', '-')}")
     option = "--lab"
@@ -77,20 +70,6 @@ def _lab(given: dict[str, Any]) -> LabSpec:
     except ValueError as error:
         raise InputError(f"{option}: {error}") from None
     return spec
-
-
-def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
-    nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
-    remote = TRANSPORTS[transport].remote
-    if not nodes and not hostfiles:
-        if remote:
-            job = 'those of this job are --nodes "$SLURM_JOB_NODELIST"; '
-            raise InputError(NO_NODES.replace("; ", f"; {job}" if os.environ.get("SLURM_JOB_NODELIST") else "; ", 1))
-        nodes = [socket.gethostname().partition(".")[0] or "localhost"]
-    hosts = chosen_nodes(nodes, hostfiles, given.get("exclude", []))
-    if not remote and len(hosts) > 1:
-        raise InputError(f"--transport {transport} is this host only, but {len(hosts)} nodes are given")
-    return tuple(hosts)
 
 
 def output_paths(given: dict[str, Any]) -> tuple[Path | None, Path | None, Path | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,39 @@ def interpreter(text: str, option: str) -> str:
     if not text or text.startswith("-") or not text.isprintable():
         raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
     return text
+
+
+#: Launchers by name. Only those of kubectl, docker and podman were tried.
+LAUNCHERS = {
+    "kubectl": "kubectl exec -i {node} --",
+    "docker": "docker exec -i {node}",
+    "podman": "podman exec -i {node}",
+    "enroot": "enroot exec {node}",
+    "apptainer": "apptainer exec instance://{node}",
+    "flux": "flux exec --rank={node}",
+}
+
+
+def launcher(text: str, option: str) -> str:
+    """Return the command line of a launcher, of its name or as given; it has ``{node}``."""
+    words = _words(LAUNCHERS.get(text, text), option)
+    if not any("{node}" in word for word in words):
+        known = ", ".join(LAUNCHERS)
+        raise InputError(f"{option}: {text[:80]!r} has no {{node}}, which stands for the node; or give a name: {known}")
+    return LAUNCHERS.get(text, text)
+
+
+def wrapper(text: str, option: str) -> str:
+    """Return a command line that runs in front of the node side."""
+    _words(text, option)
+    return text
+
+
+def _words(text: str, option: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {text[:80]!r} cannot be split into words: {error}") from None
+    if not words:
+        raise InputError(f"{option}: empty; expected a command line such as 'docker exec -i train'")
+    return words

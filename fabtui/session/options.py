@@ -30,7 +30,14 @@ class SessionOptions:
     timeout: float = 10.0  #: Deadline of one test (s); a dead pair costs this much.
     warmup: int = 2  #: Iterations before timing begins.
     iters: int = 20  #: Maximum number of timed iterations; fewer if they take long.
-    transport: Literal["ssh", "openssh", "local"] = "ssh"
+    transport: Literal["ssh", "openssh", "local", "srun", "via"] = "ssh"
+    fallback: str = ""  #: Transport for nodes that ``transport`` does not reach, or "".
+    origin: str = ""  #: One line that says which nodes these are and where that is from, or "".
+    job: str = ""  #: The job or jobs of Slurm whose nodes these are, or "".
+    #: Options of srun that select the job and the node, by node; empty outside of Slurm.
+    placements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    via: str = ""  #: Command line of a launcher with ``{node}``, for the transport ``via``.
+    wrap: str = ""  #: Command line on each node in front of the node side, or "".
     ssh_config: Path | None = None  #: An ssh_config file instead of the user's, or None.
     remote_python: str | None = None  #: The interpreter on the nodes, or None to look for one.
     host_key_policy: Literal["config", "strict", "accept-new", "off"] = "config"

@@ -8,8 +8,9 @@ import ctypes.util
 import gc
 import resource
 import secrets
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from fabtui.transport.asyncssh.jump_hosts import Logins
 
 _FILES_WANTED = 16384
+#: Why ssh may fail where a step of the job starts: no login on compute nodes, or names that only Slurm knows.
+_FALL_BACK = ("auth", "closed", "dns", "no-route", "refused", "unknown-host-key")
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,13 @@ class ConnectorOptions:
     """Options of a connector; times in seconds."""
 
     transport: str = next(iter(TRANSPORTS))
+    #: The transport for nodes that `transport` cannot reach, or "".
+    fallback: str = ""
+    job: str = ""  #: The Slurm job or jobs whose nodes these are, or "".
+    #: Options of srun that select the job and the node, by node.
+    placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    via: str = ""  #: Command line of a launcher, with ``{node}``.
+    wrap: str = ""  #: Command line on the node in front of the node side, such as ``docker exec -i train``.
     ssh_config: Path | None = None  #: An ssh_config file instead of the user's and the site's, or None.
     remote_python: str | None = None  #: The interpreter on the nodes, or None to search for one.
     #: ``config`` follows the ssh configuration, ``ask`` meaning strict; ``off`` checks nothing.
@@ -65,8 +75,9 @@ class Connector:
     def __init__(self, options: ConnectorOptions, notice: Callable[[str], None]) -> None:
         self.options = options
         self._notice = notice
+        self._transport = options.transport
         self._noticed: set[str] = set()
-        self._gates = Gates(options.handshakes, options.direct_handshakes)
+        self.gates = Gates(options.handshakes, options.direct_handshakes)
         self._resolver: Resolver | None = None
         self._logins: Logins | None = None
         self._dialer = Dialer()
@@ -98,11 +109,29 @@ class Connector:
             NodeUnreachable: The link could not be opened.
         """
         check_host(host)
-        spec = TRANSPORTS[self.options.transport]
-        if spec.remote and self.options.host_key_policy == "off":
+        name = self._transport
+        if name in ("ssh", "openssh") and self.options.host_key_policy == "off":
             self.notify("host keys are not checked: anyone on the path can read and change what the nodes receive")
-        link: Link = await spec.open()(self, host)
+        try:
+            link: Link = await TRANSPORTS[name].open()(self, host)
+        except NodeUnreachable as refused:
+            other = self.options.fallback
+            if not other or name == other or refused.kind not in _FALL_BACK or host not in self.options.placements:
+                raise
+            # The nodes that follow begin with it.
+            self._transport = other
+            link = await TRANSPORTS[other].open()(self, host)
+            self.notify(f"{host} is reached by {other}, as nodes from here on are: {name} failed ({refused.text})")
         return link
+
+    def command(self, host: str) -> list[str]:
+        """Return the words that start the node side on a node."""
+        words = ["/bin/sh", "-c", bootstrap.command(self.options.remote_python)]
+        return [*(word.replace("{node}", host) for word in shlex.split(self.options.wrap)), *words]
+
+    def _typed_command(self, host: str) -> str:
+        """Return the command line for a login shell that starts the node side."""
+        return shlex.join(self.command(host)) if self.options.wrap else bootstrap.command(self.options.remote_python)
 
     async def log_in(self, host: str) -> Login:
         """Log in to a node by asyncssh without starting anything.
@@ -143,7 +172,7 @@ class Connector:
             assert self._resolver is not None
             self._logins = Logins(
                 *(self._resolver, options.host_key_policy, options.connect_timeout),
-                *(self._gates, self._dialer, self.notify),
+                *(self.gates, self._dialer, self.notify),
             )
         return self._logins
 
@@ -179,7 +208,7 @@ class Connector:
         from fabtui.transport.asyncssh.connection import ChannelPipe
 
         options = self.options
-        pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
+        pipe = await ChannelPipe.run(login, self._typed_command(host), options.connect_timeout)
         return await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
     async def open_openssh(self, host: str) -> Link:
@@ -200,11 +229,11 @@ class Connector:
             policy = policy_for(options.host_key_policy, resolved)
             within = resolved.connect_timeout or within
             via = ",".join(jump.host for jump in resolved.jumps) or resolved.proxy_command or ""
-        words = ssh_argv(ssh, options.ssh_config, host, bootstrap.command(options.remote_python), policy, within)
+        words = ssh_argv(ssh, options.ssh_config, host, self._typed_command(host), policy, within)
 
         async def attempt() -> Link:
             # The progress of ssh is unknown, so its place is released after a moment in any case.
-            async with self._gates.login(f"openssh {via}" if via else "", lambda: False):
+            async with self.gates.login(f"openssh {via}" if via else "", lambda: False):
                 pipe = await SshPipe.run(words)
                 return await self.start(pipe, host, "openssh", openssh_explainer(host), "")
 
@@ -213,7 +242,8 @@ class Connector:
     async def open_local(self, host: str) -> Link:
         """Start the node side on this machine."""
         pythons = (sys.executable, *bootstrap.PYTHONS)
-        pipe = await ProcessPipe.run(["/bin/sh", "-c", bootstrap.command(self.options.remote_python, pythons)])
+        wrapped, own = self.command(host), bootstrap.command(self.options.remote_python, pythons)
+        pipe = await ProcessPipe.run(wrapped if self.options.wrap else ["/bin/sh", "-c", own])
         return await self.start(pipe, host, "local", explain_end, "")
 
     async def start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:

@@ -9,7 +9,7 @@ from fabtui.sanitize import clean, one_line
 
 Message = dict[str, Any]
 
-Backend = Literal["asyncssh", "openssh", "local"]
+Backend = Literal["asyncssh", "openssh", "local", "srun", "via"]
 
 #: Why a node could not be reached.
 UnreachableKind = Literal[
@@ -26,7 +26,8 @@ UnreachableKind = Literal[
     "no-python",
     "closed",  # the connection or the login shell ended before the node side started
     "protocol",  # the node side violates the protocol
-    "config",  # the ssh configuration or the host's name is not valid
+    "config",  # the ssh configuration or the host's name is not valid, or the node is not one of the job
+    "job",  # the job has ended, or was cancelled
     "local",  # this machine is at fault: no ssh binary, no file descriptors
 ]
 

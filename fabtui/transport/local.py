@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
@@ -49,8 +50,10 @@ class ProcessPipe(BytePipe):
         self._transport = transport
 
     @classmethod
-    async def run(cls, argv: Sequence[str]) -> ProcessPipe:
+    async def run(cls, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Self:
         """Start a program, in a session of its own: what the terminal's keys do must not reach it.
+
+        ``env`` is its environment; None: that of this process.
 
         Raises:
             NodeUnreachable: ``local``.
@@ -66,6 +69,7 @@ class ProcessPipe(BytePipe):
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
+                env=env,
             )
         except OSError as error:
             raise NodeUnreachable("local", f"cannot start {argv[0]}: {error.strerror or error}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ class TransportSpec(NamedTuple):
     name: str
     title: str
     opener: str  #: ``module:function``; the coroutine function takes the `Connector` and a host and returns a `Link`.
-    #: Command line that runs something on a node by hand, with ``{node}`` and ``{command}``.
+    #: Command line that runs something on a node by hand, with ``{node}``, ``{command}`` and, for srun, ``{job}``.
     hint: str = "ssh {node} {command}"
     configurable: bool = True  #: Whether the settings file may name it.
     remote: bool = True
@@ -22,6 +24,7 @@ class TransportSpec(NamedTuple):
         return resolve_name(self.opener)
 
 
+_LAUNCHER = "fabtui.transport.launcher"
 _CONNECTOR = "fabtui.transport.connector:Connector"
 #: The transports by name, the default first.
 TRANSPORTS: dict[str, TransportSpec] = {
@@ -38,8 +41,42 @@ TRANSPORTS: dict[str, TransportSpec] = {
             configurable=False,
             remote=False,
         ),
+        TransportSpec(
+            "srun", "a step of your Slurm job per node", f"{_LAUNCHER}:open_srun", hint="srun --overlap {job} {command}"
+        ),
+        TransportSpec(
+            "via",
+            "the command line of --via, such as kubectl exec",
+            f"{_LAUNCHER}:open_via",
+            hint="{via} {command}",
+            # --via selects it.
+            configurable=False,
+        ),
     )
 }
+
+
+def by_hand(options: Mapping[str, Any], node: str, command: str, backend: str = "") -> str:
+    """Return the command line that runs a command on a node by hand, in the terms of the session's transport.
+
+    Args:
+        options: The session's options, as recorded.
+        node: The node.
+        command: The command as typed on the node.
+        backend: How the node was reached, if known: a session may fall back to srun.
+    """
+    name = backend if backend in TRANSPORTS else str(options.get("transport", ""))
+    quoted = shlex.quote(node)
+    if name == "local":
+        return command
+    if name == "srun":
+        placements = options.get("placements") or {}
+        words = [str(word) for word in placements.get(node) or (f"--nodelist={node}",)]
+        return f"srun --overlap {shlex.join(words)} {command}"
+    if name == "via":
+        return f"{str(options.get('via', '')).replace('{node}', quoted)} {command}".strip()
+    config = options.get("ssh_config")
+    return f"ssh {f'-F {shlex.quote(str(config))} ' if config else ''}{quoted} {command}"
 
 
 def transport_rows() -> list[tuple[str, str, str]]:

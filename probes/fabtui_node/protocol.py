@@ -104,10 +104,13 @@ def marker(nonce: str) -> bytes:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return the frame of a message; raise if it is over ``MAX_FRAME`` or contains a value that `decode` refuses."""
+    """Return the frame of a message; raise if it is over ``MAX_FRAME`` or contains a value that `decode` refuses.
+
+    It ends with a newline, which JSON allows: launchers such as srun pass on whole lines only.
+    """
     try:
         _check(message)
-        body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace")
+        body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError("cannot encode: %s" % error) from None
     if len(body) > MAX_FRAME:

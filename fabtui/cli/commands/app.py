@@ -28,7 +28,7 @@ def execute(args: argparse.Namespace) -> int:
     gc.disable()
     config = read_config(args)
     request = request_from(args, config)
-    settings = screen_settings(args, config, _title(args), request.csv)
+    settings = screen_settings(args, config, _title(args, request), request.csv)
     settings = replace(settings, recorded=request.options.record is not None)
     feeds: list[LiveFeed] = []
 
@@ -60,8 +60,10 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
         print_outcome(feed.model, code, recorded)
 
 
-def _title(args: argparse.Namespace) -> str:
+def _title(args: argparse.Namespace, request: Request) -> str:
     given = vars(args)
+    if request.options.origin:
+        return request.options.origin.removeprefix("nodes of ").partition(":")[0]
     if "lab" in given:
         return f"lab {given['lab']}"
     return ",".join([*given.get("nodes", []), *given.get("hostfile", [])]) or "this host"

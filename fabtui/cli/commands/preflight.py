@@ -63,6 +63,8 @@ async def _session(
     options: SessionOptions, outputs: dict[str, Path | None], earlier: Earlier | None, given: dict[str, Any]
 ) -> int:
     feed = LiveFeed(options)
+    if options.origin and "quiet" not in given:
+        print(options.origin, file=sys.stderr)
     progress = Progress(sys.stderr, quiet="quiet" in given)
     progress.watch(feed)
     interrupted = await run_until_signal(feed)

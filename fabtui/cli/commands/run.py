@@ -34,6 +34,8 @@ def execute(args: argparse.Namespace) -> int:
     watch = seconds(args.watch, "--watch", 1.0, _MAX_WATCH) if "watch" in args else 0.0
     shown = shown_from(vars(args), everything="text" in args)
     print_problems(config)
+    if request.options.origin and "quiet" not in args:
+        print(request.options.origin, file=sys.stderr)
     progress = Progress(sys.stderr, quiet="quiet" in args, text="text" in args)
     ascii_only = "ascii" in args or config.enabled("screen.ascii")
     return asyncio.run(_session(request, progress, shown, ascii_only, watch))

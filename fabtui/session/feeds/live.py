@@ -45,6 +45,7 @@ from fabtui.session.step_runner import StepRunner
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, NodeUnreachable
+from fabtui.transport.registry import by_hand
 from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
@@ -259,6 +260,8 @@ class LiveFeed(Feed):
                 self._pump.log("notice", lab.note)
         else:
             self._start()
+        if options.origin:
+            self._pump.log("info", options.origin)
         self._own = await asyncio.to_thread(user_probes.find, options.probe_folder)
         for problem in self._own.problems:
             self._pump.log("warning", problem)
@@ -276,6 +279,11 @@ class LiveFeed(Feed):
                 connect_timeout=options.connect_timeout,
                 lease=options.lease,
                 env=dict(options.env),
+                fallback=options.fallback,
+                job=options.job,
+                placements=options.placements,
+                via=options.via,
+                wrap=options.wrap,
                 more=self._own.modules(),
             ),
             notice=lambda text: self._pump.log("notice", one_line(text, 500)),
@@ -315,7 +323,7 @@ class LiveFeed(Feed):
             # An ssh command, where it shows more.
             more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
             if not hint and more and self._options.lab is None:
-                hint = f"ssh -v {shlex.quote(name)} true"
+                hint = self._by_hand(name, "true").replace("ssh ", "ssh -v ", 1)
             self._state(name, NodeState.FAILED, failed.text, hint)
             return
         client = self._clients[name] = NodeClient(link)
@@ -335,10 +343,15 @@ class LiveFeed(Feed):
             await asyncio.gather(inventory, return_exceptions=True)
         assert client.lost is not None
         if name not in self._gone:
-            hint = None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
+            hint = None if self._options.lab else self._by_hand(name, "uptime", client.link.backend)
             self._state(name, NodeState.LOST, client.lost.text, hint)
         if (host := self._hosts.get(name)) is not None:
             host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
+
+    def _by_hand(self, name: str, command: str, backend: str = "") -> str:
+        """Return the command line that runs a command on a node by hand."""
+        options = {"transport": self._options.transport, "via": self._options.via}
+        return by_hand({**options, "placements": self._options.placements}, name, command, backend)
 
     async def _inventory(self, name: str, client: NodeClient) -> None:
         self._state(name, NodeState.LOOKING, backend=client.link.backend)

@@ -1,0 +1,1 @@
+"""Nodes of jobs and pods: Slurm, PBS, LSF, Grid Engine, Flux, Cobalt and Kubernetes."""

@@ -1,0 +1,39 @@
+"""Nodes of a job, and how srun places a step on each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fabtui.nodeset import fold
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Nodes of a job or of several, of a step, or of pods.
+
+    Attributes:
+        title: What they belong to: ``job 12``, ``step 12.0``.
+        nodes: Their names, in order.
+        source: Where that is from: ``squeue``, a variable.
+        job: The job or jobs as the scheduler names them, with commas.
+        placements: Options of srun that select the job and the node, by node; none outside Slurm.
+        groups: Group within a heterogeneous job, by node.
+    """
+
+    title: str
+    nodes: tuple[str, ...]
+    source: str
+    job: str = ""
+    placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Return one line with the nodes and where they are from."""
+        names = fold(self.nodes)
+        if len(set(self.groups.values())) > 1:
+            by_group: dict[str, list[str]] = {}
+            for node in self.nodes:
+                by_group.setdefault(self.groups.get(node, ""), []).append(node)
+            names = ", ".join(f"{fold(nodes)} (group {group})" for group, nodes in by_group.items())
+        return f"nodes of {self.title}: {names} ({self.source})"

@@ -1,0 +1,86 @@
+"""The job that this process belongs to, of any scheduler, from environment variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fabtui.errors import InputError
+from fabtui.nodeset import expand, expand_listed
+from fabtui.scheduler import slurm
+from fabtui.scheduler.allocation import Allocation
+from fabtui.scheduler.tool import ask
+
+#: Bytes of a node file that are read.
+_MOST = 8 << 20
+
+
+class _Scheduler(NamedTuple):
+    """A scheduler whose jobs are recognised.
+
+    Attributes:
+        name: Its name.
+        job: Variable with the id of the job.
+        variable: Variable that names the nodes.
+        names: Function from the value of that variable to names, in order, with repetitions.
+    """
+
+    name: str
+    job: str
+    variable: str
+    names: Callable[[str], list[str]]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(_MOST).decode("utf-8", "backslashreplace")
+    except OSError as error:
+        raise InputError(f"the node file of the job cannot be read: {path}: {error.strerror}") from None
+    # A line per slot, or host, slots, queue and processors.
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+def _counted(value: str) -> list[str]:
+    """Return the names of ``n1 8 n2 8``."""
+    return value.split()[::2]
+
+
+def _flux(job: str) -> list[str]:
+    answer = ask(["flux", "jobs", "--no-header", "--format={nodelist}", job])
+    if answer.problem:
+        raise InputError(f"flux does not tell the nodes of job {job}: {answer.problem}")
+    return [node for line in answer.lines for node in expand_listed(line) or ()]
+
+
+_SCHEDULERS = (
+    _Scheduler("PBS", "PBS_JOBID", "PBS_NODEFILE", _lines),
+    _Scheduler("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", _lines),
+    _Scheduler("LSF", "LSB_JOBID", "LSB_MCPU_HOSTS", _counted),
+    _Scheduler("Grid Engine", "JOB_ID", "PE_HOSTFILE", _lines),
+    _Scheduler("Flux", "FLUX_JOB_ID", "FLUX_JOB_ID", _flux),
+    _Scheduler("Cobalt", "COBALT_JOBID", "COBALT_NODEFILE", _lines),
+)
+
+
+def current_job(environ: Mapping[str, str] = os.environ) -> Allocation | None:
+    """Return the nodes of the job that this process belongs to; None outside of a job.
+
+    Raises:
+        InputError: There is a job whose nodes cannot be found.
+    """
+    if (found := slurm.from_environment(environ)) is not None:
+        return found
+    for scheduler in _SCHEDULERS:
+        value = environ.get(scheduler.variable, "").strip()
+        if not value:
+            continue
+        names = dict.fromkeys(scheduler.names(value))
+        nodes = [node for name in names for node in expand(name, scheduler.variable, depth=1)]
+        if nodes:
+            job = environ.get(scheduler.job, "").strip()
+            title = f"{scheduler.name} job {job}".strip()
+            return Allocation(title, tuple(dict.fromkeys(nodes)), scheduler.variable)
+    return None

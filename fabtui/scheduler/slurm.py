@@ -1,0 +1,163 @@
+"""Jobs of Slurm: nodes, states and placements, from ``squeue -o``.
+
+The text formats of ``-o`` have been stable since Slurm 14; the JSON formats change with each release, and
+``squeue --json`` ignores ``--jobs`` (22.05).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fabtui.errors import InputError
+from fabtui.nodeset import expand, expand_listed, fold
+from fabtui.scheduler.allocation import Allocation
+from fabtui.scheduler.tool import Answer, ask
+
+#: States of jobs that hold nodes.
+_HOLDING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+_WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+_JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?")
+
+
+class _Part(NamedTuple):
+    """A line of squeue: a job, or a component of a heterogeneous one."""
+
+    number: str
+    state: str
+    reason: str
+    nodes: tuple[str, ...]
+
+
+def job_ids(text: str, option: str) -> list[str]:
+    """Return the job ids of an option's value (``12,13``, ``12_3`` of an array, ``12+1`` of a heterogeneous job).
+
+    Raises:
+        InputError: One is no job id.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not _JOB_ID.fullmatch(name):
+            raise InputError(f"{option}: {name[:40]!r} is not a job id; expected 4711, or several: 4711,4712")
+    return list(dict.fromkeys(names))
+
+
+def allocation_of(ids: Sequence[str], option: str) -> Allocation:
+    """Return the nodes of running jobs.
+
+    Raises:
+        InputError: A job is unknown, waits or has ended, or Slurm does not answer.
+    """
+    nodes: dict[str, None] = {}
+    placements: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, str] = {}
+    for job in ids:
+        for part in _running(job, option):
+            leader, _, group = part.number.partition("+")
+            for place, node in enumerate(part.nodes):
+                nodes[node] = None
+                placements.setdefault(node, _placement(leader, group, place, node))
+                if group:
+                    groups.setdefault(node, group)
+    title = f"job {ids[0]}" if len(ids) == 1 else f"jobs {', '.join(ids)}"
+    return Allocation(title, tuple(nodes), "squeue", ",".join(ids), placements, groups)
+
+
+def _placement(leader: str, group: str, place: int, node: str) -> tuple[str, ...]:
+    """Return the options of srun for a node of a job; those of a heterogeneous job are selected by their place.
+
+    srun accepts the id of the leader only, and counts the nodes within a group.
+    """
+    if group:
+        return (f"--jobid={leader}", f"--het-group={group}", f"--relative={place}")
+    return (f"--jobid={leader}", f"--nodelist={node}")
+
+
+def _running(job: str, option: str) -> list[_Part]:
+    answer = _squeue(job)
+    parts = [part for line in answer.lines if (part := _part(line)) is not None]
+    if not parts:
+        raise InputError(f"{option}: {_why_unknown(job, answer)}")
+    held = [part for part in parts if part.state in _HOLDING and part.nodes]
+    if held:
+        return held
+    part = parts[0]
+    if part.state in _WAITING:
+        text = f"job {job} waits ({part.reason}); it has no nodes yet; squeue --start --jobs={job} estimates its start"
+        raise InputError(f"{option}: {text}")
+    text = f"job {job} has ended ({part.state})"
+    if part.nodes:
+        text += f"; to test its nodes without it: --no-job --nodes '{fold(part.nodes)}'"
+    raise InputError(f"{option}: {text}")
+
+
+def _squeue(job: str) -> Answer:
+    return ask(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i|%T|%r|%N"])
+
+
+def _part(line: str) -> _Part | None:
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) != 4:
+        return None
+    return _Part(fields[0], fields[1], fields[2], tuple(expand_listed(fields[3]) or ()) if fields[3] else ())
+
+
+def _why_unknown(job: str, answer: Answer) -> str:
+    if answer.problem and "Invalid job id" not in answer.problem:
+        return f"squeue does not tell the nodes of job {job}: {answer.problem}"
+    ended = ask(["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}", "--format=State,End,NodeList"])
+    if ended.lines and ended.lines[0].count("|") == 2:
+        state, end, listed = ended.lines[0].split("|")
+        nodes = expand_listed(listed)
+        more = f"; to test its nodes without it: --no-job --nodes '{fold(nodes)}'" if nodes else ""
+        return f"job {job} has ended ({state}, {end}){more}"
+    return f"Slurm knows no job {job}: a wrong number, or it ended a while ago; squeue --me lists your jobs"
+
+
+def ending_of(job: str) -> str:
+    """Return how a job has ended, as a clause, or "" while it runs or if that is unknown."""
+    for number in job.split(","):
+        parts = [part for line in _squeue(number).lines if (part := _part(line)) is not None]
+        if parts and not any(part.state in _HOLDING for part in parts):
+            state = parts[0].state
+            words = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
+            return f"job {number} {words.get(state, f'has ended ({state})')}"
+    return ""
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Allocation | None:
+    """Return the nodes of the job that this process belongs to, or of its step if that has several; None outside.
+
+    Slurm is asked: in a step that was started from outside of the job, ``SLURM_JOB_NODELIST`` has the nodes of the step
+    alone, and heterogeneous jobs have none.
+
+    Raises:
+        InputError: Slurm says that the job has ended, or names no nodes.
+    """
+    job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOB_ID_HET_GROUP_0", "")
+    if not _JOB_ID.fullmatch(job):
+        return None
+    try:
+        found = allocation_of([job], "SLURM_JOB_ID")
+    except InputError:
+        listed = _listed(environ)
+        if not listed:
+            raise
+        placements = {node: (f"--jobid={job}", f"--nodelist={node}") for node in listed}
+        found = Allocation(f"job {job}", tuple(listed), "SLURM_JOB_NODELIST; squeue does not answer", job, placements)
+    step, nodes = environ.get("SLURM_STEP_ID", ""), expand_listed(environ.get("SLURM_STEP_NODELIST", ""))
+    if step and nodes and len(nodes) > 1 and set(nodes) < set(found.nodes):
+        return Allocation(f"step {job}.{step}", tuple(nodes), "SLURM_STEP_NODELIST", job, found.placements)
+    return found
+
+
+def _listed(environ: Mapping[str, str]) -> list[str]:
+    """Return the nodes that the environment lists, [] if there are none."""
+    text = environ.get("SLURM_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
+    if text:
+        return expand(text, "SLURM_JOB_NODELIST", depth=1)
+    size = environ.get("SLURM_HET_SIZE", "0")
+    names = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(min(int(size), 128) if size.isdigit() else 0)]
+    return [node for name in names if environ.get(name) for node in expand(environ[name], name, depth=1)]

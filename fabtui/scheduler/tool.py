@@ -1,0 +1,48 @@
+"""Commands of schedulers, run on this machine with a deadline."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fabtui.sanitize import clean, last_line
+
+#: Deadline (s) of a command: an overloaded controller of Slurm answers late.
+DEADLINE = 10.0
+#: Bytes of output that are read.
+_MOST = 16 << 20
+
+
+class Answer(NamedTuple):
+    """Output of a command.
+
+    Attributes:
+        lines: Lines of standard output, cleaned; none if it failed.
+        problem: Why it failed, in one line, or "".
+        missing: Whether there is no such program.
+    """
+
+    lines: list[str]
+    problem: str = ""
+    missing: bool = False
+
+
+def ask(words: Sequence[str], deadline: float = DEADLINE) -> Answer:
+    """Run a command and return its answer; never raises for what the command does. Blocks: call it in a thread."""
+    environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+    try:
+        done = subprocess.run(
+            list(words), stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline, env=environment, check=False
+        )
+    except FileNotFoundError:
+        return Answer([], f"{words[0]} is not installed here", missing=True)
+    except subprocess.TimeoutExpired:
+        return Answer([], f"{words[0]} did not answer within {deadline:g} s")
+    except OSError as error:
+        return Answer([], f"{words[0]} cannot be run: {error.strerror}")
+    if done.returncode:
+        said = last_line(clean(done.stderr[-4096:]), 200) or last_line(clean(done.stdout[-4096:]), 200)
+        return Answer([], said or f"{words[0]} ended with status {done.returncode}")
+    return Answer([line for line in clean(done.stdout[:_MOST]).splitlines() if line.strip()])
