@@ -20,7 +20,7 @@ NO_NODES = (
 
 
 def nodes_from(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the session options that say which nodes there are and how they are reached.
+    """Return the session options that select the nodes and how they are reached.
 
     Raises:
         InputError: No nodes are given or found, or options exclude each other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 
@@ -24,7 +25,10 @@ async def run_until_signal(feed: Feed, watch: float = 0.0) -> signal.Signals | N
         await feed.run()
         if watch:
             feed.watch(True)
-            await asyncio.sleep(watch)
+            # Without nodes there is nothing to watch.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(watch):
+                    await feed.all_gone()
 
     running = asyncio.ensure_future(run())
 

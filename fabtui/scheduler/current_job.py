@@ -51,7 +51,7 @@ def _counted(value: str) -> list[str]:
 def _flux(job: str) -> list[str]:
     answer = ask(["flux", "jobs", "--no-header", "--format={nodelist}", job])
     if answer.problem:
-        raise InputError(f"flux does not tell the nodes of job {job}: {answer.problem}")
+        raise InputError(f"flux does not report the nodes of job {job}: {answer.problem}")
     return [node for line in answer.lines for node in expand_listed(line) or ()]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from fabtui.scheduler.tool import Answer, ask
 #: States of jobs that hold nodes.
 _HOLDING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+#: Questions about a job that is ending, and the pause (s) between them.
+_TRIES, _PAUSE = 6, 0.5
 _JOB_ID = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?")
 
 
@@ -106,7 +109,7 @@ def _part(line: str) -> _Part | None:
 
 def _why_unknown(job: str, answer: Answer) -> str:
     if answer.problem and "Invalid job id" not in answer.problem:
-        return f"squeue does not tell the nodes of job {job}: {answer.problem}"
+        return f"squeue does not report the nodes of job {job}: {answer.problem}"
     ended = ask(["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}", "--format=State,End,NodeList"])
     if ended.lines and ended.lines[0].count("|") == 2:
         state, end, listed = ended.lines[0].split("|")
@@ -117,13 +120,17 @@ def _why_unknown(job: str, answer: Answer) -> str:
 
 
 def ending_of(job: str) -> str:
-    """Return how a job has ended, as a clause, or "" while it runs or if that is unknown."""
+    """Return how a job has ended, as a clause, or "" while it runs or if that is unknown. Blocks for up to 3 s."""
     for number in job.split(","):
-        parts = [part for line in _squeue(number).lines if (part := _part(line)) is not None]
-        if parts and not any(part.state in _HOLDING for part in parts):
-            state = parts[0].state
+        for _ in range(_TRIES):
+            states = [part.state for line in _squeue(number).lines if (part := _part(line)) is not None]
+            if "COMPLETING" not in states:
+                break
+            # The state that remains is known when all nodes have cleaned up.
+            time.sleep(_PAUSE)
+        if states and not any(state in _HOLDING for state in states):
             words = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
-            return f"job {number} {words.get(state, f'has ended ({state})')}"
+            return f"job {number} {words.get(states[0], f'has ended ({states[0]})')}"
     return ""
 
 
@@ -134,7 +141,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Allocation | No
     alone, and heterogeneous jobs have none.
 
     Raises:
-        InputError: Slurm says that the job has ended, or names no nodes.
+        InputError: The job has ended, or names no nodes.
     """
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOB_ID_HET_GROUP_0", "")
     if not _JOB_ID.fullmatch(job):

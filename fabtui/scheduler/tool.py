@@ -43,6 +43,6 @@ def ask(words: Sequence[str], deadline: float = DEADLINE) -> Answer:
     except OSError as error:
         return Answer([], f"{words[0]} cannot be run: {error.strerror}")
     if done.returncode:
-        said = last_line(clean(done.stderr[-4096:]), 200) or last_line(clean(done.stdout[-4096:]), 200)
-        return Answer([], said or f"{words[0]} ended with status {done.returncode}")
+        printed = last_line(clean(done.stderr[-4096:]), 200) or last_line(clean(done.stdout[-4096:]), 200)
+        return Answer([], printed or f"{words[0]} ended with status {done.returncode}")
     return Answer([line for line in clean(done.stdout[:_MOST]).splitlines() if line.strip()])

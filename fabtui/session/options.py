@@ -32,7 +32,7 @@ class SessionOptions:
     iters: int = 20  #: Maximum number of timed iterations; fewer if they take long.
     transport: Literal["ssh", "openssh", "local", "srun", "via"] = "ssh"
     fallback: str = ""  #: Transport for nodes that ``transport`` does not reach, or "".
-    origin: str = ""  #: One line that says which nodes these are and where that is from, or "".
+    origin: str = ""  #: One line with the nodes and where their names are from, or "".
     job: str = ""  #: The job or jobs of Slurm whose nodes these are, or "".
     #: Options of srun that select the job and the node, by node; empty outside of Slurm.
     placements: dict[str, tuple[str, ...]] = field(default_factory=dict)

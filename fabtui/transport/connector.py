@@ -118,10 +118,11 @@ class Connector:
             other = self.options.fallback
             if not other or name == other or refused.kind not in _FALL_BACK or host not in self.options.placements:
                 raise
-            # The nodes that follow begin with it.
-            self._transport = other
             link = await TRANSPORTS[other].open()(self, host)
-            self.notify(f"{host} is reached by {other}, as nodes from here on are: {name} failed ({refused.text})")
+            if self._transport != other:
+                # The nodes that follow begin with it.
+                self._transport = other
+                self.notify(f"{other} is used for nodes that {name} does not reach, such as {host}: {refused.text}")
         return link
 
     def command(self, host: str) -> list[str]:

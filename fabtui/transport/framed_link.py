@@ -237,6 +237,9 @@ class FramedLink(Link):
         if self._closing:
             return "closed", "the link was closed"
         last = last_line(self._stderr.text(), 300)
+        if "no heartbeat" in last and self.round_trip is None and self.backend in ("srun", "via"):
+            # Its first message came when it ended, so what it had to answer never arrived in time.
+            return "lease", f"the launcher passes on output only when the command ends, not line by line ({last})"
         if "no heartbeat" in last:
             stood = self._stood_still()
             return "lease", f"the node side ended itself: {last}" + (f"; {stood}" if stood else "")

@@ -19,7 +19,7 @@ _SIGNALS = 128
 
 
 class _Rule(NamedTuple):
-    """What a line of a launcher means; the first rule that matches counts."""
+    """Meaning of a line of a launcher; the first rule that matches counts."""
 
     pattern: str
     kind: UnreachableKind
@@ -130,13 +130,13 @@ def explain_with(rules: Sequence[_Rule], job: str) -> Explain:
     """Return the function that converts an early end of a launcher to an error."""
 
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
-        said = f"{stderr}\n{banner}"
+        printed = f"{stderr}\n{banner}"
         for rule in rules:
-            if re.search(rule.pattern, said):
-                line = next((line for line in said.splitlines() if re.search(rule.pattern, line)), "")
+            if re.search(rule.pattern, printed):
+                line = next((line for line in printed.splitlines() if re.search(rule.pattern, line)), "")
                 hint = None if rule.hint is None else rule.hint.format(job=job)
-                return NodeUnreachable(rule.kind, f"{rule.text}: {one_line(line, 300)}", hint, said.strip())
-        # What the launcher says about the exit status comes after the reason and would hide it.
+                return NodeUnreachable(rule.kind, f"{rule.text}: {one_line(line, 300)}", hint, printed.strip())
+        # The line of the launcher about the exit status follows the reason and would hide it.
         own = "\n".join(line for line in stderr.splitlines() if not _STATUS_LINE.match(line))
         return explain_end(ending, banner, own)
 

@@ -56,7 +56,7 @@ TRANSPORTS: dict[str, TransportSpec] = {
 }
 
 
-def by_hand(options: Mapping[str, Any], node: str, command: str, backend: str = "") -> str:
+def command_on_node(options: Mapping[str, Any], node: str, command: str, backend: str = "") -> str:
     """Return the command line that runs a command on a node by hand, in the terms of the session's transport.
 
     Args:

@@ -189,7 +189,7 @@ class Network:
 
     def _manage(self, console: _Host) -> None:
         """Connect the nodes and the controller by a network of its own."""
-        lines = ["link add wire type bridge", "link set wire up", "addr add 10.99.0.254/24 dev wire"]
+        lines = ["link set lo up", "link add wire type bridge", "link set wire up", "addr add 10.99.0.254/24 dev wire"]
         for name, host in self._hosts.items():
             lines += [
                 f"link add {name} type veth peer name {self._management} netns {host.pid}",

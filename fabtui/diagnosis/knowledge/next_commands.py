@@ -16,6 +16,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui.transport.registry import command_on_node
 from fabtui_node.protocol import ErrorKind
 
 #: Rendezvous port of a test by hand.
@@ -40,23 +41,32 @@ def on_node(node: str, command: str, model: Model | None = None) -> str:
 
 
 def typed(command: str, model: Model | None) -> str:
-    """Return an ``ssh NODE`` command adapted to a session.
+    """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab are this machine and need no ssh; otherwise ssh gets the configuration file of the session.
+    The nodes of a lab are this machine and need no ssh; otherwise ssh gets the configuration file of the session, and
+    where srun or another launcher reaches the node, that is named.
     """
     if model is None or not command.startswith("ssh "):
         return command
+    words = command.split(maxsplit=2)
     if model.lab is not None:
-        return command.split(maxsplit=2)[-1]
-    config = model.options.get("ssh_config")
-    return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
+        return words[-1]
+    node = words[1].strip("'")
+    backend = model.nodes[node].backend if node in model.nodes else ""
+    return one_line(command_on_node(model.options, node, words[2] if len(words) > 2 else "", backend), 2000)
 
 
 def login_words(model: Model, node: str) -> list[str]:
-    """Return the ssh command that logs in to a node; [] where the nodes of a session are this machine."""
-    if model.lab is not None or model.options.get("transport") == "local":
+    """Return the command that logs in to a node; [] where the nodes of a session are this machine."""
+    options = model.options
+    if model.lab is not None or options.get("transport") == "local":
         return []
-    config = model.options.get("ssh_config")
+    backend = model.nodes[node].backend if node in model.nodes else ""
+    if backend in ("srun", "via"):
+        typed_there = "-i" if backend == "srun" else ""
+        words = shlex.split(command_on_node(options, node, f"sh {typed_there}".strip(), backend))
+        return [*words[:1], "--pty", *words[1:]] if backend == "srun" else words
+    config = options.get("ssh_config")
     return ["ssh", *(["-F", str(config)] if config else []), "--", node]
 
 

@@ -13,6 +13,7 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge import toml_data
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
+from fabtui.transport.registry import command_on_node
 
 #: Options of ssh that take a value.
 _SSH_VALUES = frozenset("BbcDEeFIiJLlmOopQRSWw")
@@ -95,10 +96,13 @@ def step_command(model: Model, finding: Finding, text: str) -> StepCommand:
     Raises:
         CannotRunError: It is not a single command for a node of the session.
     """
-    first, *rest = _stages(text)
-    if first[0] == "fabtui":
+    launched = _launched(model, text)
+    first, *rest = _stages(text if launched is None else launched[1])
+    if launched is not None:
+        node = launched[0]
+    elif first[0] == "fabtui":
         raise CannotRunError("This step runs fabtui itself on this machine, outside of this session.")
-    if first[0] == "ssh":
+    elif first[0] == "ssh":
         node, remote = _after_ssh(first)
         # The shell of the node takes the words of ssh apart again.
         first, *there = _stages(remote)
@@ -150,6 +154,16 @@ def _after_ssh(words: Sequence[str]) -> tuple[str, str]:
     if len(words) < at + 2:
         raise CannotRunError("This step only logs in.")
     return words[at], " ".join(words[at + 1 :])
+
+
+def _launched(model: Model, text: str) -> tuple[str, str] | None:
+    """Return the node and the command of a step that is written for a launcher; None for any other."""
+    for node, record in model.nodes.items():
+        if record.backend in ("srun", "via"):
+            prefix = command_on_node(model.options, node, "", record.backend).strip() + " "
+            if text.startswith(prefix):
+                return node, text[len(prefix) :]
+    return None
 
 
 def _lab_node(model: Model, finding: Finding) -> str:

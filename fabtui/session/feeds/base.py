@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +46,10 @@ class Feed:
 
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""
+
+    async def all_gone(self) -> None:
+        """Wait until no node is left; a replay waits without end."""
+        await asyncio.Event().wait()
 
     async def look(self, nodes: Sequence[str]) -> None:
         """Probe nodes again beside the tests, and return when that is done. A replay does nothing."""

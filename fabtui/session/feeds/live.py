@@ -26,6 +26,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui.scheduler.slurm import ending_of
 from fabtui.session import user_probes
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.feeds.base import Feed
@@ -45,7 +46,7 @@ from fabtui.session.step_runner import StepRunner
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, NodeUnreachable
-from fabtui.transport.registry import by_hand
+from fabtui.transport.registry import command_on_node
 from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class LiveFeed(Feed):
         self._go.set()
         self._closing = asyncio.Event()
         self._first_done = asyncio.Event()
+        self._deserted = asyncio.Event()
         self._changed = asyncio.Event()
         self._testing = asyncio.Lock()
         self._life: asyncio.Task[None] | None = None
@@ -144,6 +146,10 @@ class LiveFeed(Feed):
         """Test pairs again in the background while ``on``."""
         if self._watch is not None:
             self._watch.turn(on, self._first_done)
+
+    async def all_gone(self) -> None:
+        """Wait until no node is left."""
+        await self._deserted.wait()
 
     async def look(self, nodes: Sequence[str]) -> None:
         """Probe nodes again, beside the tests."""
@@ -347,11 +353,15 @@ class LiveFeed(Feed):
             self._state(name, NodeState.LOST, client.lost.text, hint)
         if (host := self._hosts.get(name)) is not None:
             host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
+        if len(self._gone) == len(self._order) and not self._deserted.is_set() and not self._closing.is_set():
+            ended = await asyncio.to_thread(ending_of, self._options.job) if self._options.job else ""
+            self._pump.log("error", f"all nodes are lost: {ended}" if ended else "all nodes are lost")
+            self._deserted.set()
 
     def _by_hand(self, name: str, command: str, backend: str = "") -> str:
         """Return the command line that runs a command on a node by hand."""
         options = {"transport": self._options.transport, "via": self._options.via}
-        return by_hand({**options, "placements": self._options.placements}, name, command, backend)
+        return command_on_node({**options, "placements": self._options.placements}, name, command, backend)
 
     async def _inventory(self, name: str, client: NodeClient) -> None:
         self._state(name, NodeState.LOOKING, backend=client.link.backend)

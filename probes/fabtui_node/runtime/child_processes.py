@@ -26,6 +26,10 @@ class KeeperGoneError(Exception):
     """The keeper was killed or hangs: this node is unusable."""
 
 
+#: Prefixes of variables that srun and MPI launchers set for tasks.
+_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
+
+
 class RankHost:
     """A rank host, or a standby process that becomes one, as seen by the supervisor.
 
@@ -229,7 +233,9 @@ class ChildProcesses:
 
     def _start_rank(self, message: Message) -> RankHost:
         own = merged_environment(self._config.get("env"), message.get("env"))
-        environment = dict(os.environ, **own)
+        # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
+        environment = dict(inherited, **own)
         argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
         near, far = socket.socketpair()
         listen, printed = os.pipe()

@@ -1,0 +1,164 @@
+"""Sessions inside and beside jobs of a real Slurm: nodes of jobs, srun as a transport, and what is left behind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.slurm_cluster import SlurmCluster, missing, read_json, short_folder
+
+pytestmark = [pytest.mark.slurm, pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}")]
+QUICK = ("--probes", "p2p", "--layers", "world", "--bytes", "64k", "--iters", "4", "--warmup", "1")
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[SlurmCluster]:
+    folder = short_folder("slurm")
+    with SlurmCluster(folder) as cluster:
+        yield cluster
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(started: SlurmCluster) -> Iterator[SlurmCluster]:
+    yield started
+    started.clear()
+
+
+def first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+def test_an_allocation_is_tested_without_any_option(cluster: SlurmCluster) -> None:
+    ssh = ("--ssh-config", str(cluster.network.ssh_config))
+    done = cluster.run("salloc", "-Q", "-N2", *cluster.fabtui("run", "--probes", "ping", *ssh), check=False)
+    assert re.fullmatch(r"nodes of job \d+: n\[0-1\] \(squeue\)", first_line(done.stderr)), done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ping: 2 of 2 address pairs" in done.stdout
+
+
+def test_a_batch_job_writes_a_clean_file(cluster: SlurmCluster) -> None:
+    run = " ".join(cluster.fabtui("run", "--probes", "host", "--transport", "srun"))
+    job = cluster.batch("-N2", script=run)
+    cluster._until(lambda: cluster.state(job) not in ("PENDING", "RUNNING", "COMPLETING"), "the job")
+    text = (cluster.folder / f"job-{job}.out").read_text()
+    assert cluster.state(job) == "COMPLETED", text
+    assert f"nodes of job {job}: n[0-1]" in text
+    assert "\x1b" not in text
+
+
+def test_a_heterogeneous_job_gives_the_nodes_of_all_groups(cluster: SlurmCluster) -> None:
+    run = cluster.fabtui("run", "--probes", "host", "--transport", "srun")
+    done = cluster.run("salloc", "-Q", "-N1", ":", "-N2", *run, check=False)
+    assert re.match(r"nodes of job \d+: n0 \(group 0\), n\[\d-\d\] \(group 1\)", first_line(done.stderr)), done.stderr
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"n\[0,\d-\d\]  ready|n\[0-2\]  ready", done.stdout), done.stdout
+
+
+def test_three_wrong_jobs_have_three_different_lines(cluster: SlurmCluster) -> None:
+    held = cluster.job("-N4", "--exclusive")
+    waiting = cluster.batch("-N4", "--exclusive")
+    ended = cluster.batch("-N1")
+    cluster.run("scancel", ended)
+    expected = {
+        waiting: rf"--jobid: job {waiting} waits \(\w+\); it has no nodes yet",
+        ended: rf"--jobid: job {ended} has ended \(CANCELLED\)",
+        "99999": "--jobid: Slurm knows no job 99999",
+        "four": "--jobid: 'four' is not a job id",
+    }
+    for job, line in expected.items():
+        done = cluster.run(*cluster.fabtui("run", "--jobid", job), check=False)
+        assert done.returncode == 2
+        assert re.search(line, done.stderr), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert cluster.state(held) == "RUNNING"
+
+
+def test_other_tasks_of_a_step_end_silently(cluster: SlurmCluster) -> None:
+    run = cluster.fabtui("run", "--probes", "host", "--transport", "srun", "--quiet")
+    done = cluster.run("srun", "-N2", "--ntasks=4", "--quiet", *run, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("nodes\n") == 1
+    assert "n[0-1]  ready" in done.stdout
+
+
+def test_a_full_session_runs_beside_a_step_that_holds_everything(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N4", "--exclusive", "--gres=gpu:4", script="srun --gres=gpu:4 sleep 600")
+    cluster._until(lambda: cluster.steps(job) == ["sleep"], "the step of the job")
+    path = cluster.folder / "full.json"
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--json", str(path), *QUICK)
+    done = cluster.run(*run, check=False)
+    saved = read_json(path)
+    assert {node["backend"] for node in saved["nodes"]} == {"srun"}, done.stdout + done.stderr
+    cells = [m for m in saved["measurements"] if m["layer"] == "world"]
+    assert len(cells) == 12
+    assert all(m["error"] is None for m in cells), cells
+    assert cluster.steps(job) == ["sleep"]
+
+
+@pytest.mark.parametrize(
+    "variable", ["SLURM_LABELIO=1", "SLURM_UNBUFFEREDIO=1", "SLURM_NTASKS=16", "SLURM_CPU_BIND=none", "SLURM_NNODES=3"]
+)
+def test_variables_of_srun_change_nothing(cluster: SlurmCluster, variable: str) -> None:
+    name, _, value = variable.partition("=")
+    job = cluster.job("-N2")
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--probes", "host")
+    done = cluster.run(*run, check=False, env={name: value})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "n[0-1]  ready" in done.stdout
+
+
+def test_nothing_is_left_after_a_kill(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N4")
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--watch", "300", *QUICK)
+    with subprocess.Popen(
+        cluster.words(*run), env=cluster.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        cluster._until(lambda: cluster.steps(job).count("fabtui") == 4, "the steps")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    cluster._until(lambda: not cluster.steps(job), "the end of the steps")
+    cluster._until(lambda: not any(cluster.processes(name) for name in cluster.names), "the end of the processes")
+
+
+def test_a_cancelled_job_ends_the_session(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N2")
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--watch", "300", *QUICK)
+    with subprocess.Popen(
+        cluster.words(*run),
+        env=cluster.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        cluster._until(lambda: cluster.steps(job).count("fabtui") == 2, "the steps")
+        time.sleep(5)
+        cluster.run("scancel", job)
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, output
+    assert f"all nodes are lost: job {job} was cancelled" in output
+
+
+def test_ssh_that_is_refused_falls_back_to_srun_with_one_notice(cluster: SlurmCluster) -> None:
+    config = cluster.folder / "no_ssh"
+    config.write_text("Host *\n HostName 127.0.0.1\n Port 9\n User nobody\n")
+    job = cluster.job("-N3")
+    run = cluster.fabtui("run", "--jobid", job, "--ssh-config", str(config), "--probes", "host")
+    done = cluster.run(*run, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("srun is used for nodes that ssh does not reach") == 1, done.stderr
+    assert "n[0-2]  ready" in done.stdout
+
+
+def test_a_node_outside_the_job_is_refused(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N2")
+    done = cluster.run(*cluster.fabtui("run", "--jobid", job, "--nodes", "n0,n3"), check=False)
+    assert done.returncode == 2
+    assert f"not of job {job}: n3; its nodes are n[0-1]" in done.stderr

@@ -1,0 +1,72 @@
+"""Command lines, environment and errors of srun and other launchers."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.transport.byte_pipe import Ending
+from fabtui.transport.launcher import _SRUN, _VIA, explain_with, via_words
+from fabtui.transport.registry import command_on_node
+from fabtui.transport.srun import srun_environment, srun_words
+
+
+def test_srun_gets_placement_options_and_command() -> None:
+    words = srun_words(("--jobid=12", "--nodelist=n060"), ["/bin/sh", "-c", "true"], 9.6)
+    assert words[:3] == ["srun", "--jobid=12", "--nodelist=n060"]
+    assert {"--overlap", "--input=0", "--mpi=none", "--immediate=10"} <= set(words)
+    assert words[-4:] == ["--", "/bin/sh", "-c", "true"]
+
+
+def test_variables_that_contradict_are_dropped() -> None:
+    kept = {"SLURM_CONF": "/etc/slurm.conf", "SLURM_JOB_ID": "12", "SLURM_CLUSTERS": "a", "PATH": "/bin"}
+    dropped = ("SLURM_LABELIO", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES", "SLURM_STEP_ID", "PMI_RANK")
+    assert srun_environment({**kept, **dict.fromkeys(dropped, "1")}) == kept
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "text"),
+    [
+        ("srun: error: Unable to create step for job 1: Requested nodes are busy", "busy", "another step"),
+        ("srun: error: Unable to confirm allocation for job 9: Invalid job id specified", "job", "has ended"),
+        ("slurmstepd: error: *** STEP 1.0 ON n060 CANCELLED AT 1 DUE TO TIME LIMIT ***", "job", "time limit"),
+        ("srun: error: Unable to contact slurm controller (connect failure)", "timeout", "does not answer"),
+        ("srun: error: Unable to create step: Requested node configuration is not available", "config", "not a node"),
+        ("sh: 1: nothing known\nsrun: error: n060: task 0: Exited with exit code 3", "closed", "nothing known"),
+    ],
+)
+def test_errors_of_srun_are_explained(stderr: str, kind: str, text: str) -> None:
+    error = explain_with(_SRUN, "12")(Ending(status=1), "", stderr)
+    assert error.kind == kind
+    assert text in error.text
+    assert "Exited with exit code" not in error.text
+
+
+def test_errors_of_kubectl_are_explained() -> None:
+    explain = explain_with(_VIA, "")
+    error = explain(Ending(status=1), "", 'Error from server (NotFound): pods "nopod" not found')
+    assert (error.kind, "nopod" in error.text) == ("dns", True)
+    assert explain(Ending(status=1), "", 'pods "a" is forbidden: cannot create "pods/exec"').kind == "auth"
+    assert explain(Ending(status=126), "", "OCI runtime exec failed: executable file not found").kind == "no-python"
+
+
+def test_the_node_stands_for_itself_in_a_template() -> None:
+    assert via_words("kubectl exec -i {node} -c 'my app' --", "a b") == [
+        "kubectl",
+        "exec",
+        "-i",
+        "a b",
+        "-c",
+        "my app",
+        "--",
+    ]
+
+
+def test_commands_by_hand_follow_the_transport() -> None:
+    assert command_on_node({"transport": "ssh"}, "n060", "uptime") == "ssh n060 uptime"
+    assert command_on_node({"transport": "ssh", "ssh_config": "/a b"}, "n060", "uptime") == "ssh -F '/a b' n060 uptime"
+    job = {"transport": "ssh", "placements": {"n060": ["--jobid=12", "--nodelist=n060"]}}
+    assert command_on_node(job, "n060", "uptime", "srun") == "srun --overlap --jobid=12 --nodelist=n060 uptime"
+    assert command_on_node({"transport": "via", "via": "kubectl exec -i {node} --"}, "p-0", "uptime") == (
+        "kubectl exec -i p-0 -- uptime"
+    )
+    assert command_on_node({"transport": "local"}, "n060", "uptime") == "uptime"

@@ -1,0 +1,97 @@
+"""Sessions over ``--via`` and ``--wrap``: launchers that pass on lines, and one that holds everything back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Runs the words after the node; what they print is passed on line by line, as srun and kubectl do.
+BY_LINE = """\
+import subprocess, sys
+child = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
+for line in child.stdout:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+sys.exit(child.wait())
+"""
+AT_THE_END = """\
+import subprocess, sys
+done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE)
+sys.stdout.buffer.write(done.stdout)
+sys.exit(done.returncode)
+"""
+
+
+def session(folder: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run ``fabtui run`` and return what it printed and saved."""
+    saved = folder / "session.json"
+    words = [sys.executable, "-m", "fabtui", "run", "--no-record", "--remote-python", sys.executable]
+    done = subprocess.run(
+        [*words, "--json", str(saved), *args], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert saved.exists(), done.stdout + done.stderr
+    return done, json.loads(saved.read_text())
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Path:
+    path = tmp_path / "launch.py"
+    path.write_text(BY_LINE)
+    return path
+
+
+def test_frames_pass_through_a_launcher_that_buffers_lines(tmp_path: Path, launcher: Path) -> None:
+    via = f"{sys.executable} {launcher} {{node}}"
+    quick = ("--probes", "p2p", "--layers", "world", "--bytes", "64k", "--iters", "4", "--ranks-per-node", "2")
+    done, saved = session(tmp_path, "--nodes", "pod-0,pod-1", "--via", via, *quick)
+    assert {node["backend"] for node in saved["nodes"]} == {"via"}, done.stderr
+    cells = [m for m in saved["measurements"] if m["layer"] == "world"]
+    assert len(cells) == 12
+    assert all(m["error"] is None for m in cells), cells
+
+
+def test_a_launcher_that_holds_output_back_is_recognised(tmp_path: Path, launcher: Path) -> None:
+    launcher.write_text(AT_THE_END)
+    via = f"{sys.executable} {launcher} {{node}}"
+    done, saved = session(tmp_path, "--nodes", "pod-0", "--via", via, "--probes", "host", "--lease", "3")
+    assert done.returncode == 3
+    (node,) = saved["nodes"]
+    assert "passes on output only when the command ends" in node["text"], node
+
+
+def test_a_launcher_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done, saved = session(tmp_path, "--nodes", "pod-0", "--via", "no-such-launcher {node}", "--probes", "host")
+    assert done.returncode == 3
+    assert "cannot start no-such-launcher" in saved["nodes"][0]["text"]
+
+
+def test_a_wrapper_runs_in_front_of_the_node_side(tmp_path: Path, launcher: Path) -> None:
+    local = ("--transport", "local", "--nodes", "n060", "--probes", "host")
+    done, saved = session(tmp_path, *local, "--wrap", f"{sys.executable} {launcher} {{node}}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert saved["nodes"][0]["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("--via", "kubectl exec -i"), "has no {node}"),
+        (("--via", "kubectl 'exec"), "cannot be split into words"),
+        (("--via", "kubectl", "--transport", "openssh"), "--via excludes --transport"),
+        (("--transport", "via"), "--transport via needs a command line"),
+        (("--transport", "srun"), "--transport srun needs a job"),
+        (("--wrap", ""), "--wrap: empty"),
+        (("--jobid", "1", "--no-job"), "--jobid excludes --no-job"),
+    ],
+)
+def test_mistakes_are_one_line(args: tuple[str, ...], expected: str) -> None:
+    words = [sys.executable, "-m", "fabtui", "run", "--no-record", "--nodes", "n060", *args]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert len(done.stderr.splitlines()) == 1
