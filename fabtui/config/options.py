@@ -124,7 +124,7 @@ _CONNECTION = (
     OptionSpec("transport", "how to reach the nodes", "connection", _NODE, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
-    OptionSpec("via", "launcher: 'kubectl exec -i {node} --', or a name (docs/containers.md)", "connection", _NODE,
+    OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _NODE,
         metavar="COMMAND", parse=values.launcher, field="via"),
     OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _NODE,
         metavar="COMMAND", parse=values.wrapper, field="wrap"),

@@ -65,7 +65,7 @@ def command_on_node(options: Mapping[str, Any], node: str, command: str, backend
         command: The command as typed on the node.
         backend: How the node was reached, if known: a session may fall back to srun.
     """
-    name = backend if backend in TRANSPORTS else str(options.get("transport", ""))
+    name = backend if backend in ("srun", "via") else str(options.get("transport", ""))
     quoted = shlex.quote(node)
     if name == "local":
         return command

@@ -220,7 +220,7 @@ GresTypes=gpu
     def processes(self, name: str) -> list[str]:
         """Return the command lines of the node side's processes on a node."""
         found = self.network.on(name, "ps", "-eo", "args").splitlines()
-        return [line for line in found if "fabtui_node" in line]
+        return [line for line in found if "-IS -c" in line]
 
 
 def read_json(path: Path) -> Any:

@@ -98,7 +98,7 @@ def test_a_full_session_runs_beside_a_step_that_holds_everything(cluster: SlurmC
     assert {node["backend"] for node in saved["nodes"]} == {"srun"}, done.stdout + done.stderr
     cells = [m for m in saved["measurements"] if m["layer"] == "world"]
     assert len(cells) == 12
-    assert all(m["error"] is None for m in cells), cells
+    assert all(m.get("error") is None for m in cells), cells
     assert cluster.steps(job) == ["sleep"]
 
 

@@ -48,12 +48,14 @@ def typed(command: str, model: Model | None) -> str:
     """
     if model is None or not command.startswith("ssh "):
         return command
-    words = command.split(maxsplit=2)
     if model.lab is not None:
-        return words[-1]
-    node = words[1].strip("'")
-    backend = model.nodes[node].backend if node in model.nodes else ""
-    return one_line(command_on_node(model.options, node, words[2] if len(words) > 2 else "", backend), 2000)
+        return command.split(maxsplit=2)[-1]
+    for node, record in model.nodes.items():
+        prefix = f"ssh {shlex.quote(one_line(node, 255))} "
+        if record.backend in ("srun", "via") and command.startswith(prefix):
+            return one_line(command_on_node(model.options, node, command[len(prefix) :], record.backend), 2000)
+    config = model.options.get("ssh_config")
+    return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
 
 
 def login_words(model: Model, node: str) -> list[str]:

@@ -78,10 +78,19 @@ def test_the_recording_goes_into_a_private_folder(tmp_path: Path, monkeypatch: p
     assert not second.exists()
 
 
-def test_in_a_job_its_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_job_its_nodes_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
-    with pytest.raises(InputError, match="no nodes given; those of this job are --nodes"):
-        asked()
+    options = asked("--exclude", "n2").options
+    assert options.hosts == ("n0", "n1", "n3")
+    assert options.origin.startswith("nodes of job 12: n[0-3]")
+    assert (options.transport, options.fallback) == ("ssh", "srun")
+    assert options.placements["n3"] == ("--jobid=12", "--nodelist=n3")
+    assert asked("--transport", "srun").options.fallback == ""
+    assert asked("--nodes", "n9").options.placements == {}, "a node of no job is reached by ssh alone"
+    with pytest.raises(InputError, match="no nodes given; use --nodes"):
+        asked("--no-job")
 
 
 def test_recording_names_are_plain() -> None:

@@ -66,8 +66,8 @@ def test_a_new_option_needs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_new_transport_needs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TransportSpec("pod", "kubectl exec", "tests.pods:open_pod", hint="kubectl exec {node} -- {command}")
     monkeypatch.setitem(registry.TRANSPORTS, "pod", spec)
-    assert "{ssh,openssh,local,pod}" in build_parser().format_help()
-    assert "# how to reach the nodes: ssh, openssh, pod (default: ssh)" in template([])
+    assert "{ssh,openssh,local,srun,via,pod}" in build_parser().format_help()
+    assert "# how to reach the nodes: ssh, openssh, srun, pod (default: ssh)" in template([])
     config = ConfigFile(Path("x"))
     read_environment(config, {"FABTUI_TRANSPORT": "pod"})
     assert session_changes(merged({}, config)) == {"transport": "pod"}
