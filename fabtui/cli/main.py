@@ -21,7 +21,7 @@ USAGE_ERROR = 2
 CRASHED = 70
 INTERRUPTED = 130
 #: Commands that open links to nodes.
-LIVE = (None, "run", "preflight", "serve")
+LIVE = (None, "run", "preflight", "serve", "ras")
 #: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -117,4 +117,9 @@ def _connection(options: SessionOptions) -> ConnectorOptions:
         host_key_policy=options.host_key_policy,
         connect_timeout=options.connect_timeout,
         lease=options.lease,
+        fallback=options.fallback,
+        job=options.job,
+        placements=options.placements,
+        via=options.via,
+        wrap=options.wrap,
     )
