@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_json
@@ -23,67 +24,120 @@ class DamagedRecording(InputError):
     """A recording holds invalid data from some place on; what comes before is valid."""
 
 
-def _decompressed(path: Path) -> Iterator[bytes]:
-    """Yield the content of a gzip file up to where it is cut off; a plain file is read unchanged."""
+class Place(NamedTuple):
+    """Place in a recording: a block of the file, how it is unpacked from there, and lines of it that were read.
+
+    Attributes:
+        offset: Offset of the block in the file.
+        unpacker: State of the decompressor before the block; None at the start, and in a plain file.
+        rest: Beginning of a line in the blocks before.
+        number: Lines before the block.
+        read: Lines of the block that were read.
+    """
+
+    offset: int = 0
+    unpacker: zlib._Decompress | None = None
+    rest: bytes = b""
+    number: int = 0
+    read: int = 0
+
+
+START = Place()
+
+
+def _blocks(path: Path, place: Place = START) -> Iterator[tuple[Place, list[bytes]]]:
+    """Yield the complete lines of each block, and its place; a gzip file is read up to where it is cut off."""
     with path.open("rb") as file:
-        data = file.read(_CHUNK)
-        if data[:2] != b"\x1f\x8b":
-            while data:
-                yield data
-                data = file.read(_CHUNK)
-            return
-        decompressor = zlib.decompressobj(_GZIP)
-        while data:
-            try:
-                yield decompressor.decompress(data)
-            except zlib.error:
-                return
-            data = file.read(_CHUNK)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    rest = b""
-    for data in _decompressed(path):
-        *whole, rest = (rest + data).split(b"\n")
-        yield from whole
-        if len(rest) > MAX_LINE:
-            raise InputError(f"{path}: a line of more than {MAX_LINE >> 20} MiB: not a recording of fabtui")
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(place.offset)
+        unpacker = zlib.decompressobj(_GZIP) if packed else None
+        if place.unpacker is not None:
+            unpacker = place.unpacker.copy()
+        rest, number = place.rest, place.number
+        while data := file.read(_CHUNK):
+            here = Place(file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number)
+            if unpacker is not None:
+                try:
+                    data = unpacker.decompress(data)
+                except zlib.error:
+                    return
+            *whole, rest = (rest + data).split(b"\n")
+            yield here, whole
+            number += len(whole)
+            if len(rest) > MAX_LINE:
+                raise InputError(f"{path}: a line of more than {MAX_LINE >> 20} MiB: not a recording of fabtui")
     # The rest after the last line end is an event that was being written when the program was killed.
 
 
+class EventReader:
+    """Reads the events of a recording, up to the last complete one.
+
+    Args:
+        path: The recording.
+        place: Place at which an earlier reader was.
+
+    Attributes:
+        place: Place after the latest event.
+        size: Bytes of text read so far.
+    """
+
+    def __init__(self, path: Path, place: Place = START) -> None:
+        self._path = path
+        self.place = place
+        self.size = 0
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events.
+
+        Raises:
+            InputError: The file cannot be read, or is not a recording.
+            DamagedRecording: The file begins as a recording and continues with something else.
+        """
+        path, number = self._path, 0
+        first = self.place == START
+        try:
+            for line in self._lines():
+                number = self.place.number + self.place.read
+                event = event_from_json(json.loads(line))
+                if first and not isinstance(event, SessionStart):
+                    raise ValueError("does not begin with a start event")
+                first = False
+                yield event
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            if first:
+                raise InputError(f"{path}, line {number}: not a recording of fabtui ({error})") from None
+            raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
+        if first:
+            raise InputError(f"{path}: empty, or not a recording of fabtui")
+
+    def _lines(self) -> Iterator[bytes]:
+        begun = self.place.read
+        for block, lines in _blocks(self._path, self.place):
+            for at in range(begun, len(lines)):
+                self.place = block._replace(read=at + 1)
+                self.size += len(lines[at])
+                yield lines[at]
+            begun = 0
+
+
 def read_events(path: Path) -> Iterator[Event]:
-    """Yield the events of a recording, up to the last complete one.
+    """Yield the events of a recording; see `EventReader`.
 
     Raises:
         InputError: The file cannot be read, or is not a recording.
         DamagedRecording: The file begins as a recording and continues with something else.
     """
-    first = True
-    number = 0
-    try:
-        for line in _lines(path):
-            number += 1
-            event = event_from_json(json.loads(line))
-            if first and not isinstance(event, SessionStart):
-                raise ValueError("does not begin with a start event")
-            first = False
-            yield event
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        if first:
-            raise InputError(f"{path}, line {number}: not a recording of fabtui ({error})") from None
-        raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
-    if first:
-        raise InputError(f"{path}: empty, or not a recording of fabtui")
+    return iter(EventReader(path))
 
 
 def last_time(path: Path) -> float | None:
     """Return the time (epoch seconds) of the last complete event of a recording, or None; events are not validated."""
     last = b""
     with contextlib.suppress(OSError, ValueError, RecursionError, InputError):
-        for line in _lines(path):
-            last = line
+        for _, lines in _blocks(path):
+            last = lines[-1] if lines else last
         value = json.loads(last)
         if isinstance(value, dict) and isinstance(value.get("time"), int | float):
             return float(value["time"])

@@ -50,6 +50,19 @@ class TextSpool:
         self._unused = 0
         self._cache: dict[int, list[Text]] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to be copied, with the chunks of the file."""
+        kept = {number: self._data(number) for number, length in enumerate(self._lengths) if length}
+        return {**vars(self), "_file": None, "_cache": {}, "_kept": kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        kept = state.pop("_kept")
+        vars(self).update(state)
+        self._end = self._unused = 0
+        for number, data in kept.items():
+            self._lengths[number] = 0
+            self._store(number, data)
+
     def add(self, raw: str | None, extra: dict[str, Any] | None) -> int:
         """Store a text with extras, and return its place."""
         if raw is None and extra is None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from fabtui.errors import InputError
 from fabtui.model.events import Event, LogEntry
-from fabtui.model.recording import apply_recorded, last_time, read_events
+from fabtui.model.recording import START, EventReader, apply_recorded, last_time
 from fabtui.model.session_model import Model
 from fabtui.model.turns import Turn
 from fabtui.session.feeds.base import Feed, Playback
+from fabtui.session.feeds.checkpoints import Checkpoints
 
 #: Maximum distance (s of replay time) of events that are applied together.
 _TICK = 0.03
@@ -52,8 +53,8 @@ class StillFeed(Feed):
 class ReplayFeed(StillFeed):
     """Feed that plays a recording; ``speed`` in recorded seconds per second, None: as fast as possible.
 
-    A seek forward applies the events up to a time at once. A seek back builds a new model from the start of the
-    recording, in short steps, and replaces `model` once it has reached the time.
+    A seek forward applies the events up to a time at once. A seek back builds a new model from the last checkpoint
+    before the time, in short steps. It replaces `model` once it has reached the time.
     """
 
     def __init__(self, path: Path, speed: float | None = None) -> None:
@@ -69,6 +70,8 @@ class ReplayFeed(StillFeed):
         self._turns: float = math.inf
         #: Model that events are applied to: `model`, or its successor after a seek back.
         self._building = self.model
+        self._place = START
+        self._checkpoints = Checkpoints()
         self._restart = False
         self._playing: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
@@ -148,7 +151,8 @@ class ReplayFeed(StillFeed):
         # At full speed it would be at the end again at once.
         self._speed = self._speed or 1.0
         back = target < self._building.now
-        self._restart = self._restart or back
+        ahead = turns == math.inf and self._checkpoints.latest(target) > self._building.now
+        self._restart = self._restart or back or ahead
         if self._ended:
             if not back:
                 self._arrive()
@@ -192,7 +196,9 @@ class ReplayFeed(StillFeed):
         """Play to the end, from the start again after each seek back."""
         while not self._closed:
             if self._restart:
-                self._restart, self._building = False, Model()
+                self._restart = False
+                target = math.inf if self._target is None else self._target
+                self._place, self._building = self._checkpoints.load(target)
             try:
                 await self._play()
             except InputError as damage:
@@ -210,7 +216,8 @@ class ReplayFeed(StillFeed):
         self._arrive()
 
     async def _play(self) -> None:
-        for event in read_events(self._path):
+        reader = EventReader(self._path, self._place)
+        for event in reader:
             self._next = event.time
             if not self._building.started:
                 self._hold(event.time)
@@ -219,6 +226,7 @@ class ReplayFeed(StillFeed):
             apply_recorded(self._building, event, self._path)
             # The recorded session's pause is not the replay's.
             self._building.paused = self._paused
+            self._checkpoints.note(reader, self._building)
 
     async def _is_due(self, time: float) -> bool:
         """Wait until an event is due; return False if it is not wanted any more."""

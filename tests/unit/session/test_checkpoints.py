@@ -1,0 +1,95 @@
+"""Checkpoints of a replay: a seek from one shows what playing from the start shows."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.export.json import as_json
+from fabtui.model.recording import START, EventReader, Place, apply_recorded, read_events
+from fabtui.model.session_model import Model
+from fabtui.session.feeds import checkpoints
+from fabtui.session.feeds.checkpoints import Checkpoints
+from fabtui.session.feeds.replay import ReplayFeed
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+
+
+def state(model: Model) -> dict[str, Any]:
+    """Everything that the session exports, with the raw texts and the log."""
+    texts = [(one.raw, one.extra) for one in model.measurements()]
+    log = [(line.time, line.text) for line in model.log]
+    flapping = {str(key): turned for key, turned in model.flapping.items()}
+    return {**as_json(model), "texts": texts, "log": log, "flapping": flapping, "done": model.done, "now": model.now}
+
+
+def played_to(path: Path, target: float) -> Model:
+    model = Model()
+    for event in read_events(path):
+        if event.time > target:
+            break
+        apply_recorded(model, event, path)
+    return model
+
+
+@pytest.mark.parametrize(("packed", "in_memory"), [(True, 1 << 18), (True, 0), (False, 0)])
+async def test_a_seek_from_a_checkpoint_shows_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, in_memory: int
+) -> None:
+    monkeypatch.setattr(checkpoints, "SPACING", 1 << 15)
+    monkeypatch.setattr("fabtui.model.text_spool.IN_MEMORY", in_memory)
+    monkeypatch.setattr("fabtui.model.text_spool.CHUNK_TEXTS", 8)
+    path = RECORDING
+    if not packed:
+        path = tmp_path / "plain.jsonl"
+        path.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    feed = ReplayFeed(path)
+    await feed.run()
+    feed.pause(True)
+    assert feed.playback is not None
+    assert feed.playback.length is not None
+    begun = feed.model.started
+    restored: list[Place] = []
+
+    def load(self: Checkpoints, target: float) -> tuple[Place, Model]:
+        place, model = original(self, target)
+        restored.append(place)
+        return place, model
+
+    original = Checkpoints.load
+    monkeypatch.setattr(Checkpoints, "load", load)
+    for share in (0.9, 0.2, 0.6, 0.95, 0.4, 1.0):
+        target = begun + share * feed.playback.length
+        feed.seek(share * feed.playback.length)
+        async with asyncio.timeout(20):
+            while feed._target is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert state(feed.model) == state(played_to(path, target))
+    await feed.close()
+    assert sum(place != START for place in restored) >= 4
+
+
+def test_there_are_never_more_than_a_few_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SPACING", 1)
+    monkeypatch.setattr(checkpoints, "MOST", 4)
+    kept, model, reader = Checkpoints(), Model(), EventReader(RECORDING)
+    times = []
+    for event in reader:
+        apply_recorded(model, event, RECORDING)
+        kept.note(reader, model)
+        assert len(kept._kept) <= 4
+        times.append(model.now)
+    assert kept.latest(times[-1]) >= times[len(times) // 2]
+    assert kept.latest(times[0] - 1) == 0.0
+
+
+def test_a_reader_continues_where_another_one_was() -> None:
+    whole = [event.seq for event in read_events(RECORDING)]
+    reader = EventReader(RECORDING)
+    places = [reader.place for _ in reader]
+    for at in range(0, len(whole), 7):
+        assert [event.seq for event in EventReader(RECORDING, places[at])] == whole[at + 1 :]
