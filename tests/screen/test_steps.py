@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import login_words
-from fabtui.model.events import NodeState
+from fabtui.model.command_log import CommandRun
+from fabtui.model.events import CommandEnd, CommandStart, NodeState
+from fabtui.presentation.wording import plain
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.node_login import node_under_cursor
 from fabtui.screen.views.step_runs import RunScreen
+from fabtui.screen.widgets.finding_block import output_lines
 from tests.conftest import ModelMaker
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
@@ -236,3 +239,10 @@ async def test_the_login_is_on_the_node_of_the_view(opened: Opened) -> None:
 def test_the_words_of_a_login(make_model: Callable[[], ModelMaker], options: dict[str, str], words: list[str]) -> None:
     assert login_words(make_model().start(["n001"], options=options).model(), "n001") == words
     assert login_words(make_model().start(["n001"], lab="1x1").model(), "n001") == []
+
+
+def test_blanks_at_the_end_of_a_line_of_output_take_no_line() -> None:
+    start = CommandStart(number=1, node="n000", command="ip -s link", argv=("ip", "-s", "link"), time=1.0)
+    run = CommandRun(start, CommandEnd(number=1, exit=0, output=f"mcast{' ' * 200}\nnext\n", time=2.0))
+    lines = [plain(line) for line in output_lines(run, 60, "…", 10)]
+    assert [line.strip() for line in lines] == ["n000: exit status 0, 2 lines", "mcast", "next"]

@@ -33,6 +33,7 @@ from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import (
+    PANEL_LEAST,
     LayoutChoices,
     MainLayout,
     arrange,
@@ -593,7 +594,10 @@ class MainScreen(Screen[None]):
         self._draw_cursor()
 
     def action_map(self) -> None:
-        self._choose(map=not self._choices.map)
+        if self.view != "grid" or self.grid.window is None or self.scope.zoom is Zoom.NODES:
+            self._app_context.notify("there is no map: it is for grids that do not fit")
+        else:
+            self._choose(map=not self._choices.map)
 
     def action_beside(self) -> None:
         self._choose(beside=not self.companion.display)
@@ -603,7 +607,12 @@ class MainScreen(Screen[None]):
             self._app_context.notify(f"two layers side by side need {reason}")
 
     def action_panel(self) -> None:
-        self._choose(panel=not self.panel.display)
+        if self.view == "worst":
+            self._app_context.notify("the side panel stands beside the grid: v shows the grid")
+        elif self.size.width < PANEL_LEAST:
+            self._app_context.notify(f"the side panel needs {PANEL_LEAST} columns; this terminal has {self.size.width}")
+        else:
+            self._choose(panel=not self.panel.display)
 
     def action_order(self, name: str) -> None:
         self.navigation.toggle_order(Order(name))
@@ -652,6 +661,8 @@ class MainScreen(Screen[None]):
         await self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
 
     def action_unfilter(self) -> None:
+        if self.scope.filter is None:
+            self._app_context.notify("no filter is set: all cells are shown")
         self.navigation.clear_filter()
         self.draw()
 

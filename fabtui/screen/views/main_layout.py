@@ -12,6 +12,8 @@ from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
 PANEL_FROM = 100
+#: Minimum width for a side panel that the user asks for.
+PANEL_LEAST = 2 * PANEL_WIDTH
 #: Minimum width for the legend beside the layers. A narrower screen has it below them.
 LEGEND_RIGHT_FROM = 150
 #: Minimum height for the color key.
@@ -162,7 +164,7 @@ def lines_for_findings(rows: Axis, body: int) -> int:
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
     if choices.panel is not None:
-        return choices.panel and width >= 2 * PANEL_WIDTH
+        return choices.panel and width >= PANEL_LEAST
     # Numbers in the cells take precedence over the panel.
     beside = lay_out(axis, width - PANEL_WIDTH, height).cell
     return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell

@@ -67,7 +67,7 @@ def output_lines(run: CommandRun, width: int, ellipsis: str, most: int) -> Lines
     style = "bold $primary" if run.end.exit == 0 else "bold $warning"
     lines: Lines = [[(f"{margin}{one_line(run.start.node, 60)}: {one_line(outcome(run.end), 600)}", style)]]
     texts = clean(run.end.output).splitlines()
-    lines += [[(f"{margin}{text.expandtabs()[:_LONGEST_LINE]}", "")] for text in islice(texts, most)]
+    lines += [[(f"{margin}{text.expandtabs()[:_LONGEST_LINE].rstrip()}", "")] for text in islice(texts, most)]
     if len(texts) > most:
         more = "Y copies them" if most >= MANY_LINES else "select the step"
         lines.append([(f"{margin}and {len(texts) - most} more lines: {more}", MUTED)])

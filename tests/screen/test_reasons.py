@@ -1,0 +1,26 @@
+"""Keys that have nothing to do give the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.screen.conftest import Opened
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "reason"),
+    [
+        ("u", (80, 24), "no filter is set: all cells are shown"),
+        ("m", (80, 24), "there is no map: it is for grids that do not fit"),
+        ("p", (80, 24), "the side panel needs 96 columns; this terminal has 80"),
+        ("vp", (120, 40), "the side panel stands beside the grid: v shows the grid"),
+    ],
+)
+async def test_a_key_with_nothing_to_do_gives_the_reason(
+    opened: Opened, keys: str, size: tuple[int, int], reason: str
+) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == [reason]
