@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from fabtui.model.acknowledgements import Acknowledgement
 from fabtui.model.layers import Layer
 from fabtui.nodeset import fold
 
@@ -150,6 +151,7 @@ class Finding:
         tested: Number of tested pairs of that component; 0 if unknown.
         confidence: Probability (0 to 1) among the components that explain the same; None if there is no choice.
         rivals: Other components that explain the results about as well.
+        acknowledged: Note of the user, who knows about it; None without one.
     """
 
     rule: Rule[Any]
@@ -166,6 +168,12 @@ class Finding:
     tested: int = 0
     confidence: float | None = None
     rivals: tuple[Subject, ...] = ()
+    acknowledged: Acknowledgement | None = None
+
+    @property
+    def known(self) -> bool:
+        """True if the user has acknowledged it."""
+        return self.acknowledged is not None
 
     @property
     def subject(self) -> Subject:

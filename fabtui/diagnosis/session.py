@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.confirmation import confirmed
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.joined import joined
@@ -70,7 +71,7 @@ def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
 
 
 def findings(model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False) -> list[Finding]:
-    """Return all findings of a session, the worst and largest first.
+    """Return all findings of a session, the worst and largest first, those that the user knows about last.
 
     Args:
         model: The session model.
@@ -130,4 +131,4 @@ def search(
     for one in (*found, *listed):
         known.append(confirmed(model, one))
         yield None
-    yield sorted(known, key=lambda one: (one.severity.rank, -len(one.cells) - one.weight))
+    yield in_order(model, known)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.links.rdma_ports import PortNotes
@@ -56,7 +57,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "findings": [finding_json(one) for one in found],
         "mesh": [finding_json(one) for one in found if one.rule.domain is Domain.MESH],
         "healthy": healthy_json(healthy_set(model, tally, found)),
-        "preflight": [finding_json(one) for one in preflight(model).findings],
+        "preflight": [finding_json(one) for one in in_order(model, preflight(model).findings)],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
     whole: dict[str, Any] = cleaned(value)

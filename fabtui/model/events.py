@@ -465,6 +465,25 @@ class CommandEnd(Event):
 
 
 @dataclass
+class Acknowledged(Event):
+    """A finding that the user knows about.
+
+    Attributes:
+        finding: What identifies it.
+        title: Its title.
+        note: What the user wrote, or "" to show it as any other again.
+        since: When that was, for notes of earlier sessions; 0 for now.
+    """
+
+    kind: ClassVar[str] = "acknowledged"
+
+    finding: str
+    title: str
+    note: str = ""
+    since: EpochSeconds = 0.0
+
+
+@dataclass
 class CounterDeltas(Event):
     """Counter deltas of a node between two samples (`fabtui.model.counter_log`); none are sent where nothing moved."""
 
@@ -537,6 +556,7 @@ EVENTS: dict[str, type[Event]] = {
         Experiment,
         CommandStart,
         CommandEnd,
+        Acknowledged,
         CounterDeltas,
         LogEntry,
         Paused,

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from fabtui.model.acknowledgements import AcknowledgementLog
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
 from fabtui.model.class_statistics import ClassValues
@@ -13,6 +14,7 @@ from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog, Deltas
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
+    Acknowledged,
     CommandEnd,
     CommandStart,
     CounterDeltas,
@@ -80,6 +82,7 @@ class Model:
         inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         addresses: Measurements between addresses of nodes.
         experiments: Experiments about findings, with their results.
+        acknowledgements: Notes about findings that the user knows about.
         commands: Commands that the user ran on nodes, with their output.
         comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
@@ -112,6 +115,7 @@ class Model:
         self.untested: dict[tuple[str, str], str] = {}
         self.addresses = AddressLog()
         self.experiments = ExperimentLog()
+        self.acknowledgements = AcknowledgementLog(self.log)
         self.commands = CommandLog(self.log)
         self._table = EndpointTable()
         self._results = PairResults(self._table.key_between, self.key_of)
@@ -138,6 +142,7 @@ class Model:
             Experiment: self.experiments.add,
             CommandStart: self.commands.start,
             CommandEnd: self.commands.end,
+            Acknowledged: self.acknowledgements.take,
             CounterDeltas: self._on_counters,
             LogEntry: self._on_log,
             RanksReady: self._on_ranks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,19 @@ def _confirmation(finding: Finding) -> list[str]:
     return [*fact.lines, f"{percent_text(fact.after)} sure after these tests{before}"]
 
 
+def _known_json(finding: Finding) -> dict[str, str] | None:
+    if (known := finding.acknowledged) is None:
+        return None
+    return {"note": known.note, "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known.since))}
+
+
+def known_text(finding: Finding) -> str:
+    """Return the note of the user with its date, or ""."""
+    if (known := finding.acknowledged) is None:
+        return ""
+    return f"known since {time.strftime('%Y-%m-%d', time.gmtime(known.since))}: {one_line(known.note, _LONGEST)}"
+
+
 def pairs_text(finding: Finding) -> str:
     """Return how many pairs a finding explains, or ""."""
     return count(len(finding.cells), "pair") if finding.cells else ""
@@ -86,6 +100,7 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "facts": {name: _plain(value) for name, value in finding.facts.items() if value is not None},
         "evidence": list(evidence(finding)),
         "next": list(finding.next),
+        "acknowledged": _known_json(finding),
     }
 
 

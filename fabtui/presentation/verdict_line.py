@@ -55,6 +55,7 @@ def verdict_line(
     glyphs: Glyphs,
     *,
     count_of: int,
+    known: int = 0,
     final: bool,
     untested: int = 0,
     note: str = "",
@@ -69,13 +70,15 @@ def verdict_line(
         found: Short titles of the findings with their styles, worst first.
         width: Maximum number of characters.
         glyphs: Characters of the screen.
-        count_of: Number of all findings.
+        count_of: Number of all findings, without those that the user knows about.
+        known: Number of those that the user knows about.
         final: Whether all wanted pairs have been tested and counted.
         untested: Number of pairs that could not be tested.
         note: Text in place of the findings if there are none.
         key: Key that shows all findings.
     """
-    number = count(count_of, "finding") if found else "findings"
+    number = count(count_of, "finding") if found else "no new finding" if known else "findings"
+    number += f", {known} known" if known else ""
     ends = [(key, "bold $primary"), (f" {number}", MUTED)], [(key, "bold $primary")]
     wide = width >= _WORDS_FROM
     lines = []

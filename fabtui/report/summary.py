@@ -24,7 +24,7 @@ from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
-from fabtui.presentation.findings import evidence, pairs_text, title
+from fabtui.presentation.findings import evidence, known_text, pairs_text, title
 from fabtui.presentation.numbers import share_text, size_text, value_text
 from fabtui.presentation.wording import limit_text
 from fabtui.report.grid import Shown, grid, grids
@@ -305,7 +305,8 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
 def finding_lines(finding: Finding) -> list[str]:
     """Return title, evidence and next commands of a finding."""
     pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
-    lines = [f"{title(finding)}{pairs}  {finding.rule.id}", *(f"    {line}" for line in evidence(finding))]
+    lines = [f"{title(finding)}{pairs}  {finding.rule.id}"]
+    lines += [f"    {line}" for line in (known_text(finding), *evidence(finding)) if line]
     # Without a subject, the title only counts the pairs.
     if finding.rule.name in _COUNTED and finding.cells:
         names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
@@ -352,7 +353,9 @@ def _numbered(model: Model, listed: list[Finding]) -> list[str]:
             at = next((place for place, line in enumerate(rest) if line.startswith("    next: ")), len(rest))
             rest.insert(at, f"    {'; '.join(more)}")
         lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
-    return capped([f"findings: {len(listed)}"], lines, "lines") if lines else []
+    known = sum(one.known for one in listed)
+    head = f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
+    return capped([head], lines, "lines") if lines else []
 
 
 def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:

@@ -42,7 +42,7 @@ def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
         context.notify(f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect", severity="warning")
         return
     context.notify("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
-    context.run_worker(_report(context, feed.retest(wanted)), "retest", exit_on_error=False)
+    context.run_worker(report(context, feed.retest(wanted)), "retest", exit_on_error=False)
 
 
 def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
@@ -54,21 +54,21 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
         return
     trials = [one.env_text or one.trial for one in experiments if not one.problem]
     context.notify("experiments about this finding: " + ", ".join(trials))
-    context.run_worker(_report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
+    context.run_worker(report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 
 def sweep(context: AppContext) -> None:
     """Run the sweep again."""
     if (feed := testable(context)) is not None:
         context.notify("running the sweep again")
-        context.run_worker(_report(context, feed.sweep()), "sweep", exit_on_error=False)
+        context.run_worker(report(context, feed.sweep()), "sweep", exit_on_error=False)
 
 
 def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
     """Probe nodes again."""
     if (feed := testable(context)) is not None:
         context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
-        context.run_worker(_report(context, feed.look(nodes)), "look", exit_on_error=False)
+        context.run_worker(report(context, feed.look(nodes)), "look", exit_on_error=False)
 
 
 def watch(context: AppContext) -> None:
@@ -85,10 +85,11 @@ def pause(context: AppContext) -> None:
         context.request_draw()
 
 
-async def _report(context: AppContext, request: Coroutine[Any, Any, None]) -> None:
+async def report(context: AppContext, request: Coroutine[Any, Any, None]) -> None:
+    """Wait for a request, and notify the user if it fails."""
     try:
         await request
     except Exception as error:
         text = one_line(f"{type(error).__name__}: {error}", 200)
-        context.notify(f"the test failed: {text}", severity="warning")
+        context.notify(f"this failed: {text}", severity="warning")
     context.request_draw()

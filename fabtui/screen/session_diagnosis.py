@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.layer_counts import LayerCounts, layer_counts
 from fabtui.diagnosis.pairs.tally import Survey, Tally
@@ -48,6 +49,8 @@ class SessionDiagnosis:
         self._spent = 0.0
         self._resting_until = 0.0
         self.found: list[Finding] = []
+        #: Version of the notes that `found` has.
+        self._noted = 0
         #: DNS domain that all nodes share, which is not shown.
         self.domain = ""
         #: Number of bad pairs of each class.
@@ -78,7 +81,9 @@ class SessionDiagnosis:
         return self._model.phase.name in _FINISHED and self._survey is not None and self._survey.current
 
     def follow(self) -> None:
-        """Continue in the background until every pair has been checked."""
+        """Apply new notes about findings, and continue in the background until every pair has been checked."""
+        if self._noted != (version := self._model.acknowledgements.version):
+            self._noted, self.found = version, in_order(self._model, self.found)
         if self._timer is None and (self._search is not None or self._survey is None or not self._survey.current):
             wait = max(_PAUSE, self._resting_until - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(wait, self._continue)
@@ -133,7 +138,7 @@ class SessionDiagnosis:
 
     def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
         self._search = None
-        self.found = found
+        self.found = in_order(self._model, found)
         self.domain = common_domain(self._model.nodes)
         self.bad = Counter(survey.tally.kinds.values())
         self.known = True

@@ -10,6 +10,7 @@ from typing import Any
 from fabtui.diagnosis.knowledge.step_command import StepCommand
 from fabtui.model.endpoints import Endpoint, pair_class
 from fabtui.model.events import (
+    Acknowledged,
     CommandEnd,
     CommandStart,
     EndpointsAdded,
@@ -119,6 +120,9 @@ class FakeFeed(Feed):
         self.ran.append(step)
         number, now = len(self.ran), self.model.now
         self.play([CommandStart(number=number, node=step.node, command=step.text, argv=step.argv, time=now)])
+
+    async def acknowledge(self, finding: str, title: str, note: str) -> None:
+        self.play([Acknowledged(finding=finding, title=title, note=note, time=self.model.now)])
 
     def answer(self, **fields: Any) -> None:
         """End the command that was run last."""

@@ -328,6 +328,8 @@ CASES: dict[str, Case] = {
     "findings.next": Case(lambda w: marked_finding(w) == "2", before=("F",)),
     "findings.previous": Case(lambda w: marked_finding(w) == "2", before=("F", "tab", "tab")),
     "findings.confirm": Case(lambda w: [one.rule for one in w.feed.confirmed] == ["FT017"] * 3, before=("F", "tab")),
+    "findings.acknowledge": Case(lambda w: w.focus == "prompt-input" and "ticket" in w.text, before=("F",)),
+    "findings.unacknowledge": Case(lambda w: "is not marked as known" in w.notifications, before=("F",)),
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "findings.copy-all": Case(lambda w: "n000:1 > n001:2 failed" in w.app.clipboard, before=("F",)),
     "findings.open": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F", "tab")),

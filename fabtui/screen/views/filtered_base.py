@@ -28,14 +28,19 @@ class FilteredScreen(DetailScreen):
         return all(word in lowered for word in self.filter.lower().split())
 
     async def action_filter(self) -> None:
+        await self.ask(*self.FILTER_PROMPT, self.filter)
+
+    async def ask(self, purpose: str, hint: str, text: str) -> None:
+        """Open a prompt unless one is open."""
         if self._prompt is None:
-            self._prompt = Prompt(*self.FILTER_PROMPT, self.filter, id="prompt")
+            self._prompt = Prompt(purpose, hint, text, id="prompt")
             await self.mount(self._prompt)
 
     @on(Prompt.Typed)
     def _filter_typed(self, message: Prompt.Typed) -> None:
-        self.filter = message.text.strip()
-        self.draw()
+        if self._prompt is not None and self._prompt.purpose == self.FILTER_PROMPT[0]:
+            self.filter = message.text.strip()
+            self.draw()
 
     @on(Prompt.Closed)
     @on(Prompt.Given)

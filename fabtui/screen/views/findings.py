@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from textual import events
+from textual import events, on
 from textual.binding import BindingType
 
 from fabtui.diagnosis.confirmation import planned
@@ -25,6 +25,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
+from fabtui.screen.views.acknowledging import acknowledge, can_acknowledge
 from fabtui.screen.views.detail_base import DetailScreen, as_text, section
 from fabtui.screen.views.filtered_base import FilteredScreen
 from fabtui.screen.views.step_runs import enter_text, run_step
@@ -39,9 +40,14 @@ from fabtui.screen.widgets.finding_block import (
     step_lines,
 )
 from fabtui.screen.widgets.finding_lines import styled
+from fabtui.screen.widgets.prompt import Prompt
 
 #: Number of findings up to which each shows its evidence and next steps; of more, only the selected one does.
 MOST_OPEN = 50
+
+
+#: Purpose of the prompt for notes.
+_NOTE = "known"
 
 
 def _why_no_experiment(model: Model, finding: Finding, experiments: Sequence[Experiment]) -> str:
@@ -94,6 +100,10 @@ class FindingsScreen(FilteredScreen):
         shortcut("tab", "choose(1)", "findings.next", "select the next finding", "next"),
         shortcut("shift+tab", "choose(-1)", "findings.previous", "select the previous finding"),
         shortcut("slash,f", "filter", "findings.filter", "show only findings with some text", "filter"),
+        shortcut(
+            "a", "acknowledge", "findings.acknowledge", "mark the selected finding as known, with a note", "known"
+        ),
+        shortcut("A", "unacknowledge", "findings.unacknowledge", "do not show the selected finding as known any more"),
         shortcut("c", "confirm", "findings.confirm", "run experiments about the selected finding", "confirm"),
         shortcut("y", "copy", "findings.copy", "copy the selected next step, or the selected finding", "copy"),
         shortcut("Y", "copy_all", "findings.copy-all", "copy all findings as text, with output", "copy all"),
@@ -105,6 +115,8 @@ class FindingsScreen(FilteredScreen):
         self._selected: _Key | None = None
         #: Its selected next step, or None for the finding itself.
         self._step: str | None = None
+        #: The finding that the user writes a note about.
+        self._noted: Finding | None = None
         #: First line of each row, number of lines, and the state that was drawn.
         self._starts: dict[_Row, int] = {}
         self._height = 0
@@ -144,7 +156,7 @@ class FindingsScreen(FilteredScreen):
             chosen = here.number == number
             self._starts[_Row(number, None)] = len(lines)
             lines += head_lines(one, width, number + 1, selected=chosen and here.step is None)
-            if chosen or len(shown) <= MOST_OPEN:
+            if chosen or (len(shown) <= MOST_OPEN and not one.known):
                 lines += detail_lines(one, width)
                 for at in range(len(one.next)):
                     self._starts[_Row(number, at)] = len(lines)
@@ -167,7 +179,16 @@ class FindingsScreen(FilteredScreen):
         """Draw the current state, if something has changed."""
         model, found = self.context.model, self.context.findings
         states = model.nodes_version, model.commands.version, model.phase.name, model.done
-        made_of = (id(found.found), found.none_text, self.size, self.filter, self._selected, self._step, states)
+        made_of = (
+            id(found.found),
+            found.none_text,
+            found.final,
+            self.size,
+            self.filter,
+            self._selected,
+            self._step,
+            states,
+        )
         if made_of != self._drawn_of and self.is_mounted and self.query("#detail-text"):
             self._drawn_of = made_of
             super().draw()
@@ -254,6 +275,31 @@ class FindingsScreen(FilteredScreen):
             self.action_go(row.number + 1)
         else:
             run_step(self, finding, finding.next[row.step])
+
+    def _selected_finding(self) -> Finding | None:
+        shown = self._shown()
+        return self.context.findings.found[self._row(shown).number] if shown else None
+
+    async def action_acknowledge(self) -> None:
+        """Ask for a note about the selected finding."""
+        if (one := self._selected_finding()) is not None and can_acknowledge(self.context):
+            self._noted = one
+            await self.ask(
+                _NOTE, "why it is known, such as a ticket", "" if one.acknowledged is None else one.acknowledged.note
+            )
+
+    @on(Prompt.Given)
+    def _note_given(self, message: Prompt.Given) -> None:
+        if message.purpose == _NOTE and self._noted is not None:
+            acknowledge(self.context, self._noted, message.text.strip() or "known")
+
+    def action_unacknowledge(self) -> None:
+        """Show the selected finding as any other again."""
+        if (one := self._selected_finding()) is not None and can_acknowledge(self.context):
+            if one.known:
+                acknowledge(self.context, one, "")
+            else:
+                self.context.notify("this finding is not marked as known")
 
     def action_copy(self) -> None:
         shown = self._shown()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from fabtui.diagnosis.finding import Severity
 from fabtui.presentation.findings import headline
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
@@ -51,15 +53,17 @@ class PanelContent:
         if self._verdict[0] != key:
             shown = [
                 (without(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
-                for one in found.found[:_MAX_IN_VERDICT]
+                for one in itertools.islice((one for one in found.found if not one.known), _MAX_IN_VERDICT)
             ]
+            known = sum(one.known for one in found.found)
             note = "" if found.known and found.final else found.none_text
             line = verdict_line(
                 found.tally.counts,
                 shown,
                 width,
                 self._context.glyphs,
-                count_of=len(found.found),
+                count_of=len(found.found) - known,
+                known=known,
                 final=found.final,
                 untested=untested,
                 note=note,

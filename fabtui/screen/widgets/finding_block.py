@@ -34,9 +34,12 @@ def finding_block(one: Finding, width: int, number: int) -> Lines:
 def head_lines(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
     """Return number, title and number of pairs of a finding; the number of the selected one is marked."""
     title, pairs = finding_text.title(one), finding_text.pairs_text(one)
-    style = SEVERITY_STYLES[one.severity]
+    style = MUTED if one.known else SEVERITY_STYLES[one.severity]
     mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
-    return stacked([[*mark, (title, "bold"), (f"   {pairs}", MUTED), (f"   {one.rule.id}", MUTED)]], width, _INDENT)
+    line: list[Part] = [*mark, (title, MUTED if one.known else "bold")]
+    line += [(f"   {pairs}", MUTED), (f"   {one.rule.id}", MUTED)]
+    known = finding_text.known_text(one)
+    return stacked([line, *([[(f"      {known}", MUTED)]] if known else [])], width, _INDENT)
 
 
 def detail_lines(one: Finding, width: int) -> Lines:
@@ -77,5 +80,13 @@ def output_lines(run: CommandRun, width: int, ellipsis: str, most: int) -> Lines
 def searched_text(one: Finding) -> str:
     """Return the text of a finding that a filter searches, in lower case."""
     cells: Sequence[str] = [f"{src}>{dst}" for src, dst in one.cells]
-    parts = (finding_text.title(one), *finding_text.evidence(one), *one.next, one.rule.id, one.rule.name, *one.nodes)
+    parts = (
+        finding_text.title(one),
+        finding_text.known_text(one),
+        *finding_text.evidence(one),
+        *one.next,
+        one.rule.id,
+        one.rule.name,
+        *one.nodes,
+    )
     return "\n".join((*parts, *cells)).lower()

@@ -55,17 +55,20 @@ class _Block:
     def __init__(
         self, number: int, one: Finding, pair: tuple[str, str] | None, domain: str, width: int, glyphs: Glyphs
     ) -> None:
-        style = SEVERITY_STYLES[one.severity]
+        style = MUTED if one.known else SEVERITY_STYLES[one.severity]
         here = pair is not None and pair in one.cells
         head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", "")]
-        head.append((without(domain, finding_text.title(one)), ""))
+        head.append((without(domain, finding_text.title(one)), MUTED if one.known else ""))
+        if one.acknowledged is not None:
+            head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         self.title = _with_count(head, finding_text.pairs_text(one), width, glyphs)
         self._reasons = [
-            stacked([[(f"  {without(domain, text)}", MUTED)]], width, 2) for text in finding_text.evidence(one)
+            stacked([[(f"  {without(domain, text)}", MUTED)]], width, 2)
+            for text in (() if one.known else finding_text.evidence(one))
         ]
         self._steps = [
             stacked([[("  next  ", MUTED), (one_line(step, 4000), "$accent")]], width, 8)
-            for step in one.next[:_MOST_STEPS]
+            for step in (() if one.known else one.next[:_MOST_STEPS])
         ]
         self._shown = (0, 0)
 

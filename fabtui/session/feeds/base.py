@@ -55,6 +55,9 @@ class Feed:
     async def run_step(self, step: StepCommand) -> None:
         """Run a command that the user asked for on its node, and return when it has ended. A replay does nothing."""
 
+    async def acknowledge(self, finding: str, title: str, note: str) -> None:
+        """Keep a note about a finding by its key, or remove it if the note is empty. A replay does nothing."""
+
     def watch(self, on: bool) -> None:
         """Test pairs again in the background, bad and oldest results first; a replay does nothing."""
 

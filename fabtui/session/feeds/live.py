@@ -15,6 +15,7 @@ from fabtui import __version__
 from fabtui.errors import InputError
 from fabtui.lab.spec import LabSpec, PairFault, parse_faults
 from fabtui.model.events import (
+    Acknowledged,
     Experiment,
     InventoryUpdate,
     NodeState,
@@ -28,6 +29,7 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import ending_of
 from fabtui.session import user_probes
+from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.feeds.base import Feed
 from fabtui.session.node_client import (
@@ -111,6 +113,7 @@ class LiveFeed(Feed):
         self._sweep: Sweep | None = None
         self._hosts: dict[str, RankHost] = {}
         self._own = user_probes.OwnProbes()
+        self._notes = AcknowledgementFile(file_of_site(lab=options.lab is not None))
         self._watch: Watch | None = None
         self._sweeping = False
         self._swept: list[str] = []
@@ -160,6 +163,13 @@ class LiveFeed(Feed):
     async def run_step(self, step: StepCommand) -> None:
         """Run a command that the user asked for on its node."""
         await self._steps.run(step)
+
+    async def acknowledge(self, finding: str, title: str, note: str) -> None:
+        """Keep a note about a finding in the recording and in the state folder, or remove it."""
+        event = Acknowledged(finding=finding, title=title, note=one_line(note, LONGEST_NOTE))
+        self._pump.emit(event)
+        if problem := await asyncio.to_thread(self._notes.write, event):
+            self._pump.log("warning", problem)
 
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time."""
@@ -268,6 +278,7 @@ class LiveFeed(Feed):
             self._start()
         if options.origin:
             self._pump.log("info", options.origin)
+        await self._read_notes()
         self._own = await asyncio.to_thread(user_probes.find, options.probe_folder)
         for problem in self._own.problems:
             self._pump.log("warning", problem)
@@ -295,6 +306,14 @@ class LiveFeed(Feed):
             notice=lambda text: self._pump.log("notice", one_line(text, 500)),
         )
         return await stack.enter_async_context(reach), faults
+
+    async def _read_notes(self) -> None:
+        """Take over the notes about findings of earlier sessions."""
+        notes, problem = await asyncio.to_thread(self._notes.read)
+        for note in notes:
+            self._pump.emit(note)
+        if problem:
+            self._pump.log("warning", problem)
 
     def _start(self) -> None:
         lab, faults, recorded = self._options.lab, self._options.lab_faults, self._options.recorded()

@@ -1,0 +1,82 @@
+"""Findings that the user marks as known."""
+
+from __future__ import annotations
+
+import pytest
+from textual.pilot import Pilot
+
+from fabtui.screen.app import FabricApp
+from fabtui.screen.views.findings import FindingsScreen
+from tests.screen.conftest import Opened, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.test_verdict import diagnosed
+
+
+async def concluded(app: FabricApp, pilot: Pilot[int]) -> None:
+    """Wait until every pair has been checked."""
+    for _ in range(100):
+        if app.findings.final:
+            break
+        await pilot.pause(0.05)
+    await settled(app, pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 50)])
+async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size: tuple[int, int]) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, size=size) as (app, pilot):
+        text = await diagnosed(app, pilot)
+        assert "3 of 56 pairs bad" in text[2]
+        assert "6 findings" in text[2]
+        await pilot.press("F", "a", *"ticket 4711", "enter")
+        await pilot.pause(0.1)
+        assert [one.known for one in app.findings.found] == [False] * 5 + [True]
+        assert "known since" in screen_text(app) or size == (80, 24)
+        await pilot.press("slash", *"since", "enter")
+        await pilot.pause()
+        assert "findings   1 of 6" in screen_text(app), "a filter finds notes"
+        assert " 6 n002 failed" in screen_text(app)
+        await pilot.press("escape", "escape")
+        await concluded(app, pilot)
+        shown = screen_text(app)
+        verdict = shown.splitlines()[2]
+        assert "3 of 56 pairs bad" in verdict, "counts are never dropped"
+        assert "5 findings, 1 known" in verdict
+        assert "n002 failed" not in verdict
+        assert size == (80, 24) or "6 n002 failed  known: ticket 4711" in shown
+        await pilot.press("F", "A")
+        await pilot.pause(0.1)
+        assert "not marked as known" in next(iter(app._notifications)).message
+        await pilot.press("end", "home")
+        for _ in range(5):
+            await pilot.press("tab")
+        await pilot.press("A")
+        await pilot.pause(0.1)
+        assert not any(one.known for one in app.findings.found)
+
+
+async def test_if_all_is_known_nothing_is_new(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await diagnosed(app, pilot)
+        await pilot.press("F")
+        for _ in range(6):
+            await pilot.press("home", "a", "enter")
+            await pilot.pause(0.05)
+        assert all(one.known for one in app.findings.found)
+        assert {one.acknowledged.note for one in app.findings.found if one.acknowledged} == {"known"}
+        await pilot.press("escape")
+        await concluded(app, pilot)
+        verdict = screen_text(app).splitlines()[2]
+        assert "3 of 56 pairs bad" in verdict
+        assert verdict.rstrip().endswith("F no new finding, 6 known")
+
+
+async def test_a_recording_takes_no_notes(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events, can_test=False), size=(100, 40)) as (app, pilot):
+        await diagnosed(app, pilot)
+        await pilot.press("F", "a")
+        await pilot.pause()
+        assert isinstance(app.screen, FindingsScreen)
+        assert not app.screen.query("#prompt")
+        assert "a recording cannot be changed" in [one.message for one in app._notifications]
