@@ -201,6 +201,9 @@ class Model:
         for node, text in event.notes.items():
             self._record(node).note = text
         self._set_rates()
+        # What Slurm knows may have come before the endpoints.
+        if known := [end for end in event.endpoints if "slurm" in self.nodes[end.node].probe_results]:
+            self._place_on_leaves(known)
         self.layout += 1
         self._changed = None
 

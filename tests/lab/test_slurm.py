@@ -162,3 +162,19 @@ def test_a_node_outside_the_job_is_refused(cluster: SlurmCluster) -> None:
     done = cluster.run(*cluster.fabtui("run", "--jobid", job, "--nodes", "n0,n3"), check=False)
     assert done.returncode == 2
     assert f"not of job {job}: n3; its nodes are n[0-1]" in done.stderr
+
+
+def test_states_reasons_and_leaves_of_slurm_are_in_the_session(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N4")
+    reason = "IB link flaps, ticket 4711, seen three times this week"
+    cluster.run("scontrol", "update", "NodeName=n2", "State=DRAIN", f"Reason={reason}")
+    try:
+        path = cluster.folder / "states.json"
+        run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--probes", "host", "--json", str(path))
+        done = cluster.run(*run, check=False)
+    finally:
+        cluster.run("scontrol", "update", "NodeName=n2", "State=RESUME")
+    assert f"draining in Slurm: {reason}  FT330\n      on n2\n" in done.stdout, done.stdout
+    values = {node["name"]: node["looks"]["slurm"] for node in read_json(path)["nodes"]}
+    assert [values[name]["leaf"] for name in cluster.names] == ["leaf1", "leaf1", "leaf2", "leaf2"]
+    assert values["n2"]["reason"] == reason

@@ -14,6 +14,7 @@ from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.expected import unknown
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.diagnosis.preflight.scheduler import OutOfService as OutOfService
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts, field, number
+from fabtui.model.facts.node_view import dicts, field, number, text
 from fabtui.model.records import NodeRecord
 
 #: Probes that report the leaf switches of ports.
-LEAF_PROBES = frozenset({"ibfabric", "ibstat"})
+LEAF_PROBES = frozenset({"ibfabric", "ibstat", "slurm"})
 
 
 class Port(NamedTuple):
@@ -89,9 +89,10 @@ def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
 
 
 def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -> str | None:
-    """Return the GUID of the leaf of all ports of an endpoint; None if it is unknown, or there are several.
+    """Return the leaf of all ports of an endpoint by GUID; None if it is unknown, or there are several.
 
-    ``walked`` is the result of `walked_leaves`, for nodes that may not query the fabric themselves.
+    ``walked`` is the result of `walked_leaves`, for nodes that may not query the fabric themselves. Where the fabric
+    cannot be queried, it is the leaf of the node by name in Slurm's topology, which nobody measured.
     """
     own = {
         _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
@@ -101,6 +102,8 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     }
     guids = guids_of(record)
     found = {own.get(port) or walked.get(guids.get(port, "")) for port in ports_of(endpoint, record)}
+    if not any(found):
+        return text(field(record.probe_results.get("slurm"), "leaf"))
     return leaf if len(found) == 1 and isinstance(leaf := next(iter(found)), str) else None
 
 

@@ -109,6 +109,9 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
         next="ssh {node} env | grep -E 'UCX_|TORCH_NCCL_'"),
     # Which GPUs a process may use is up to its job.
     Fact("visible_gpus", "CUDA_VISIBLE_DEVICES", _environment("CUDA_VISIBLE_"), N),
+    Fact("slurm", "Slurm state", lambda n: text(n.seen("slurm", "state")), N, next="scontrol show node {node}"),
+    Fact("slurm_reason", "reason in Slurm", lambda n: text(n.seen("slurm", "reason")), N),
+    Fact("slurm_leaf", "switch in Slurm's topology", lambda n: text(n.seen("slurm", "leaf")), N),
     Fact("kernel", "kernel", lambda n: text(n.part("kernel")), next="ssh {node} uname -r", main=True),
     Fact("os", "system", lambda n: text(n.part("os")), main=True),
     Fact("memlock", "memlock", _limit("memlock"), unit="B", verdict="bad", next="ssh {node} ulimit -l", main=True),

@@ -22,12 +22,14 @@ from fabtui.model.events import (
     NodeUpdate,
     Paused,
     PhaseStart,
+    ProbeResult,
     SessionEnd,
     SessionStart,
 )
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import ending_of
+from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
@@ -240,6 +242,7 @@ class LiveFeed(Feed):
                         for name in self._order:
                             group.create_task(self._node(name, reach))
                         group.create_task(self._conduct())
+                        group.create_task(self._ask_scheduler())
                         await self._closing.wait()
                         raise _Closing
                 except* _Closing:
@@ -381,6 +384,13 @@ class LiveFeed(Feed):
         """Return the command line that runs a command on a node by hand."""
         options = {"transport": self._options.transport, "via": self._options.via}
         return command_on_node({**options, "placements": self._options.placements}, name, command, backend)
+
+    async def _ask_scheduler(self) -> None:
+        """Add what Slurm knows about the nodes, where it is installed here."""
+        options = self._options
+        if options.lab is None and self._opener is None and options.transport not in ("local", "via"):
+            for name, value in (await asyncio.to_thread(node_values, self._order)).items():
+                self._pump.emit(ProbeResult(node=name, probe="slurm", value=value))
 
     async def _inventory(self, name: str, client: NodeClient) -> None:
         self._state(name, NodeState.LOOKING, backend=client.link.backend)

@@ -12,6 +12,7 @@ from fabtui.errors import InputError
 from fabtui.scheduler import slurm
 from fabtui.scheduler.current_job import current_job
 from fabtui.scheduler.pods import pods
+from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.scheduler.tool import ask
 
 Fake = Callable[[str, str], None]
@@ -169,3 +170,26 @@ def test_a_command_that_hangs_has_a_deadline(fake: Fake) -> None:
     fake("squeue", "exec sleep 60")
     assert ask(["squeue"], deadline=0.2).problem == "squeue did not answer within 0.2 s"
     assert ask(["fabtui-no-such-tool"]).missing
+
+
+def test_states_and_leaves_of_nodes(fake: Fake) -> None:
+    fake("sinfo", "echo 'n060|idle|gpu:h200:8|none'; echo 'n061|drained*|gpu:h200:8|IB link flaps, ticket 4711 | a'")
+    fake(
+        "scontrol",
+        "echo 'SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n060'\n"
+        "echo 'SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n061'",
+    )
+    found = node_values(["n061.cluster.example", "n060", "n999"])
+    assert found["n060"] == {"state": "idle", "responds": True, "gres": "gpu:h200:8", "leaf": "leaf1"}
+    assert found["n061.cluster.example"]["state"] == "drained"
+    assert found["n061.cluster.example"]["reason"] == "IB link flaps, ticket 4711 | a"
+    assert not found["n061.cluster.example"]["responds"]
+    assert "n999" not in found
+
+
+def test_one_switch_for_all_is_no_leaf(fake: Fake) -> None:
+    fake("sinfo", "echo 'n060|idle|(null)|none'; echo 'n061|idle|(null)|none'")
+    fake("scontrol", "echo 'SwitchName=flat Level=0 LinkSpeed=1 Nodes=n[060-061]'")
+    assert node_values(["n060"]) == {"n060": {"state": "idle", "responds": True}}
+    fake("sinfo", "echo 'sinfo: error: no configuration' >&2; exit 1")
+    assert node_values(["n060"]) == {}
