@@ -182,6 +182,7 @@ _MEASURE = (
     OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _TESTS, "number", "N", "1",
         parse=number(values.count, 1, 64), field="ranks_per_node", table="session", example="4"),
     OptionSpec("force", "also test GPUs that other processes use", "ranks", _TESTS, "switch", field="force"),
+    OptionSpec("all-gpus", "also test GPUs that Slurm gave to other jobs", "ranks", _TESTS, "switch", field="all_gpus"),
     OptionSpec("keep-warm", "keep the ranks on the GPUs after a sweep, for fast retests", "ranks", _TESTS, "switch",
         field="keep_warm", table="session", example="true"),
 )

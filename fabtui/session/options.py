@@ -48,6 +48,7 @@ class SessionOptions:
     lab_faults: tuple[str, ...] = ()  #: Faults of the lab, as text.
     lease: float = 10.0  #: Time (s) without a heartbeat after which a node ends its processes.
     connect_timeout: float = 10.0  #: Deadline in seconds of connecting to a node, name lookup to login.
+    all_gpus: bool = False  #: Whether GPUs that jobs of other users hold are tested.
     force: bool = False  #: Whether GPUs in use by other processes are tested.
     layers: tuple[str, ...] = ALL_LAYERS  #: Which layers of pairs are tested: ``world``, ``p2p``.
     #: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).

@@ -10,7 +10,7 @@ import resource
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -47,6 +47,8 @@ class ConnectorOptions:
     #: Options of srun that select the job and the node, by node.
     placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     via: str = ""  #: Command line of a launcher, with ``{node}``.
+    #: Returns which GPUs of a node may be used (`fabtui_node.runtime.supervisor.limit_gpus`), or None for all of them.
+    gpus: Callable[[str], Awaitable[Mapping[str, object] | None]] | None = None
     wrap: str = ""  #: Command line on the node in front of the node side, such as ``docker exec -i train``.
     ssh_config: Path | None = None  #: An ssh_config file instead of the user's and the site's, or None.
     remote_python: str | None = None  #: The interpreter on the nodes, or None to search for one.
@@ -256,8 +258,16 @@ class Connector:
         options = self.options
         nonce = secrets.token_hex(16)
         python = options.rank_python or options.remote_python or (sys.executable if backend == "local" else None)
-        config = {"nonce": nonce, "node": host, "lease": options.lease, "python": python, "env": dict(options.env)}
+        config: dict[str, object] = {
+            "nonce": nonce,
+            "node": host,
+            "lease": options.lease,
+            "python": python,
+            "env": dict(options.env),
+        }
         try:
+            if options.gpus is not None:
+                config["gpus"] = await options.gpus(host)
             payload = await self._cargo.payload(config)
         except BaseException as error:
             pipe.abort()

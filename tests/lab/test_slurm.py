@@ -178,3 +178,19 @@ def test_states_reasons_and_leaves_of_slurm_are_in_the_session(cluster: SlurmClu
     values = {node["name"]: node["looks"]["slurm"] for node in read_json(path)["nodes"]}
     assert [values[name]["leaf"] for name in cluster.names] == ["leaf1", "leaf1", "leaf2", "leaf2"]
     assert values["n2"]["reason"] == reason
+
+
+@pytest.mark.parametrize(("more", "visible"), [((), "1,2"), (("--all-gpus",), None)])
+def test_only_the_gpus_of_the_job_are_used_over_ssh(
+    cluster: SlurmCluster, more: tuple[str, ...], visible: str | None
+) -> None:
+    # The first job takes GPU 0.
+    cluster.job("-N1", "--nodelist=n0", "--gres=gpu:1")
+    job = cluster.job("-N1", "--nodelist=n0", "--gres=gpu:2")
+    path = cluster.folder / f"gpus-{len(more)}.json"
+    ssh = ("--ssh-config", str(cluster.network.ssh_config), "--transport", "ssh")
+    run = cluster.fabtui("run", "--jobid", job, *ssh, "--probes", "host,p2p", "--json", str(path), *more)
+    cluster.run(*run, check=False)
+    (node,) = read_json(path)["nodes"]
+    assert node["backend"] == "asyncssh"
+    assert node["inventory"]["env"].get("CUDA_VISIBLE_DEVICES") == visible

@@ -29,6 +29,7 @@ from fabtui.model.events import (
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import ending_of
+from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
 from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
@@ -117,6 +118,7 @@ class LiveFeed(Feed):
         self._own = user_probes.OwnProbes()
         self._notes = AcknowledgementFile(file_of_site(lab=options.lab is not None))
         self._watch: Watch | None = None
+        self._gpu_use: asyncio.Task[GpuUse] | None = None
         self._sweeping = False
         self._swept: list[str] = []
 
@@ -304,6 +306,7 @@ class LiveFeed(Feed):
                 placements=options.placements,
                 via=options.via,
                 wrap=options.wrap,
+                gpus=self._gpus_of,
                 more=self._own.modules(),
             ),
             notice=lambda text: self._pump.log("notice", one_line(text, 500)),
@@ -384,6 +387,25 @@ class LiveFeed(Feed):
         """Return the command line that runs a command on a node by hand."""
         options = {"transport": self._options.transport, "via": self._options.via}
         return command_on_node({**options, "placements": self._options.placements}, name, command, backend)
+
+    async def _gpus_of(self, name: str) -> dict[str, object] | None:
+        """Return which GPUs of a node may be tested; None for all of them."""
+        options = self._options
+        if options.lab is not None or options.all_gpus or options.transport in ("local", "via"):
+            return None
+        if self._gpu_use is None:
+            self._gpu_use = asyncio.create_task(self._ask_for_gpus())
+        return (await asyncio.shield(self._gpu_use)).setting(name)
+
+    async def _ask_for_gpus(self) -> GpuUse:
+        found = await asyncio.to_thread(gpu_use, self._order, self._options.job)
+        if found.problem:
+            text = f"Slurm does not report which GPUs jobs of others hold ({found.problem}); GPUs in use are not tested"
+            self._pump.log("warning", text)
+        for node, indexes in found.others.items():
+            listed = ", ".join(map(str, indexes))
+            self._pump.log("notice", f"GPUs {listed} belong to jobs of others and are not tested (--all-gpus)", node)
+        return found
 
     async def _ask_scheduler(self) -> None:
         """Add what Slurm knows about the nodes, where it is installed here."""

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message, ProtocolError
@@ -45,6 +45,30 @@ def lease_of(config: Dict[str, Any]) -> float:
     if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease <= MAX_LEASE:
         return DEFAULT_LEASE
     return float(lease)
+
+
+def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devices: Sequence[str]) -> None:
+    """Set ``CUDA_VISIBLE_DEVICES`` to the GPUs that may be used, unless it is set or the job's cgroup shows only them.
+
+    Args:
+        limit: ``{"only": indexes}`` or ``{"without": indexes}``, with ``constrained``: whether cgroups of jobs show
+            their own GPUs only. None for no limit.
+        environ: The environment.
+        cgroup: Content of /proc/self/cgroup.
+        devices: Names of the files in /dev.
+    """
+    if not isinstance(limit, dict) or "CUDA_VISIBLE_DEVICES" in environ:
+        return
+    if limit.get("constrained") and "slurm" in cgroup:
+        return
+    indexes = limit.get("only")
+    if indexes is None:
+        taken = limit.get("without") or []
+        there = sorted(int(name[6:]) for name in devices if name.startswith("nvidia") and name[6:].isdigit())
+        indexes = [index for index in there if index not in taken]
+    environ["CUDA_VISIBLE_DEVICES"] = ",".join("%d" % index for index in indexes if isinstance(index, int))
+    # The order of Slurm and of nvidia-smi; that of CUDA may be another.
+    environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
 def failure(number: Any, kind: ErrorKind, text: str) -> Message:
@@ -262,6 +286,9 @@ def main(config: Dict[str, Any]) -> None:
     for number in spawn.IGNORED:
         signal.signal(number, signal.SIG_IGN)
     reap.become_subreaper()
+    if config.get("gpus") is not None:
+        with contextlib.suppress(OSError), open("/proc/self/cgroup") as cgroup:
+            limit_gpus(config["gpus"], os.environ, cgroup.read(), os.listdir("/dev"))
     # A crashed engine must not leave a core dump on the node's disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     # Descriptors that neither prints nor children use.
