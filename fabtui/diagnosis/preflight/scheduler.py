@@ -25,7 +25,7 @@ class OutOfService(NodeRule):
     severity = Severity.WARN
     message = "{state} in Slurm[: {reason}]"
     evidence = ("on {where}",)
-    next_step = "Ask whoever set the reason, or resume the node once it is repaired."
+    next_step = "Ask the person who set the reason; resume the node once it is repaired."
     not_in_lab = True
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
