@@ -16,7 +16,7 @@ from fabtui.screen.settings import ScreenSettings
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
 
-_NAMES = ("theme", "colors", "ascii")
+_NAMES = ("theme", "colors", "ascii", "notify")
 
 
 def screen_settings(

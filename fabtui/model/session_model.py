@@ -24,6 +24,7 @@ from fabtui.model.events import (
     InventoryUpdate,
     LogEntry,
     Measured,
+    NodeState,
     NodeUpdate,
     PairsStarted,
     Paused,
@@ -58,6 +59,8 @@ LOG_LINES = 5000
 _MOST_CHANGES = 100_000
 #: Phase in which pairs are tested again in the background.
 _WATCH = "watch"
+#: Phases with tests beside those of a sweep.
+_ON_REQUEST = ("ranks", "re-test", "confirm")
 #: Minimum number of endpoints of a fabric whose structure is inferred from results.
 _FEWEST_OF_STRUCTURE = 4
 
@@ -88,6 +91,7 @@ class Model:
         watching: Whether tests go on in the background.
         baseline: Earlier session to compare with, or None; set by the front end.
         turns: Changes of the verdicts of pairs.
+        sweeps: Number of sweeps that have ended.
         sweep_since: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
     """
 
@@ -123,6 +127,8 @@ class Model:
         self.inferred_leaves = False
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
+        self.sweeps = 0
+        self._in_sweep = False
         self.sweep_since = 0.0
         #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
         self._watch_since = 0.0
@@ -179,6 +185,8 @@ class Model:
     def _on_node(self, event: NodeUpdate) -> None:
         self.nodes_version += 1
         record = self._record(event.node)
+        if record.state.gone and event.state is NodeState.READY:
+            self.log.append(LogLine(event.time, "notice", event.node, "is back"))
         record.state = event.state
         record.text = event.text or ""
         record.hint = event.hint
@@ -267,6 +275,7 @@ class Model:
     def _on_phase(self, event: PhaseStart) -> None:
         self._find_structure()
         self.phase = Phase(event.name, event.total, event.time)
+        self._in_sweep |= event.total > 0 and event.name not in _ON_REQUEST
         if event.name == _WATCH and self.watching:
             self._watch_since = self._watch_since or event.time
         self.done = 0
@@ -375,6 +384,8 @@ class Model:
     def _on_end(self, event: SessionEnd) -> None:
         self._find_structure()
         self.exit_code = event.exit
+        self.sweeps += self._in_sweep
+        self._in_sweep = False
         self.end_text = event.text
         self._change_all(self.running)
         self.running.clear()
@@ -582,6 +593,14 @@ class Model:
             if layer in layers:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
         return list(found)
+
+    def plans(self, layer: Layer) -> bool:
+        """Return True if a layer of pairs is part of the sweep, which has not ended."""
+        # A damaged recording may have anything as an option.
+        probes, layers = (
+            found if isinstance(found := self.options.get(name), (list, tuple)) else () for name in ("probes", "layers")
+        )
+        return Layer.P2P in probes and layer in layers and self.phase.name != "done" and self.exit_code is None
 
     @property
     def comparable(self) -> bool:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from fabtui.diagnosis.preflight.rules import Preflight
     from fabtui.screen.context import ViewName
+    from fabtui.screen.notifier import Notifier
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
 
@@ -52,6 +54,8 @@ IDLE_PHASES = ("start", "connect", "look", "done")
 #: Maximum number of settings problems shown as notifications; `fabtui config validate` prints all.
 MAX_PROBLEMS_SHOWN = 3
 PROBLEM_SECONDS = 12.0
+#: Lines for all notifications together, as in app.tcss, and the width of the edges of one.
+_TOAST_LINES, _TOAST_EDGES = 3, 3
 #: Exit codes for invalid input, for an error within fabtui, and before the session has begun.
 EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED = 2, 3, 130
 
@@ -115,6 +119,7 @@ class FabricApp(App[int]):
         self._commands_given: list[str] = []
         #: Feed that was closed for a recording.
         self._replaced: Feed | None = None
+        self._notifier: Notifier | None = None
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
             remove_all_color(self)
@@ -171,6 +176,9 @@ class FabricApp(App[int]):
             self.main.take_model()
             if not again:
                 self._use_settings(deferred)
+                if self.settings.notify != "off":
+                    show = partial(deferred.notify_terminal, self, self.settings.notify)
+                    self._notifier = deferred.Notifier(self, show)
                 self.set_interval(1.0, self._tick)
             self.request_draw()
             if self.settings.baseline is not None:
@@ -265,6 +273,8 @@ class FabricApp(App[int]):
         if self.feed is None or self._feed_closed:
             return
         self._feed_closed = True
+        if self._notifier is not None:
+            self._notifier.stop()
         try:
             async with asyncio.timeout(CLOSE_DEADLINE):
                 await self.feed.close()
@@ -291,6 +301,8 @@ class FabricApp(App[int]):
         self._last_event = self._clock()
         if self.feed is not None and self.feed.model is not self.model:
             self._go_back(self.feed.model)
+        if self._notifier is not None:
+            self._notifier.look()
         self.request_draw()
 
     def _go_back(self, model: Model) -> None:
@@ -402,6 +414,12 @@ class FabricApp(App[int]):
         markup: bool = False,
     ) -> None:
         """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
+        room = max(1, self.size.width - _TOAST_EDGES)
+        texts = (message, *(note.message for note in self._notifications))
+        if self._notifications and sum(-(-len(text) // room) for text in texts) > _TOAST_LINES:
+            # The latest one counts. Textual would leave an empty line for each of the others.
+            self.clear_notifications()
+            self.screen.query("ToastHolder").remove()
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def copy(self, text: str) -> None:

@@ -14,6 +14,8 @@ from fabtui.screen.context import ViewName
 from fabtui.screen.keymap import check_keys as check_keys
 from fabtui.screen.keymap import commands as commands
 from fabtui.screen.keymap import key_owners as key_owners
+from fabtui.screen.notifier import Notifier as Notifier
+from fabtui.screen.terminal.notification import notify_terminal as notify_terminal
 from fabtui.screen.views.command_line import CommandLine as CommandLine
 from fabtui.screen.views.dialogs import ConfirmScreen as ConfirmScreen
 from fabtui.screen.views.dialogs import fit as fit

@@ -16,6 +16,8 @@ class ScreenSettings:
     #: Number of colours of the terminal: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
     colors: str = "auto"
     ascii: bool = False
+    #: How the terminal reports what has happened: ``off``, ``bell``, ``osc9`` or ``osc777``.
+    notify: str = "off"
     #: Nodes or file as the user named them, for example ``n[060-061]``.
     title: str = ""
     #: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.

@@ -60,19 +60,20 @@ async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> N
         assert "next: ssh -v n001 true" in text
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_notifications_cover_no_line_below_the_grid(size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+@pytest.mark.parametrize("long", [1, 20])
+async def test_notifications_cover_the_last_lines_alone(size: tuple[int, int], long: int) -> None:
     app = make_app(FakeFeed(sweep_of_two().events))
     async with app.run_test(size=size, notifications=True) as pilot:
         await settled(app, pilot)
-        body = app.main.query_one("#body").region
-        before = screen_text(app).splitlines()[body.bottom :]
-        app.notify("first notification")
-        app.notify("second notification")
-        await pilot.pause(0.2)
+        before = screen_text(app).splitlines()
+        for number in range(4):
+            app.notify(f"notification {number}" + " and more" * long, severity="warning")
+            await pilot.pause(0.1)
+        await pilot.pause(0.3)
         lines = screen_text(app).splitlines()
-        assert "second notification" in "\n".join(lines)
-        assert lines[body.bottom :] == before
+        assert lines[:-3] == before[:-3], "findings, legend and side panel"
+        assert "notification 3 and more" in "\n".join(lines), "the latest"
 
 
 @pytest.mark.parametrize(("leader", "signals"), [(7, 1), (8, 0)])

@@ -74,12 +74,12 @@ async def test_findings_stand_below_the_grid_without_a_panel_and_lead_to_their_p
         at = below.region.y
         assert text[at].startswith("1 n002 failed")
         assert text[at + 1].startswith("2 n000:1 > n001:2 failed")
-        assert app.main.grid.region.height + below.region.height == app.main.query_one("#body").region.height + 4
+        assert app.main.grid.region.bottom == at
         await pilot.click(below, offset=(4, 1))
         await pilot.pause()
         assert app.main.cursor_seats() is not None
-        assert screen_text(app).splitlines()[at + 4].startswith("n000:1 > n001:2")
-        await pilot.click(below, offset=(4, 3))
+        assert screen_text(app).splitlines()[below.region.bottom].startswith("n000:1 > n001:2")
+        await pilot.click(below, offset=(4, below.size.height - 1))
         await pilot.pause()
         assert isinstance(app.screen, FindingsScreen), "the line of the others leads to the list"
 
@@ -113,7 +113,7 @@ async def test_a_large_grid_leaves_a_few_lines_for_findings(opened: Opened) -> N
 
 
 async def test_findings_and_worst_pairs_of_the_panel_can_be_clicked(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 62)) as (app, pilot):
         text = await diagnosed(app, pilot)
         panel = app.main.panel.region
         line = next(at for at, one in enumerate(text) if "3 n000:3 > n001:2 timeout" in one)

@@ -20,9 +20,11 @@ def other_layer(layer: Layer) -> Layer:
 
 
 def can_compare(scope: ViewState) -> bool:
-    """Return True if the other layer has values, and the grid shows endpoint pairs."""
+    """Return True if the other layer has values, or will be tested, and the grid shows endpoint pairs."""
     model, other = scope.source.model, other_layer(scope.source.layer)
-    return scope.zoom is Zoom.GPUS and any(model.median(other, kind) is not None for kind in PairClass)
+    return scope.zoom is Zoom.GPUS and (
+        model.plans(other) or any(model.median(other, kind) is not None for kind in PairClass)
+    )
 
 
 class Companion(GridView, can_focus=False):

@@ -182,15 +182,18 @@ class GridView(PaintedWidget, can_focus=True):
         width, height = self.size
         layout = self._layout
         if layout is None or (layout.width, layout.height) != (width, height):
-            source, shape = self.source, self.source.shape
-            if shape.halves and (self.glyphs.plain or not self.palette.halves):
-                # Half a character can only show a colour.
-                shape = replace(shape, halves=False)
-            layout = lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
-            self._layout = layout
+            layout = self._layout = self.fitted(width, height)
             self._rows.clear()
             self._place()
         return layout
+
+    def fitted(self, width: int, height: int) -> GridLayout:
+        """Return the layout at a size."""
+        source, shape = self.source, self.source.shape
+        if shape.halves and (self.glyphs.plain or not self.palette.halves):
+            # Half a character can only show a colour.
+            shape = replace(shape, halves=False)
+        return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
         layout, source = self._layout, self.source

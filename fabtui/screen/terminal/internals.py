@@ -57,6 +57,15 @@ def discard_output(driver: Any) -> None:
         driver._writer_thread = NullWriter()
 
 
+def write_codes(driver: Any, codes: str) -> bool:
+    """Write to the terminal of a Textual driver; return False in a browser, and while another program has it."""
+    writer = getattr(driver, "_writer_thread", None)
+    if not isinstance(writer, threading.Thread) or not writer.is_alive():
+        return False
+    driver.write(codes)
+    return True
+
+
 def exit_within(seconds: float) -> None:
     """End this process after some seconds, even if it is blocked then."""
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))

@@ -18,7 +18,7 @@ from fabtui.errors import InputError
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.legends import layers_of, legend
-from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions, replay_actions
@@ -60,7 +60,7 @@ from fabtui.screen.widgets.text_line import (
     TargetLines,
     TextLine,
 )
-from fabtui.screen.widgets.title_bar import LayerTabs, badges, title_content
+from fabtui.screen.widgets.title_bar import LayerTabs, badges, lost_badge, title_content
 from fabtui.screen.widgets.verdict_bar import VerdictBar
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
@@ -181,6 +181,9 @@ class MainScreen(Screen[None]):
         self._key_state = (False, False, False, False)
         self._prompt: Prompt | None = None
         self._ending = False
+        #: The cells of the grid stay where they are when badges come and go.
+        self._has_badge_line = False
+        self._title_badges: list[Part] = []
         self._composed = False
         for layer in key_layers():
             # Layers that were registered after this class was created, as plugins and tests do.
@@ -296,8 +299,8 @@ class MainScreen(Screen[None]):
         navigation.search()
         navigation.keep_order()
         self._fit()
-        self._draw_title()
         self._draw_badges()
+        self._draw_title()
         self._draw_findings_below()
         if self.view == "connecting":
             self.node_states.put(self.model, self._app_context.settings.title, self.findings)
@@ -314,8 +317,8 @@ class MainScreen(Screen[None]):
 
     def tick(self) -> None:
         """Update what changes with the clock."""
-        self._draw_title()
         self._draw_badges()
+        self._draw_title()
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
 
@@ -324,10 +327,17 @@ class MainScreen(Screen[None]):
             return
         model, context = self.model, self._app_context
         title, elapsed = context.settings.title, context.elapsed()
-        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width))
+        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width, self._title_badges))
 
     def _draw_badges(self) -> None:
-        self._show_if_any(self.badge_line, badges(self.model, self._app_context.badges, self._app_context.now()))
+        """Show the badges on a line of their own, or in the title if there was no such line when the grid came."""
+        model, context = self.model, self._app_context
+        found = badges(model, context.badges)
+        if self.view in ("connecting", "small") or model.lab or model.synthetic:
+            self._has_badge_line = bool(found)
+        found = [*lost_badge(model, context.now()), *found]
+        self._title_badges = [] if self._has_badge_line else found
+        self._show_if_any(self.badge_line, found if self._has_badge_line else [])
 
     def _show_if_any(self, line: TextLine, parts: list[tuple[str, str]]) -> None:
         line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
@@ -373,15 +383,14 @@ class MainScreen(Screen[None]):
     def _draw_findings_below(self) -> None:
         """Show the findings below the grid if there is no side panel: in the lines that the grid leaves, or a few."""
         lines: list[TargetLine] = []
+        room = 0
         if self.view == "grid" and not self.panel.display and self._panel_content is not None:
             taken = self._layout_state.lines_around + self.badge_line.display + self.chip_line.display
-            room = lines_for_findings(self.grid.source.rows, self.size.height - taken)
+            width = (self.size.width - 1) // 2 if self.companion.display else self.size.width
+            room = lines_for_findings(self.grid, width, self.size.height - taken)
             lines = self._panel_content.findings(self.cursor_seats(), self.size.width, room)
         below = self.findings_below
-        below.styles.height, below.display = len(lines), bool(lines)
-        for notifications in self.query("#textual-toastrack"):
-            # Above the findings, the legend, the log and the keys.
-            notifications.styles.margin = (0, 0, self._layout_state.below + len(lines), 0)
+        below.styles.height, below.display = room, room > 0
         below.put(lines)
 
     def _follow(self) -> None:

@@ -8,6 +8,7 @@ from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, lay_out
 from fabtui.screen.grid.wide_cells import WIDE
+from fabtui.screen.grid.widget import GridView
 from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
@@ -66,11 +67,6 @@ class MainLayout:
     log: int
 
     @property
-    def below(self) -> int:
-        """Lines below the body."""
-        return self.log + sum(self.shown[name] for name in ("status", "color-key", "keys"))
-
-    @property
     def lines_around(self) -> int:
         """Lines above and below the body."""
         beside = ("connecting", "grid", "worst", "beside", "panel", "small", "legend-right", "log")
@@ -102,7 +98,7 @@ def arrange(
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
-    log = min(len(model.log), 1 if height < 28 else 2 if height < 36 else 4)
+    log = 1 if height < 28 else 2 if height < 36 else 4
     if choices.log:
         log = max(3, height // 2)
     if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):
@@ -134,7 +130,8 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
         return "small"
     connecting = choices.connecting
     if connecting is None:
-        connecting = model.phase.name in _BEFORE_TESTS
+        # A further sweep probes the nodes as well.
+        connecting = model.phase.name in _BEFORE_TESTS and not model.tested
     if connecting or not has_grid(model):
         return "connecting"
     return "worst" if choices.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
@@ -156,10 +153,15 @@ def grid_fits(axis: Axis, width: int) -> bool:
     return len(axis.starts) <= 1 or axis.size + layout.header <= width
 
 
-def lines_for_findings(rows: Axis, body: int) -> int:
-    """Return the number of lines for findings below a grid: those that it leaves, or a few of a large body."""
+def lines_for_findings(grid: GridView, width: int, body: int) -> int:
+    """Return the number of lines for findings below a grid: a few, and those that its rows leave.
+
+    It does not depend on the findings: the cells of the grid stay where they are while findings come and go.
+    """
+    rows = grid.source.rows
     left = body - HEADER_LINES - rows.size - (len(rows.starts) - 1)
-    return min(MOST_BELOW, max(left, body // 4 if body >= BELOW_FROM else 0))
+    least = body // 4 if body >= BELOW_FROM else min(body // 4, max(0, left))
+    return min(MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:

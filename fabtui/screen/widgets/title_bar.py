@@ -16,6 +16,7 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
+from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
 from fabtui.screen.widgets.trend_lines import bad_trend
@@ -23,6 +24,8 @@ from fabtui.screen.widgets.trend_lines import bad_trend
 #: Length of the names of layers without bad pairs if there is no room for all names.
 _CUT = 4
 _BAR = 24
+#: Maximum share of the title line for warnings.
+_WARNING_SHARE = 0.5
 _SHORTEST_BAR = 6
 #: Minimum room for the title of a session.
 _SHORTEST_TITLE = 8
@@ -94,8 +97,12 @@ _ENDS = {
 }
 
 
-def title_content(model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int) -> Content:
-    """Return the title line: nodes and title on the left, progress on the right; the title is cut first."""
+def title_content(
+    model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, warnings: Sequence[Part] = ()
+) -> Content:
+    """Return the title line: nodes and title, then progress and warnings at the right end; the title is cut first."""
+    warnings = clipped([(" ", ""), *warnings], round(width * _WARNING_SHARE), glyphs.ellipsis) if warnings else []
+    width -= len(plain(warnings))
     fabric = fabric_text(model)
     left: list[Part] = [("fabtui ", "bold $primary"), *([(f"{fabric}  ", "bold")] if fabric else [])]
     right = progress(model, elapsed, glyphs, width - len(plain(left)) - 2)
@@ -107,7 +114,7 @@ def title_content(model: Model, title: str, elapsed: float, glyphs: Glyphs, widt
     if len(name) > room:
         name = name[: room - 1] + glyphs.ellipsis if room > _SHORTEST_TITLE else ""
     left.append((name, MUTED if fabric else "bold"))
-    return Content.assemble(*left, " " * max(2, width - len(plain(left)) - len(plain(right))), *right)
+    return Content.assemble(*left, " " * max(2, width - len(plain(left)) - len(plain(right))), *right, *warnings)
 
 
 class LayerTabs(TextLine):
@@ -166,14 +173,19 @@ def lost_nodes(model: Model) -> list[NodeRecord]:
     return sorted(found, key=lambda record: -record.since)
 
 
-def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
-    """Return the lasting warnings on one line, or nothing; ``now`` is the time of the session (s since the epoch)."""
-    parts: list[Part] = []
+def lost_badge(model: Model, now: float) -> list[Part]:
+    """Return the lost nodes on one line, or nothing; ``now`` is the time of the session (s since the epoch)."""
     lost = lost_nodes(model)
-    if lost:
-        shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
-        more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
-        parts += [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
+    if not lost:
+        return []
+    shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
+    more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
+    return [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
+
+
+def badges(model: Model, lasting: list[str]) -> list[Part]:
+    """Return the lasting warnings on one line, or nothing."""
+    parts: list[Part] = []
     for badge in lasting:
         parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
     if model.synthetic:
