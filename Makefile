@@ -19,7 +19,7 @@ GROUP = $(BIN)/python -c 'import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo replay test test-fast lint docs reference bench dist release lock clean
+.PHONY: help demo replay test test-fast lint docs images reference bench dist release lock clean
 
 help:
 	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-fast  the unit tests, in under a minute"
 	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side"
 	@echo "make docs       the documentation as a site in build/site, with a link check"
+	@echo "make images     the pictures of the documentation, from recordings"
 	@echo "make reference  the tables in docs/reference, from the declarations in the code"
 	@echo "make bench      the benchmarks"
 	@echo "make dist       the wheel and the sdist, in dist/"
@@ -108,6 +109,10 @@ docs: $(VENV)/.docs
 	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+images: $(VENV)/.app
+	$(BIN)/python docs/make_images.py
+	$(BIN)/python docs/make_animation.py
 
 # What the benchmarks are made of.
 BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps loopback othergrids played synthetic terminal)

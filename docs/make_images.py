@@ -7,12 +7,15 @@ from the session on eight H200s in `recordings/`.
 from __future__ import annotations
 
 import asyncio
-import re
+import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from screen_svg import screen_of, still
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
@@ -20,6 +23,7 @@ from fabtui.session.feeds.replay import ReplayFeed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+IMAGES = HERE / "images"
 RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
 #: Nodes of eight GPUs in the synthetic fabric.
 LARGE = 128
@@ -54,12 +58,6 @@ PICTURES = {
 }
 
 
-def tidy(svg: str) -> str:
-    """Return the picture without what differs from run to run, and without fonts from elsewhere."""
-    svg = re.sub(r"terminal-\d+", "terminal", svg)
-    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-
-
 async def until(app: FabricApp, pilot: Any, what: Callable[[], bool], seconds: float) -> None:
     """Wait until something is so."""
     for _ in range(int(seconds / 0.1)):
@@ -69,24 +67,31 @@ async def until(app: FabricApp, pilot: Any, what: Callable[[], bool], seconds: f
     raise SystemExit(f"not reached within {seconds:.0f} s")
 
 
-async def draw(name: str, picture: Picture, recording: Path) -> None:
-    """Play a recording, press the keys, and draw."""
+async def settled(app: FabricApp, pilot: Any) -> None:
+    """Wait for the end of the recording, and for its findings."""
+    await until(app, pilot, lambda: app.feed is not None and app.model.exit_code is not None, 300)
+    await until(app, pilot, lambda: app.main.findings is not None and app.main.findings.known, 300)
+    await pilot.pause(0.5)
+
+
+async def drawn(picture: Picture, recording: Path) -> str:
+    """Play a recording, press the keys, and return the picture."""
     title = f"n[000-{LARGE - 1}]" if picture.large else "n[000-001]"
     settings = ScreenSettings(title=title, colors="24", theme=picture.theme)
     app = FabricApp(lambda: ReplayFeed(recording), settings)
     async with app.run_test(size=picture.size) as pilot:
-        await until(app, pilot, lambda: app.feed is not None and app.model.exit_code is not None, 300)
-        await until(app, pilot, lambda: app.main.findings is not None and app.main.findings.known, 300)
-        await pilot.pause(0.5)
+        await settled(app, pilot)
         for key in picture.keys:
             await pilot.press(key)
             await pilot.pause(0.3)
         await pilot.pause(1.0)
-        app.clear_notifications()
-        await pilot.pause(0.3)
-        path = HERE / "images" / f"{name}.svg"
-        path.write_text(tidy(app.export_screenshot(title="fabtui")), encoding="utf-8")
-        print(path)
+        return still(screen_of(app), "fabtui")
+
+
+def use_one_clock() -> None:
+    """Show the same times on every machine."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
 
 
 async def main(names: list[str]) -> None:
@@ -102,8 +107,11 @@ async def main(names: list[str]) -> None:
                 from synthetic import write
 
                 write(made, LARGE)
-            await draw(name, PICTURES[name], made if PICTURES[name].large else RECORDING)
+            path = IMAGES / f"{name}.svg"
+            path.write_text(await drawn(PICTURES[name], made if PICTURES[name].large else RECORDING), encoding="utf-8")
+            print(path)
 
 
 if __name__ == "__main__":
+    use_one_clock()
     asyncio.run(main(sys.argv[1:]))
