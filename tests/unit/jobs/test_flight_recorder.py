@@ -64,6 +64,16 @@ def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
     assert len(found.next) == 1
 
 
+def test_a_recorded_receive_without_a_send() -> None:
+    """RAS shows nothing of this job."""
+    found = answer({rank: recorded(f"p2phang-fr_{rank}.pickle") for rank in range(2)})
+    assert found.sentences == [
+        "recv 3 of default_pg: rank 0 waits in recv from rank 1 at rank.py:23; rank 1 has not called send",
+        "the last call of rank 1 that is recorded: all_reduce 249 of default_pg at rank.py:25",
+    ]
+    assert found.hangs is True
+
+
 Row = tuple[str, int, str, bool]
 
 
