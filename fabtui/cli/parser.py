@@ -12,7 +12,7 @@ from fabtui.config.options import APP, OptionSpec, options_of
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands with --nodes: a stray word is probably a node.
-_WITH_NODES = (None, "run", "preflight", "serve", "ras")
+_WITH_NODES = (None, "run", "preflight", "serve", "ras", "stacks")
 
 
 class CommandSpec(NamedTuple):
@@ -125,6 +125,21 @@ examples:
 Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
 
 exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
+""",
+    ),
+    CommandSpec(
+        "stacks",
+        "where the ranks of a running job are, equal stacks together",
+        "Print where the ranks of a running job are: by py-spy or pystack if the nodes have one, else by the kernel.",
+        """\
+examples:
+  fabtui stacks --nodes 'n[060-067]'           all nodes of the job; the ranks that differ first
+  fabtui stacks                                on a node of the job, in its pod or container
+
+Nothing is installed on the nodes, and no process is stopped. Ranks are processes with RANK, SLURM_PROCID,
+OMPI_COMM_WORLD_RANK or PMI_RANK in their environment.
+
+exit codes: 0 ranks were found; 2 bad usage or input; 3 no rank was found
 """,
     ),
     CommandSpec(

@@ -18,11 +18,11 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 APP = ""
 _LIVE = (APP, "run", "preflight", "serve", "config")
 #: Commands that ask nodes about running jobs.
-_JOB = ("ras",)
+_JOB = ("ras", "stacks")
 _NODE = (*_LIVE, *_JOB)
 _TESTS = (APP, "run", "serve", "config")
 _SCREEN = (APP, "serve", "config", "replay", "read")
-_CONFIGURED = (APP, "run", "preflight", "serve", "ras", "config", "replay", "read")
+_CONFIGURED = (APP, "run", "preflight", "serve", *_JOB, "config", "replay", "read")
 _HOUR = 3600.0
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
@@ -267,8 +267,8 @@ _RAS = (
     OptionSpec("address", "address of the RAS service on the nodes", "RAS", ("ras",), metavar="HOST:PORT",
         default="NCCL_RAS_ADDR of the job, or localhost:28028"),
     OptionSpec("wait", "time between two reports; 0: one report", "RAS", ("ras",), "number", "SECONDS", "5"),
-    OptionSpec("json", "print one JSON object", "output", ("ras",), "switch"),
-    OptionSpec("ascii", "use ASCII characters only", "output", ("ras",), "switch"),
+    OptionSpec("json", "print one JSON object", "output", _JOB, "switch"),
+    OptionSpec("ascii", "use ASCII characters only", "output", _JOB, "switch"),
 )
 _SERVE = (
     OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),

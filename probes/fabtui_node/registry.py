@@ -202,5 +202,7 @@ def probes_in(*phases: str) -> Tuple[str, ...]:
 DEFAULT = (*probes_in("inspect", "mesh", "driver", "load", "finish"), *TESTS)
 #: Probes that run only when named: they take time and load that a session should not cost by default.
 OPTIONAL = probes_in("request")
+#: Probes of commands about running jobs.
+JOB = probes_in("job")
 #: Probes of a preflight.
 PREFLIGHT = probes_in("inspect", "driver", "finish")

@@ -9,7 +9,7 @@ import textwrap
 from fabtui.paths import user_probe_folder
 from fabtui.sanitize import one_line
 from fabtui.session.user_probes import find
-from fabtui_node.registry import DEFAULT, OPTIONAL, PROBES, TESTS
+from fabtui_node.registry import DEFAULT, JOB, OPTIONAL, PROBES, TESTS
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def table(width: int) -> str:
     for title, rows in (("probes of a node", PROBES.values()), ("tests between endpoints", TESTS.values())):
         lines.append(f"{title}:")
         for row in rows:
-            always = "" if row.name in (*DEFAULT, *OPTIONAL) else " (always)"
+            always = "" if row.name in (*DEFAULT, *OPTIONAL, *JOB) else " (always)"
             lines.append(f"  {row.name:<11} {row.title}{always}")
             for label, text in (("needs", row.needs), ("gives", row.gives)):
                 start = f"{'':14}{label} "

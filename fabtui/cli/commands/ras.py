@@ -10,8 +10,7 @@ import shutil
 import sys
 from typing import Any, NamedTuple
 
-from fabtui.cli.options_from_args import print_problems, request_from
-from fabtui.config.file import read_config
+from fabtui.cli.job_options import job_options, notice
 from fabtui.errors import InputError
 from fabtui.importers.formats.nccl_ras import FORMATS, report_of, values_of
 from fabtui.importers.result import Result
@@ -21,7 +20,6 @@ from fabtui.report.imported_output import text_of
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.one_probe import Reply, replies
-from fabtui.session.options import SessionOptions
 from fabtui_node.parsers.base import Notes
 from fabtui_node.probes.job.ras import endpoint
 
@@ -52,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     if address and endpoint(address) is None:
         raise InputError(f"--address: {address!r} is not HOST:PORT; for example localhost:28028 or [::1]:28028")
     arguments = {"address": address, "wait": wait}
-    found = asyncio.run(replies(_options(args), "ras", arguments, _DEADLINE + wait, _reported, _notice))
+    found = asyncio.run(replies(job_options(args, _OWN), "ras", arguments, _DEADLINE + wait, _reported, notice))
     asked = next((one for reply in found if (one := _asked(reply)) is not None), None)
     if asked is None:
         return _no_report(found, "json" in given)
@@ -67,20 +65,6 @@ def _wait(given: dict[str, Any]) -> float:
     if not 0 <= wait <= _LONGEST_WAIT:
         raise InputError(f"--wait: {given['wait']!r} is not a number of seconds from 0 to {_LONGEST_WAIT:.0f}")
     return wait
-
-
-def _options(args: argparse.Namespace) -> SessionOptions:
-    config = read_config(args)
-    print_problems(config)
-    given = {name: value for name, value in vars(args).items() if name not in _OWN}
-    if not {"nodes", "hostfile", "transport"} & set(given):
-        # A job runs here, or there is nothing to ask.
-        given["transport"] = "local"
-    return request_from(argparse.Namespace(**given, no_record=True), config).options
-
-
-def _notice(text: str) -> None:
-    print(f"fabtui: {one_line(text, 500)}", file=sys.stderr)
 
 
 def _reported(reply: Reply) -> bool:

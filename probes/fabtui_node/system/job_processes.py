@@ -9,7 +9,8 @@ from fabtui_node.system import sysfs
 
 #: Variables with the rank of a process, by launcher: torchrun, Slurm, Open MPI, PMI.
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-_SHELLS = ("sh", "bash", "dash", "zsh", "srun", "slurmstepd", "mpirun", "orted", "prted")
+#: Programs that start the process of a rank and inherit its variables.
+_WRAPPERS = ("sh", "bash", "dash", "zsh", "env", "nice", "timeout", "numactl", "srun", "slurmstepd", "mpirun")
 #: Maximum number of processes that are listed.
 MOST = 256
 
@@ -18,27 +19,48 @@ def find(proc: str = "/proc") -> List[Dict[str, Any]]:
     """Return the processes of jobs that this user may inspect, by process id.
 
     Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped) and ``ras``, the address in
-    NCCL_RAS_ADDR or None. Children with the rank of their parent, such as data loaders, are left out.
+    NCCL_RAS_ADDR or None. Processes with the same rank start each other: a shell, the rank, its data loaders. The first
+    Python of them is listed, else the first that is no wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
-    parents: Dict[int, int] = {}
     for name in sysfs.names(proc):
-        if not name.isdecimal() or len(found) >= MOST:
-            continue
-        environ = variables(sysfs.text(proc, name, "environ", limit=1 << 18))
+        environ = variables(sysfs.text(proc, name, "environ", limit=1 << 18)) if name.isdecimal() else {}
         rank = next((number for key in _RANKS if (number := sysfs.to_integer(environ.get(key))) is not None), None)
         fields = _stat(sysfs.text(proc, name, "stat"))
-        if rank is None or fields is None or fields["name"] in _SHELLS or fields["state"] == "Z":
+        if rank is None or fields is None or fields["state"] == "Z":
             continue
-        parents[int(name)] = fields["parent"]
-        found[int(name)] = {
-            "pid": int(name),
-            "rank": rank,
-            "name": fields["name"],
-            "state": fields["state"],
-            "ras": environ.get("NCCL_RAS_ADDR"),
-        }
-    return [one for pid, one in found.items() if found.get(parents[pid], {}).get("rank", -1) != one["rank"]]
+        program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
+        found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
+    return [
+        {"pid": pid, **{key: one[key] for key in ("rank", "name", "state", "ras")}}
+        for pid, one in list(found.items())
+        if _is_first(pid, found)
+    ][:MOST]
+
+
+def _is_first(pid: int, found: Dict[int, Dict[str, Any]]) -> bool:
+    """Return whether a process is the first Python of its rank, or the first program without a Python below it."""
+    line = _line(pid, found)
+    python = [one for one in line if _is_python(found[one])]
+    if python:
+        return python[-1] == pid
+    below = any(pid in _line(one, found) for one in found if _is_python(found[one]))
+    programs = [one for one in line if found[one]["program"] not in _WRAPPERS]
+    return not below and bool(programs) and programs[-1] == pid
+
+
+def _line(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:
+    """Return a process and those above it with the same rank."""
+    line = [pid]
+    parent = found[pid]["parent"]
+    while parent in found and found[parent]["rank"] == found[pid]["rank"] and parent not in line:
+        line.append(parent)
+        parent = found[parent]["parent"]
+    return line
+
+
+def _is_python(one: Dict[str, Any]) -> bool:
+    return str(one["program"]).startswith("python")
 
 
 def variables(text: Optional[str]) -> Dict[str, str]:

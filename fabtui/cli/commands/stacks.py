@@ -1,0 +1,74 @@
+"""``fabtui stacks``: where the ranks of a running job are, equal stacks together."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from fabtui.cli.job_options import job_options, notice
+from fabtui.jobs.stacks import StackGroup, grouped, rank_stacks
+from fabtui.nodeset import count, fold
+from fabtui.report.tables import takes_unicode
+from fabtui.sanitize import clean, one_line
+from fabtui.session.one_probe import Reply, replies
+
+#: Exit code if no rank was found.
+NO_RANK = 3
+_DEADLINE = 60.0
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Inspect the ranks on all nodes; print them; return the exit code.
+
+    Raises:
+        InputError: The arguments are not valid.
+    """
+    given = vars(args)
+    options = job_options(args, ("json", "ascii"))
+    found = asyncio.run(replies(options, "stacks", {}, _DEADLINE, lambda _: False, notice))
+    stacks = [one for reply in found if reply.value is not None for one in rank_stacks(reply.node, reply.value)]
+    groups = grouped(stacks)
+    problems = {reply.node: reply.problem for reply in found if reply.value is None}
+    unicode = takes_unicode(sys.stdout) and "ascii" not in given
+    if "json" in given:
+        print(json.dumps(_values(groups, problems), ensure_ascii=not unicode))
+    else:
+        lines = "\n".join(_lines(groups, problems, found)) + "\n"
+        sys.stdout.write(lines if unicode else lines.encode("ascii", "replace").decode("ascii"))
+    return 0 if stacks else NO_RANK
+
+
+def _lines(groups: list[StackGroup], problems: dict[str, str], found: list[Reply]) -> list[str]:
+    number = sum(len(group.ranks) for group in groups)
+    if not number:
+        lines = [f"no process with a rank is visible on {fold(reply.node for reply in found)}"]
+    else:
+        lines = [f"{count(number, 'rank')}, {count(len(groups), 'place')}; the fewest first"]
+    lines += [f"  {one_line(group.sentence(), 1000)}" for group in groups]
+    missing: dict[str, list[str]] = {}
+    for group in groups:
+        for one in group.ranks:
+            if one.problem:
+                missing.setdefault(one.problem, []).append(one.place.node)
+    lines += [f"no stack on {fold(dict.fromkeys(nodes))}: {one_line(text, 300)}" for text, nodes in missing.items()]
+    return [*lines, *(f"{one_line(node)}: {one_line(text, 300)}" for node, text in problems.items())]
+
+
+def _values(groups: list[StackGroup], problems: dict[str, str]) -> dict[str, Any]:
+    return {
+        "groups": [
+            {
+                "ranks": [
+                    {"rank": one.place.rank, "node": clean(one.place.node), "pid": one.place.pid} for one in group.ranks
+                ],
+                "activity": clean(group.ranks[0].activity),
+                "frames": [clean(frame) for frame in group.ranks[0].frames],
+                "problem": clean(group.ranks[0].problem) or None,
+            }
+            for group in groups
+        ],
+        "problems": {clean(node): clean(text) for node, text in problems.items()},
+    }

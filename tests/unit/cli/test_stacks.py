@@ -1,0 +1,43 @@
+"""`fabtui stacks` over a local link."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fabtui.cli import main as entry
+from fabtui.cli.commands import stacks
+from fabtui.session.one_probe import Reply
+
+Out = pytest.CaptureFixture[str]
+
+
+def test_a_rank_on_this_machine(capsys: Out) -> None:
+    argv = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(argv, env={**os.environ, "RANK": "31"}, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        code = entry.main(["stacks", "--json"])
+        shown = entry.main(["stacks"])
+        child.kill()
+    assert code == shown == 0
+    first, _, text = capsys.readouterr().out.partition("\n")
+    ranks = [one for group in json.loads(first)["groups"] for one in group["ranks"]]
+    assert 31 in [one["rank"] for one in ranks if one["pid"] == child.pid]
+    assert "31" in text
+
+
+def test_no_rank(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> list[Reply]:
+        return [Reply("n060", {"ranks": []}, []), Reply("n061", None, [], "the login fails")]
+
+    monkeypatch.setattr(stacks, "replies", nothing)
+    assert entry.main(["stacks"]) == 3
+    assert capsys.readouterr().out.splitlines() == [
+        "no process with a rank is visible on n[060-061]",
+        "n061: the login fails",
+    ]

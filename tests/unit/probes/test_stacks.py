@@ -1,0 +1,117 @@
+"""Stacks of ranks on a node: outputs of py-spy and pystack, the kernel's part, and which process is the rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fabtui_node.probes.job import stacks
+from fabtui_node.system import job_processes
+
+from .test_ras_client import process
+
+#: py-spy 0.4.3: two threads, shortened.
+PY_SPY = [
+    {"pid": 7, "thread_name": "pt_nccl", "os_thread_id": 9, "frames": []},
+    {
+        "pid": 7,
+        "thread_name": "MainThread",
+        "os_thread_id": 7,
+        "active": False,
+        "frames": [
+            {"name": "Event.wait", "filename": "/usr/lib/threading.py", "short_filename": "threading.py", "line": 629},
+            {"name": "<module>", "filename": "/home/user/hang.py", "short_filename": "hang.py", "line": 5},
+        ],
+    },
+]
+#: pystack 1.x.
+PYSTACK = """\
+Traceback for thread 9 (pt_tcpstore_uv) [] (most recent call last):
+    (Python) File "/usr/lib/threading.py", line 10, in run
+Traceback for thread 7 (python) [Has the GIL] (most recent call last):
+    (Python) File "/home/user/hang.py", line 5, in <module>
+        main()
+    (Python) File "/usr/lib/threading.py", line 629, in Event.wait
+"""
+FRAMES = [{"name": "Event.wait", "site": "threading.py:629"}, {"name": "<module>", "site": "hang.py:5"}]
+
+
+def test_outputs_of_the_tools() -> None:
+    assert stacks.parse_py_spy(json.dumps(PY_SPY), 7) == FRAMES
+    assert stacks.parse_pystack(PYSTACK, 7) == FRAMES
+    for text in ("", "[]", "{}", "[1]", "Error: no", '[{"frames": 1}]'):
+        assert stacks.parse_py_spy(text, 7) == []
+        assert stacks.parse_pystack(text, 7) == []
+
+
+def listed(root: Path) -> list[tuple[int, int]]:
+    return [(one["pid"], one["rank"]) for one in job_processes.find(str(root))]
+
+
+def program(root: Path, pid: int, parent: int, path: str, rank: str) -> None:
+    process(root, pid, parent, name="pt_main_thread", RANK=rank)
+    target = root / path
+    target.touch()
+    (root / str(pid) / "exe").symlink_to(target)
+
+
+def test_which_process_is_the_rank(tmp_path: Path) -> None:
+    # A shell, a timeout, the rank, its data loader.
+    for pid, name in ((10, "bash"), (11, "timeout"), (12, "python3.11"), (13, "python3.11")):
+        program(tmp_path, pid, pid - 1, name, "0")
+    # A rank that is no Python, and its helper.
+    for pid, name in ((20, "bash"), (21, "all_reduce_perf"), (22, "helper")):
+        program(tmp_path, pid, 10 if pid == 20 else pid - 1, name, "1")
+    assert listed(tmp_path) == [(12, 0), (21, 1)]
+
+
+@pytest.fixture
+def rank() -> Iterator[int]:
+    """Yield the process id of a rank that sleeps."""
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"],
+        env={**os.environ, "RANK": "7"},
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        yield child.pid
+        child.kill()
+
+
+def found(pid: int) -> dict[str, object]:
+    (one,) = [one for one in stacks.run({}, lambda _: None, 20.0)["ranks"] if one["pid"] == pid]
+    return one  # type: ignore[no-any-return]
+
+
+def test_a_rank_without_a_tool(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_tool", lambda *_: None)
+    one = found(rank)
+    assert (one["rank"], one["state"], one["problem"]) == (7, "S", "neither py-spy nor pystack is on the node")
+    assert isinstance(one["cpu"], float)
+    assert "frames" not in one
+
+
+def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "py-spy"
+    threads = json.dumps([PY_SPY[0], {**PY_SPY[1], "os_thread_id": rank}])
+    script.write_text(f"#!/bin/sh\n[ \"$5\" = {rank} ] && cat <<'END'\n{threads}\nEND\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(stacks, "_tool", lambda name, *_: str(script) if name == "py-spy" else None)
+    one = found(rank)
+    assert (one["frames"], one["by"]) == (FRAMES, "py-spy")
+    script.write_text(
+        "#!/bin/sh\necho 'Error: Permission Denied: Try running again with elevated permissions' >&2\nexit 1\n"
+    )
+    assert str(found(rank)["problem"]).startswith("py-spy: Error: Permission Denied")
+
+
+def test_processor_time() -> None:
+    assert (stacks.processor_time(os.getpid()) or 0) > 0
+    assert stacks.processor_time(2**22 + 1) is None
