@@ -25,7 +25,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen import replay_actions
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color
+from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color, replace_all_unicode
 from fabtui.screen.terminal.job_control import suspend_group
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
@@ -123,6 +123,8 @@ class FabricApp(App[int]):
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
             remove_all_color(self)
+        if settings.ascii:
+            replace_all_unicode(self)
 
     @property
     def color_count(self) -> str:

@@ -11,6 +11,9 @@ from tests.screen.fakefeed import FakeFeed, sweep_of_two
 @pytest.mark.parametrize(
     ("keys", "size", "reason"),
     [
+        ("hr", (80, 24), "this cell has no pair to test"),
+        ("hx", (80, 24), "this cell has no pair to turn around"),
+        ("Tn", (80, 24), "this line has no node, and none below it"),
         ("u", (80, 24), "no filter is set: all cells are shown"),
         ("m", (80, 24), "there is no map: it is for grids that do not fit"),
         ("p", (80, 24), "the side panel needs 96 columns; this terminal has 80"),

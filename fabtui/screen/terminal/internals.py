@@ -13,6 +13,8 @@ from textual.filter import NoColor
 from textual.screen import Screen
 from textual.strip import Strip
 
+from fabtui.screen.terminal.ascii_filter import AsciiFilter
+
 
 def color_system(app: App[Any]) -> ColorSystem:
     """Return the number of colours of the terminal."""
@@ -22,6 +24,11 @@ def color_system(app: App[Any]) -> ColorSystem:
 def remove_all_color(app: App[Any]) -> None:
     """Draw without any colour; Textual's own filter leaves shades of grey."""
     app._filters = [NoColor()]
+
+
+def replace_all_unicode(app: App[Any]) -> None:
+    """Draw in ASCII, what Textual draws itself included."""
+    app._filters = [*app._filters, AsciiFilter()]
 
 
 def reload_theme(app: App[Any], name: str) -> None:

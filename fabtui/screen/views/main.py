@@ -584,7 +584,9 @@ class MainScreen(Screen[None]):
     def action_other_direction(self) -> None:
         seats = self.cursor_seats()
         place = self.scope.place_of((seats[1], seats[0])) if seats is not None else None
-        if place is not None:
+        if seats is not None and seats[0] == seats[1]:
+            self._app_context.notify("this cell has no pair to turn around")
+        elif place is not None:
             self.go_to(place)
 
     def action_list(self) -> None:

@@ -177,8 +177,10 @@ class TopologyScreen(TitledScreen):
         line = self.tree_view.cursor_node
         if line is not None and line.data is not None and line.data.node is not None:
             self.context.open_node(line.data.node)
-        elif line is not None:
+        elif line is not None and line.children:
             line.toggle()
+        else:
+            self.context.notify("this line has no node, and none below it")
 
     def action_copy(self) -> None:
         self.context.copy("\n".join(flat(self._topology().roots())))

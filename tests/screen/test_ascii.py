@@ -1,0 +1,30 @@
+"""ASCII mode: every view, dialogs and scroll bars of Textual included."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.screen.terminal.ascii_filter import as_ascii
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+VIEWS = ["ctrl+p", "question_mark", "F", "t", "T", "P", "v", "L", "colon", "f", "ctrl+o", "n", "enter"]
+
+
+@pytest.mark.parametrize("colors", ["24", "none"])
+async def test_ascii_mode_draws_ascii_alone(opened: Opened, colors: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24), colors=colors, ascii=True) as (app, pilot):
+        for key in VIEWS:
+            await pilot.press(key)
+            await pilot.pause(0.05)
+            text = screen_text(app)
+            assert text.isascii(), f"{key}: {sorted({c for c in text if not c.isascii()})}"
+            await pilot.press("escape")
+            await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("┌─│…", "+-|."), ("🔎 x", "?  x"), ("▁▔", "--"), ("a\u0301", "a"), ("日", "? ")]
+)
+def test_characters_keep_their_width(text: str, shown: str) -> None:
+    assert as_ascii(text) == shown
