@@ -56,6 +56,7 @@ def verdict_line(
     *,
     count_of: int,
     known: int = 0,
+    so_far: str = "",
     final: bool,
     untested: int = 0,
     note: str = "",
@@ -72,13 +73,14 @@ def verdict_line(
         glyphs: Characters of the screen.
         count_of: Number of all findings, without those that the user knows about.
         known: Number of those that the user knows about.
+        so_far: Text after the number of findings while more may follow.
         final: Whether all wanted pairs have been tested and counted.
         untested: Number of pairs that could not be tested.
         note: Text in place of the findings if there are none.
         key: Key that shows all findings.
     """
     number = count(count_of, "finding") if found else "no new finding" if known else "findings"
-    number += f", {known} known" if known else ""
+    number += (so_far if found else "") + (f", {known} known" if known else "")
     ends = [(key, "bold $primary"), (f" {number}", MUTED)], [(key, "bold $primary")]
     wide = width >= _WORDS_FROM
     lines = []

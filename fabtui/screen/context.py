@@ -40,6 +40,9 @@ class FindingsState(Protocol):
     #: True once no further test is planned, and every pair has been checked.
     @property
     def final(self) -> bool: ...
+    #: Text after the word "findings" while more may follow, else "".
+    @property
+    def so_far(self) -> str: ...
     #: Text for an empty list of findings.
     @property
     def none_text(self) -> str: ...

@@ -80,6 +80,13 @@ class SessionDiagnosis:
         """True once no further test is planned, and every pair has been checked."""
         return self._model.phase.name in _FINISHED and self._survey is not None and self._survey.current
 
+    @property
+    def so_far(self) -> str:
+        """Text after the word "findings" while more may follow: pairs are unchecked or the sweep goes on; else ""."""
+        # While watching, each result would make them incomplete for a moment.
+        complete = self.known and (self.final or self._model.phase.name == "watch")
+        return "" if complete else " so far"
+
     def follow(self) -> None:
         """Apply new notes about findings, and continue in the background until every pair has been checked."""
         if self._noted != (version := self._model.acknowledgements.version):

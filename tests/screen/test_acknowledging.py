@@ -34,7 +34,7 @@ async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size:
         assert "known since" in screen_text(app) or size == (80, 24)
         await pilot.press("slash", *"since", "enter")
         await pilot.pause()
-        assert "findings   1 of 6" in screen_text(app), "a filter finds notes"
+        assert "1 of 6" in screen_text(app), "a filter finds notes"
         assert " 6 n002 failed" in screen_text(app)
         await pilot.press("escape", "escape")
         await concluded(app, pilot)

@@ -307,7 +307,7 @@ async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
         text = screen_text(app)
         assert "─ sweep ─" in text
         assert "p2p   round" in text
-        assert "─ findings ─" in text
+        assert "─ findings so far ─" in text
 
 
 @pytest.mark.parametrize(("width", "shown"), [(99, False), (100, True)])

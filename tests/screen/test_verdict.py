@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from fabtui.model.events import NodeState, Watching
+from fabtui.model.events import NodeState, PhaseStart, Watching
 from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 from fabtui.screen.app import FabricApp
@@ -160,3 +160,31 @@ async def test_text_and_screen_number_the_findings_alike(opened: Opened) -> None
         titles = [f"  {number} {title(one)}" for number, one in enumerate(app.findings.found, 1)]
         assert len(titles) == 6
         assert [line[: len(start)] for line, start in zip(printed, titles, strict=True)] == titles
+
+
+async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> None:
+    story = sweep_of_two()
+    feed = FakeFeed(story.events, hold=True)
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        ends = next(at for at, one in enumerate(story.events) if isinstance(one, PhaseStart) and one.name == "done")
+        feed.advance(ends)
+        for _ in range(200):
+            app.main.draw()
+            await pilot.pause(0.05)
+            if app.findings.known and len(app.findings.found) > 2:
+                break
+        text = await diagnosed(app, pilot)
+        assert text[2].rstrip().endswith("findings so far")
+        assert any("─ findings so far ─" in line for line in text)
+        await pilot.press("F")
+        await pilot.pause(0.1)
+        assert screen_text(app).startswith(" findings so far ")
+        await pilot.press("escape")
+        feed.advance()
+        for _ in range(200):
+            await pilot.pause(0.05)
+            if app.findings.final:
+                break
+        text = await diagnosed(app, pilot)
+        assert text[2].rstrip().endswith("F 6 findings")
+        assert not any("so far" in line for line in text)

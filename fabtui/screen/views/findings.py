@@ -126,7 +126,10 @@ class FindingsScreen(FilteredScreen):
         found, shown = self.context.findings.found, self._shown()
         cells = len({cell for _, one in shown for cell in one.cells})
         number = f"{len(shown)} of {len(found)}" if self.filter else str(len(found))
-        parts: list[Part] = [(" findings ", "bold"), (f"  {number}, {count(cells, 'pair')}", MUTED)]
+        parts: list[Part] = [
+            (f" findings{self.context.findings.so_far} ", "bold"),
+            (f"  {number}, {count(cells, 'pair')}", MUTED),
+        ]
         if self.filter:
             parts += [
                 ("  ", ""),
@@ -182,7 +185,7 @@ class FindingsScreen(FilteredScreen):
         made_of = (
             id(found.found),
             found.none_text,
-            found.final,
+            found.so_far,
             self.size,
             self.filter,
             self._selected,

@@ -49,7 +49,7 @@ class PanelContent:
         """Return the verdict on the session on one line."""
         found, untested = self.diagnosis, len(self._context.model.untested)
         # The tally and the list of findings are replaced when they change.
-        key = (found.tally.counts, found.found, found.final, found.none_text, untested, width)
+        key = (found.tally.counts, found.found, found.final, found.none_text, found.so_far, untested, width)
         if self._verdict[0] != key:
             shown = [
                 (without(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
@@ -64,6 +64,7 @@ class PanelContent:
                 self._context.glyphs,
                 count_of=len(found.found) - known,
                 known=known,
+                so_far=found.so_far,
                 final=found.final,
                 untested=untested,
                 note=note,
@@ -99,7 +100,9 @@ class PanelContent:
         if room - len(sweep) <= _FINDINGS_FIRST:
             sweep = []
         room -= len(sweep)
-        findings = part("findings", self.findings(seats, width, max(0, room - 1)))[: max(0, room)]
+        findings = part(f"findings{self.diagnosis.so_far}", self.findings(seats, width, max(0, room - 1)))[
+            : max(0, room)
+        ]
         room -= len(findings)
         tested = self.diagnosis.tally.of_class
         classes = part("classes", _plain(class_lines(model, scope.source.layer, self.diagnosis.bad, tested, width)))
