@@ -37,6 +37,7 @@ class _Asked(NamedTuple):
     node: str
     address: str
     texts: list[str]
+    stopped: str
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -84,13 +85,15 @@ def _asked(reply: Reply) -> _Asked | None:
     whole = ["".join(texts[number]) for number in sorted(texts)]
     # Of a report that was cut off by the deadline there may be parts.
     whole = whole[: complete if isinstance(complete, int) else 0]
-    return _Asked(reply.node, address, whole) if whole else None
+    return _Asked(reply.node, address, whole, _stopped(reply)) if whole else None
 
 
 def _print(asked: _Asked, given: dict[str, Any]) -> int:
     notes = Notes()
     latest = report_of(asked.texts[-1], notes)
     found = answer(latest, report_of(asked.texts[0], Notes()) if len(asked.texts) > 1 else None)
+    if asked.stopped:
+        found.sentences.append(asked.stopped)
     form = FORMATS[0]
     result = Result(
         Source(f"{asked.node} {asked.address}", ""),
@@ -132,13 +135,25 @@ def _no_report(found: list[Reply], as_json: bool) -> int:
     return NO_REPORT
 
 
+def _processes(reply: Reply) -> list[dict[str, Any]]:
+    """Return the processes with a rank on a node."""
+    processes = (reply.value or {}).get("processes")
+    return [one for one in processes if isinstance(one, dict)] if isinstance(processes, list) else []
+
+
+def _stopped(reply: Reply) -> str:
+    """Return which processes with a rank are stopped on a node, or nothing."""
+    stopped = [str(one.get("pid")) for one in _processes(reply) if one.get("state") in ("T", "t")]
+    if not stopped:
+        return ""
+    return f"stopped (state T) on {reply.node}: process {', '.join(stopped[:8])}; kill -CONT lets it go on"
+
+
 def _hint(reply: Reply, kind: str) -> str:
     """Return what to do about a service that gives no report."""
-    processes = (reply.value or {}).get("processes")
-    rows = [one for one in processes if isinstance(one, dict)] if isinstance(processes, list) else []
-    stopped = [str(one.get("pid")) for one in rows if one.get("state") in ("T", "t")]
-    if stopped:
-        return f"stopped (state T) there: process {', '.join(stopped[:8])}; kill -CONT lets it go on"
+    if stopped := _stopped(reply):
+        return stopped
+    rows = _processes(reply)
     if kind == "refused":
         jobs = f"{len(rows)} processes with a rank run there" if rows else "no process with a rank is visible there"
         return f"{jobs}; RAS needs NCCL 2.24 and a communicator, and is off with NCCL_RAS_ENABLE=0"

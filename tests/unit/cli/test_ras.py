@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -27,6 +31,23 @@ def test_a_rank_is_behind(capsys: Out) -> None:
     assert "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 192.0.2.2 has not called it" in out
     assert "the late ranks launched nothing between two reports" in out
     assert "py-spy dump --pid 742" in out
+
+
+def test_a_stopped_rank_is_named(capsys: Out) -> None:
+    argv = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(argv, env={**os.environ, "RANK": "31"}, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        with RasService("", body(recorded("killed-json.txt"))) as service:
+            assert entry.main(["ras", "--address", service.address, "--wait", "0"]) == 0
+        assert entry.main(["ras", "--address", "127.0.0.1:1"]) == 3
+        child.kill()
+    reported, failed = capsys.readouterr().out.split("no RAS service", 1)
+    for out in (reported, failed):
+        assert "stopped (state T) on " in out
+        assert str(child.pid) in out
 
 
 def test_one_report_as_json(capsys: Out) -> None:
