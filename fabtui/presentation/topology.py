@@ -192,10 +192,12 @@ class Topology:
         on_path = any(end in self._pair for end in ends)
         glyph = "?" if verdict is Verdict.UNTESTED else self._glyphs.of_slot[slot_of(verdict, 1.0)]
         style = verdict_style(verdict)
-        parts: list[Part] = [(f"{glyph} ", f"bold {style}"), (one_line(name, 60), ON_PATH if on_path else style)]
+        parts: list[Part] = [(glyph, style), (" ", ""), (one_line(name, 60), ON_PATH if on_path else "")]
         by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))
-        counts = ", ".join(f"{number} {word}" for word, number in by_gravity)
-        parts += [(f"  {counts}", style)] if bad else [] if tested else [("  untested", MUTED)]
+        counts: list[Part] = []
+        for word, number in by_gravity:
+            counts += [(", " if counts else "  ", ""), (f"{number} {word}", verdict_style(word))]
+        parts += counts if bad else [] if tested else [("  untested", MUTED)]
         parts.append((f"  {about}", MUTED))
         return Branch(key, parts, below or _none, node, on_path, below is not None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fabtui.model.measurement import SEVERITY, Verdict
+from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, slot_of
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_style
@@ -12,7 +12,6 @@ from fabtui.presentation.wrapping import Line, between
 
 #: Verdicts that are counted even if no pair is bad, beside the bad ones.
 _NOTABLE = (Verdict.INCONCLUSIVE, Verdict.SKIPPED)
-_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 #: Minimum width for the words between the numbers.
 _WORDS_FROM = 60
 
@@ -38,9 +37,9 @@ def _head(
         head: Line = [("no pair tested" if final else "no pair tested yet", MUTED)]
     elif bad:
         words = f"{bad} of {count(tested, of)} bad" if wide else f"{bad} of {tested} bad"
-        head = [(words, f"bold {'$error' if any(map(counts.get, _DEAD)) else '$warning'}")]
+        head = [(words, verdict_style(worst([verdict for verdict, number in counts.items() if number])))]
     elif final and not untested and counts.get(Verdict.OK) == tested:
-        head = [(f"all {count(tested, 'pair')} ok", "bold $primary")]
+        head = [(f"all {count(tested, 'pair')} ok", verdict_style(Verdict.OK))]
     else:
         head = [(f"no bad pair among {count(tested, of)}" if wide else f"0 of {tested} bad", "bold")]
     if chips := count_parts(counts, glyphs, named=named):

@@ -16,6 +16,8 @@ from fabtui.sanitize import one_line
 Part = tuple[str, str]
 
 MUTED = "$foreground 60%"
+#: How the styles of cells begin, which have a fill.
+CELL = "$cell-"
 
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",
@@ -27,15 +29,6 @@ CLASS_WORDS = {
     PairClass.ALL: "all",
 }
 
-_VERDICT_STYLES = {
-    Verdict.OK: "$primary",
-    Verdict.SLOW: "bold $warning",
-    Verdict.TIMEOUT: "bold $error",
-    Verdict.FAILED: "bold $error",
-    Verdict.INCONCLUSIVE: "bold $secondary",
-    Verdict.SKIPPED: MUTED,
-    Verdict.UNTESTED: MUTED,
-}
 _STATE_STYLES = {
     NodeState.WAITING: MUTED,
     **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),
@@ -45,8 +38,13 @@ _STATE_STYLES = {
 
 
 def verdict_style(verdict: Verdict) -> str:
-    """Return the style of a verdict."""
-    return _VERDICT_STYLES[verdict]
+    """Return the style of a verdict: that of its cells in the grid, a variable of the theme."""
+    return MUTED if verdict is Verdict.UNTESTED else f"{CELL}{slot_of(verdict, 1.0).key}"
+
+
+def verdict_tone(verdict: Verdict) -> str:
+    """Return the colour of a verdict for text and bars without a fill."""
+    return MUTED if verdict is Verdict.UNTESTED else f"$tone-{slot_of(verdict, 1.0).key}"
 
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:

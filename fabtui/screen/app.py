@@ -25,9 +25,16 @@ from fabtui.sanitize import one_line
 from fabtui.screen import replay_actions
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color, replace_all_unicode
+from fabtui.screen.terminal.internals import (
+    discard_output,
+    exit_within,
+    keep_named_colors,
+    remove_all_color,
+    replace_all_unicode,
+)
 from fabtui.screen.terminal.job_control import suspend_group
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.themes.variables import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
@@ -92,8 +99,9 @@ class FabricApp(App[int]):
     def __init__(
         self, make_feed: Callable[[], Feed], settings: ScreenSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__()
+        # Read for the variables of the theme.
         self.settings = settings
+        super().__init__()
         self.glyphs = Glyphs(settings.ascii)
         self.model = Model()
         self.feed: Feed | None = None
@@ -123,6 +131,8 @@ class FabricApp(App[int]):
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
             remove_all_color(self)
+        elif self.color_count == "16":
+            keep_named_colors(self)
         if settings.ascii:
             replace_all_unicode(self)
 
@@ -134,6 +144,17 @@ class FabricApp(App[int]):
         if self.no_color:
             return "none"
         return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Add the styles of the grid to the variables of the theme."""
+        found, theme = super().get_css_variables(), self.current_theme
+        ramp, full = (ramp_of(theme.name, theme.dark, count) for count in (self.color_count, "24"))
+        cells = cell_variables(ramp, full, found)
+        # Problems have the colours of the verdicts, unless the theme has its own.
+        own = {"error": theme.error, "warning": theme.warning}
+        tones = {"error": cells["tone-failed"], "warning": cells["tone-slow"]}
+        self.theme_variables = {**found, **cells, **{name: tone for name, tone in tones.items() if own[name] is None}}
+        return self.theme_variables
 
     def _paint(self, *_: object) -> None:
         count = self.color_count

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
-from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, Order
 from fabtui.screen.grid.prompts import Filter
@@ -194,7 +194,6 @@ class ViewState:
 
 
 _OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))
-_STYLES = {Slot.FAILED: "bold $error", Slot.TIMEOUT: "bold $error", Slot.SLOW: "bold $warning"}
 
 
 def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
@@ -209,9 +208,9 @@ def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
         if rank in _OK or slot is Slot.OTHER or not counts.get(rank):
             continue
         word = "node gone" if slot is Slot.GONE else slot.key
-        parts.append((f"{glyphs.of_slot[slot]} {counts[rank]} {word}  ", _STYLES.get(slot, "")))
+        parts += [(f"{glyphs.of_slot[slot]} {counts[rank]} {word}", f"{CELL}{slot.key}"), ("  ", "")]
     if ok:
-        parts.append((f"{ok} ok  ", "$primary"))
+        parts += [(f"{ok} ok", f"{CELL}{Slot.GOOD.key}"), ("  ", "")]
     left = cells - int(index.tested[a, b])
     if left > 0:
         hiding = scope.filter is not None and scope.filter.by_cell

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.color import ColorSystem
 from textual.app import App
-from textual.filter import NoColor
+from textual.filter import ANSIToTruecolor, NoColor
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -29,6 +29,11 @@ def remove_all_color(app: App[Any]) -> None:
 def replace_all_unicode(app: App[Any]) -> None:
     """Draw in ASCII, what Textual draws itself included."""
     app._filters = [*app._filters, AsciiFilter()]
+
+
+def keep_named_colors(app: App[Any]) -> None:
+    """Draw the terminal's own sixteen colours as such; Textual's filter replaces them with RGB."""
+    app._filters = [one for one in app._filters if not isinstance(one, ANSIToTruecolor)]
 
 
 def reload_theme(app: App[Any], name: str) -> None:

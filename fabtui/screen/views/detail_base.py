@@ -46,7 +46,8 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
         line: list[Part] = [("  ", "")]
         for at in used:
             style = "" if isinstance(cells[at], str) else cells[at][1]
-            line.append((f"{row[at][: widths[at]]:<{widths[at]}}  ", style))
+            text = row[at][: widths[at]]
+            line += [(text, style), (" " * (widths[at] - len(text) + 2), "")]
         lines.append(line)
     return lines
 

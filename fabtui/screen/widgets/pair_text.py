@@ -86,8 +86,7 @@ def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) 
     parts: list[Part] = []
     verdict = model.verdict(measurement)
     if verdict is not Verdict.OK:
-        word, color = verdict_part(verdict, glyphs)
-        parts.append((f"{word}  ", color))
+        parts += [verdict_part(verdict, glyphs), ("  ", "")]
     return parts if measurement.value is None else [*parts, (value_text(measurement), style)]
 
 

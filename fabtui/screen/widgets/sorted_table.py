@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.presentation.wrapping import Line, clipped
 
 #: Start and end of a heading on its line, and the number of its column.
@@ -111,9 +111,16 @@ def table_lines(
         head.append((text, "bold reverse" if at == sorting.column else MUTED))
         spans.append((place, place + len(text), at))
         place += len(text)
-    return TableLines(
-        head, spans, [[(padded(row.cells[at].text, at), row.cells[at].style) for at in shown] for row in rows]
-    )
+    lines = [[part for at in shown for part in _filled(padded(row.cells[at].text, at), row.cells[at])] for row in rows]
+    return TableLines(head, spans, lines)
+
+
+def _filled(text: str, cell: TableCell) -> Line:
+    """Return a padded cell; the fill of a verdict ends with its word."""
+    if not cell.style.startswith(CELL):
+        return [(text, cell.style)]
+    before, word, after = text.partition(cell.text)
+    return [(before, ""), (word, cell.style), (after, "")]
 
 
 def heading_at(spans: Sequence[Span], x: int) -> int | None:
@@ -194,12 +201,15 @@ class SortedTable(Widget, can_focus=True):
     def _marked(self, line: Line, width: int) -> Line:
         """Return the line of the cursor."""
         marked: list[Part] = [
-            (text, f"{style} reverse".strip() if not at else "reverse" if self.WHOLE_LINE else style)
+            (text, style if style.startswith(CELL) else self._reversed(style, first=not at))
             for at, (text, style) in enumerate(line)
         ]
         if self.WHOLE_LINE:
             marked.append((" " * max(0, width - sum(len(text) for text, _ in line)), "reverse"))
         return marked
+
+    def _reversed(self, style: str, *, first: bool) -> str:
+        return f"{style} reverse".strip() if first else "reverse" if self.WHOLE_LINE else style
 
     def _go(self, line: int) -> None:
         if self._rows:

@@ -8,7 +8,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, ratio, slot_of
-from fabtui.presentation.wording import MUTED, Part, verdict_style
+from fabtui.presentation.wording import CELL, MUTED, Part, verdict_tone
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN_BLOCKS = "_.-:=+*#"
@@ -26,7 +26,7 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
     if cell.value is not None:
         share = ratio(layer, cell.value, model.usual(cell.measurement))
     slot = slot_of(cell.verdict, share)
-    return glyphs.of_slot[slot], verdict_style(cell.verdict)
+    return glyphs.of_slot[slot], f"{CELL}{slot.key}"
 
 
 def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], glyphs: Glyphs) -> list[Part]:
@@ -50,7 +50,7 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
         verdict = model.verdict(one)
         if verdict in _WITHOUT_RESULT:
             continue
-        style = verdict_style(verdict)
+        style = verdict_tone(verdict)
         if one.value is None:
             parts.append((glyphs.of_slot[slot_of(verdict, None)], style))
             continue

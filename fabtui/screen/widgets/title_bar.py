@@ -151,7 +151,7 @@ class LayerTabs(TextLine):
         for one in layers:
             text, style = f"{blank}{one.spec.key} {names[one]}", "bold reverse" if one is layer else ""
             number, color = numbers.get(one, ("", ""))
-            parts += [(text, style), (number, f"{color} reverse" if one is layer else color), (blank, style)]
+            parts += [(text, style), (number, color), (blank, style)]
             length = len(text) + len(number) + len(blank)
             spans.append((at, at + length, one))
             at += length

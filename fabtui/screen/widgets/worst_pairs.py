@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 from textual.binding import BindingType
 
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import CLASS_WORDS, MUTED, failure_text, value_text
+from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, value_text
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
@@ -48,7 +48,7 @@ def worst_rows(
     rows = []
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
-        style = "$warning" if bad.slot is Slot.SLOW else "$error"
+        style = f"{CELL}{bad.slot.key}"
         glyph, word = glyphs.of_slot[bad.slot], bad.slot.key
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
@@ -58,9 +58,9 @@ def worst_rows(
         if narrow and value == "-":
             value = word
         cells = [
-            TableCell(glyph if narrow else f"{glyph} {word}", rank, f"bold {style}" if narrow else style),
+            TableCell(glyph if narrow else f"{glyph} {word}", rank, style),
             TableCell(pair_name(axis.seats[bad.row], axis.seats[bad.column]), (bad.row, bad.column)),
-            TableCell(value, number, style if narrow else "bold"),
+            TableCell(value, number, style if value == word else "bold"),
             TableCell("" if kind is None else CLASS_WORDS[kind], -1 if kind is None else _CLASSES.index(kind), MUTED),
             TableCell(share, -1.0 if bad.share is None else bad.share),
         ]

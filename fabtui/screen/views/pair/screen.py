@@ -194,7 +194,7 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
         return [[*line, ("-", MUTED)]]
     verdict = model.verdict(measurement)
     word, style = verdict_part(verdict, glyphs)
-    line.append((f"{word:<10}", style))
+    line += [(word, style), (" " * (10 - len(word)), "")]
     if measurement.value is not None:
         line.append((f"{value_text(measurement):<9}", "bold"))
         if share := share_text(model, measurement):

@@ -1,0 +1,76 @@
+"""Styles of the grid as variables of the theme, so that everything else shows verdicts in the colours of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.color import Color as RichColor
+from rich.style import Style
+from textual.color import Color
+
+#: Minimum contrast of a tone with the background.
+_CONTRAST = 4.5
+#: Step towards white or black until a tone has that contrast.
+_STEP = 0.03
+_ATTRIBUTES = ("bold", "dim", "italic", "underline", "reverse")
+#: What cannot be in a variable: no text and no fill of its own.
+_NO_STYLE = "not bold"
+
+
+def cell_variables(ramp: Mapping[str, str], full: Mapping[str, str], theme: Mapping[str, str]) -> dict[str, str]:
+    """Return ``cell-SLOT``, the whole style of each slot, and ``tone-SLOT``, its colour for text on the background.
+
+    ``full`` is the ramp with all colours: what lies on a background in RGB has tones in RGB.
+    """
+    background = theme["background"]
+    shades = ramp if background.startswith("ansi_") else full
+    return {
+        **{f"cell-{name}": _words(Style.parse(text or "none")) for name, text in ramp.items()},
+        **{f"tone-{name}": _tone(text, shades["good"], background) for name, text in shades.items()},
+    }
+
+
+def _tone(text: str, good: str, background: str) -> str:
+    style = Style.parse(text or "none")
+    # A cell that is filled as a good one differs by its text.
+    same = style.bgcolor == Style.parse(good or "none").bgcolor and text != good
+    tone = style.color if same or style.bgcolor is None else style.bgcolor
+    return "auto" if tone is None else _readable(_name(tone), background)
+
+
+def _words(style: Style) -> str:
+    words = [name for name in _ATTRIBUTES if getattr(style, name)]
+    words += [_name(style.color)] if style.color is not None else []
+    words += ["on", _name(style.bgcolor)] if style.bgcolor is not None else []
+    return " ".join(words) or _NO_STYLE
+
+
+def _name(color: RichColor) -> str:
+    """Return a colour as Textual names it: the terminal's sixteen by name, all others in RGB."""
+    if color.number is not None and color.number < 16:
+        return f"ansi_{color.name}"
+    return color.get_truecolor().hex
+
+
+def _readable(name: str, background: str) -> str:
+    """Return a colour, brighter or darker if it cannot be read on a background; terminals choose their own sixteen."""
+    if name.startswith("ansi_") or background.startswith("ansi_"):
+        return name
+    color, behind = Color.parse(name), Color.parse(background)
+    away = Color.parse("white" if behind.brightness < 0.5 else "black")
+    share = 0.0
+    while _contrast(color, behind) < _CONTRAST and share < 1:
+        share += _STEP
+        color = Color.parse(name).blend(away, share)
+    return color.hex
+
+
+def _contrast(one: Color, other: Color) -> float:
+    """Return the contrast of two colours (WCAG 2): 1 to 21."""
+    dark, light = sorted(map(_luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in color.normalized)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
