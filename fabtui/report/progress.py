@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fabtui.model.session_model import Model
     from fabtui.session.feeds.base import Feed
 
-#: Interval (s) between two updates of the live line.
-_FRAME = 0.1
+#: Interval (s) between two updates of the live line, and between two lines on a terminal without one.
+_FRAME, _SPARSE = 0.1, 15.0
 _CLEAR = "\r\x1b[K"
 _SHOWN_LEVELS = ("notice", "warning", "error")
 
@@ -31,12 +31,16 @@ def _of_node(entry: LogLine) -> str:
 
 
 class Progress:
-    """Shows a feed: a live line on a terminal, one line per step elsewhere (``text``: on a terminal as well)."""
+    """Shows a feed: a live line on a terminal, one line per step elsewhere.
+
+    ``text``: no live line on a terminal either, for screen readers, but a line with the remaining time now and then.
+    """
 
     def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
         self._out = out
         self._quiet = quiet
         self._live = out.isatty() and not text and os.environ.get("TERM") not in (None, "", "dumb")
+        self._sparse = out.isatty() and not self._live
         self._drawn = 0.0
         self._pace = Pace()
         self._phase = ""
@@ -59,6 +63,11 @@ class Progress:
 
     def _changed(self) -> None:
         lines = self._nodes() + self._log() + ([] if self._live else self._steps())
+        if self._sparse:
+            self._pace.take(self._model, self._model.elapsed)
+            if time.monotonic() - self._drawn >= _SPARSE and self._model.phase.total:
+                self._drawn = time.monotonic()
+                lines.append(self._line())
         if lines:
             self._write((_CLEAR if self._live else "") + "".join(f"{line}\n" for line in lines))
         now = time.monotonic()
@@ -102,6 +111,7 @@ class Progress:
         if phase.name == self._phase:
             return []
         self._phase = phase.name
+        self._drawn = time.monotonic()
         tests = "node" if phase.name == "ranks" else "test"
         name = phase_text(self._model)
         return [f"{name}: {count(phase.total, tests)}" if phase.total else name]

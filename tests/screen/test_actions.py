@@ -143,3 +143,12 @@ async def test_copying_gives_plain_text(opened: Opened) -> None:
         assert app.clipboard.startswith("n000:1 > n001:2\n")
         assert "p2p: failed; at 256 MiB; deliberate lab fault: transfer: the packets were dropped" in app.clipboard
         assert "back: n001:2 > n000:1" in app.clipboard
+
+
+async def test_a_browser_has_no_terminal_for_a_login(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FabricApp, "is_web", True)
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("exclamation_mark")
+        await pilot.pause(0.2)
+        (note,) = app._notifications
+        assert note.message.startswith("a browser has no terminal for a login; type elsewhere: ")

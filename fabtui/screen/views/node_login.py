@@ -57,7 +57,8 @@ async def login(app: App[int]) -> None:
     try:
         status = await _without_app(app, words)
     except SuspendNotSupported:
-        context.notify(f"this terminal cannot be left; type elsewhere: {one_line(shlex.join(words), 300)}")
+        why = "a browser has no terminal for a login" if app.is_web else "this terminal cannot be left"
+        context.notify(f"{why}; type elsewhere: {one_line(shlex.join(words), 300)}")
     except OSError as error:
         context.notify(f"{words[0]} cannot be run: {one_line(str(error), 200)}", severity="warning")
     else:

@@ -110,6 +110,19 @@ def test_the_live_line_is_drawn_a_few_times_a_second(make_model: Maker, monkeypa
     assert played(maker, Terminal()).count("\x1b[K") <= 3
 
 
+def test_text_on_a_terminal_has_the_remaining_time_on_lines_of_their_own(
+    make_model: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_SPARSE", 0.0)
+    maker = make_model().start(["n0"]).add("phase", name="p2p", total=8)
+    for number in range(4):
+        maker.measured("p2p", "n0:0", f"n0:{number + 1}", value=1.0, unit="GB/s")
+    last = played(maker, Terminal(), text=True).splitlines()[-1]
+    assert "4/8 tests" in last
+    assert last.endswith("left")
+    assert "left" not in played(maker, io.StringIO(), text=True)
+
+
 @pytest.mark.parametrize(("term", "text"), [("dumb", False), ("", False), ("xterm", True)])
 def test_nothing_is_redrawn_where_that_cannot_be_or_is_not_wanted(
     make_model: Maker, monkeypatch: pytest.MonkeyPatch, term: str, text: bool
