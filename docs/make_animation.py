@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from make_images import IMAGES, RECORDING, settled, until, use_one_clock
+from make_images import IMAGES, RECORDING, at_rest, settled, until, use_one_clock
 from screen_svg import Frame, animation, screen_of
 
 from fabtui.screen.app import FabricApp
@@ -55,6 +55,7 @@ async def go(app: FabricApp, pilot: Any, place: float) -> None:
     if place == 1.0:
         feed.pause(False)
         await settled(app, pilot)
+        await at_rest(app, pilot)
 
 
 async def draw(story: tuple[Scene, ...] = STORY, *, theme: str | None = None) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.segment import Segment
 from screen_svg import screen_of, still
 
 from fabtui.screen.app import FabricApp
@@ -74,6 +75,19 @@ async def settled(app: FabricApp, pilot: Any) -> None:
     await pilot.pause(0.5)
 
 
+async def at_rest(app: FabricApp, pilot: Any) -> list[list[Segment]]:
+    """Return the screen once it has all findings and does not change any more."""
+    before: list[list[Segment]] = []
+    for _ in range(60):
+        await pilot.pause(0.5)
+        screen = screen_of(app)
+        text = "".join(segment.text for line in screen for segment in line)
+        if screen == before and "searching" not in text and "tested pairs" not in text:
+            return screen
+        before = screen
+    raise SystemExit("the screen does not come to rest")
+
+
 async def drawn(picture: Picture, recording: Path) -> str:
     """Play a recording, press the keys, and return the picture."""
     title = f"n[000-{LARGE - 1}]" if picture.large else "n[000-001]"
@@ -84,8 +98,7 @@ async def drawn(picture: Picture, recording: Path) -> str:
         for key in picture.keys:
             await pilot.press(key)
             await pilot.pause(0.3)
-        await pilot.pause(1.0)
-        return still(screen_of(app), "fabtui")
+        return still(await at_rest(app, pilot), "fabtui")
 
 
 def use_one_clock() -> None:
