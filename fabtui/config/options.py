@@ -206,7 +206,7 @@ _DISPLAY = (
     OptionSpec("colors", "number of colours of the terminal", "screen", _SCREEN, default="auto",
         choices=("auto", "24", "256", "16", "none"), table="screen", example='"auto"'),
     OptionSpec("baseline", "recording or JSON to compare with (layer 8)", "screen", _SCREEN, metavar="FILE"),
-    OptionSpec("notify", "how the terminal reports ended sweeps, lost nodes, changes while watching", "screen",
+    OptionSpec("notify", "how the terminal reports ended sweeps and changes", "screen",
         (APP, "config"), default="off", choices=("off", "bell", "osc9", "osc777"), table="screen", example='"bell"'),
     OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
 )

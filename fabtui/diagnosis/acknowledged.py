@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fabtui.diagnosis.finding import Domain, Finding, Kind
 from fabtui.model.session_model import Model
 
-#: Subjects that do not say which pairs a finding is about.
+#: Subjects from which the pairs of a finding do not follow.
 _VAGUE = (Kind.FABRIC, Kind.PAIRS)
 
 
