@@ -153,7 +153,9 @@ class FabricApp(App[int]):
         # Problems have the colours of the verdicts, unless the theme has its own.
         own = {"error": theme.error, "warning": theme.warning}
         tones = {"error": cells["tone-failed"], "warning": cells["tone-slow"]}
-        self.theme_variables = {**found, **cells, **{name: tone for name, tone in tones.items() if own[name] is None}}
+        # Borders and tints take no "auto", the tone without colours.
+        chosen = {name: tone for name, tone in tones.items() if own[name] is None and tone != "auto"}
+        self.theme_variables = {**found, **cells, **chosen}
         return self.theme_variables
 
     def _paint(self, *_: object) -> None:
