@@ -177,7 +177,7 @@ async def test_a_recording_replaces_the_session(opened: Opened) -> None:
                 break
         assert feed.closed == 1
         assert len(app.model.nodes) == 2
-        assert f"RECORDING {RECORDING.name}" in screen_text(app)
+        assert RECORDING.name in screen_text(app)
         assert screen_of(app) == "MainScreen"
 
 
