@@ -10,8 +10,8 @@ import numpy as np
 
 from fabtui.diagnosis.pairs.tally import Pair, Tally
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.leaf_names import leaf_names
 from fabtui.model.facts.node_layout import Device, node_layout
-from fabtui.model.facts.node_view import dicts, field, text
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -74,7 +74,7 @@ class Topology:
                 by_leaf[leaf].append(end)
             if end.rail is not None:
                 by_rail[end.rail].append(end)
-        names = self._leaf_names()
+        names = leaf_names(model.nodes.values())
         leaves = [self._group("leaf", leaf, names.get(leaf, leaf), own) for leaf, own in by_leaf.items()]
         rails = [self._group("rail", str(rail), f"rail {rail}", own) for rail, own in sorted(by_rail.items())]
         unknown = len(ends) - sum(map(len, by_leaf.values()))
@@ -86,16 +86,6 @@ class Topology:
             self._section("rails", str(len(rails)) if rails else "unknown", rails),
             self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
         ]
-
-    def _leaf_names(self) -> dict[str, str]:
-        """Return the names of leaf switches by GUID."""
-        found: dict[str, str] = {}
-        for record in self._model.nodes.values():
-            for port in dicts(field(record.probe_results.get("ibfabric"), "ports")):
-                guid, name = (text(field(port, "leaf", key)) for key in ("guid", "name"))
-                if guid is not None and name is not None:
-                    found[guid] = name
-        return found
 
     def _section(self, name: str, about: str, below: list[Branch]) -> Branch:
         parts: list[Part] = [(name, "bold $accent"), (f"  {about}", MUTED)]

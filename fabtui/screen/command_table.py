@@ -65,6 +65,7 @@ _EFFECTS = (
     ("node", "NODE", "show a node"),
     ("pair", "PAIR", "show a pair in both directions"),
     ("sort", "ORDER", "sort the rows"),
+    ("order", "ORDER", "sort the rows, or group rows and columns by leaf switch or rail"),
     ("theme", "THEME", "change the colors of the screen"),
     ("replay", "FILE", "play a recording in place of this session"),
 )
@@ -108,6 +109,7 @@ class CommandTable:
             "node": (self._node, self._offered(self._nodes)),
             "pair": (self._pair, self._offer_places),
             "sort": (self._sort, self._offered(lambda: map(str, Order))),
+            "order": (self._sort, self._offered(lambda: map(str, Order))),
             "theme": (self._theme, self._offered(lambda: self._app.available_themes)),
             "replay": (self._replay, _files),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,6 +29,10 @@ class Seat:
     first: bool
     #: The node failed or was lost.
     gone: bool
+    #: Name of the group of the seat, "" without groups.
+    group: str = ""
+    #: The first of its group.
+    opens: bool = False
 
     @property
     def name(self) -> str:
@@ -75,6 +79,8 @@ class Axis:
         self.of_nodes_alone = of_nodes_alone
         self.size = len(seats)
         self.position: dict[int, int] = {seat.number: at for at, seat in enumerate(seats) if seat.number is not None}
+        #: Positions of the first seats of groups.
+        self.openings: list[int] = [at for at, seat in enumerate(seats) if seat.opens]
         self.starts: list[int] = [at for at, seat in enumerate(seats) if seat.first]
         self.label_width = max((len(seat.label) for seat in seats), default=0)
         self.index_width = max((len(seat.index) for seat in seats), default=0)
@@ -98,13 +104,19 @@ class Axis:
                 seats.append(Seat(node, label, "-", None, True, gone))
         return cls(seats)
 
-    def in_order(self, positions: Iterable[int]) -> Axis:
-        """Return some seats in another order; those that do not follow a seat of their node are marked as first."""
+    def in_order(self, positions: Iterable[int], groups: Mapping[int, str] | None = None) -> Axis:
+        """Return some seats in another order; those that do not follow a seat of their node are marked as first.
+
+        ``groups`` has the name of the group of each position.
+        """
         seats: list[Seat] = []
         for position in positions:
             seat = self.seats[position]
-            first = not seats or seats[-1].node != seat.node
-            seats.append(seat if seat.first is first else replace(seat, first=first))
+            group = "" if groups is None else groups[position]
+            opens = groups is not None and (not seats or seats[-1].group != group)
+            first = opens or not seats or seats[-1].node != seat.node
+            same = (seat.first, seat.group, seat.opens) == (first, group, opens)
+            seats.append(seat if same else replace(seat, first=first, group=group, opens=opens))
         nodes = {seat.node for seat in seats}
         together = sum(seat.first for seat in seats) == len(nodes)
         return Axis(seats, together=together, of_nodes_alone=self.of_nodes_alone)

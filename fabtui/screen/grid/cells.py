@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from enum import StrEnum
@@ -44,6 +44,8 @@ class Order(StrEnum):
     GIVEN = "given"
     BADNESS = "badness"
     BLAME = "blame"
+    LEAF = "leaf"
+    RAIL = "rail"
 
 
 class BadCell(NamedTuple):
@@ -65,12 +67,21 @@ class CellSource(ABC):
         self.axis = axis
         self.show_in()
 
-    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
-        """Show some rows and columns by their positions; None means all, in their own order."""
+    def show_in(
+        self,
+        rows: Sequence[int] | None = None,
+        columns: Sequence[int] | None = None,
+        groups: Mapping[int, str] | None = None,
+    ) -> None:
+        """Show some rows and columns by their positions; None means all, in their own order.
+
+        ``groups`` has the name of the group of each position, whose rows and columns follow each other.
+        """
+        self.groups = groups
         self.row_at = range(self.axis.size) if rows is None else rows
         self.column_at = range(self.axis.size) if columns is None else columns
-        self.rows = self.axis if rows is None else self.axis.in_order(rows)
-        self.columns = self.axis if columns is None else self.axis.in_order(columns)
+        self.rows = self.axis if rows is None else self.axis.in_order(rows, groups)
+        self.columns = self.axis if columns is None else self.axis.in_order(columns, groups)
         #: Row and column of each position that is shown.
         self.row_of = {position: row for row, position in enumerate(self.row_at)}
         self.column_of = {position: column for column, position in enumerate(self.column_at)}

@@ -69,7 +69,7 @@ class Companion(GridView, can_focus=False):
     def _source_of(self, scope: ViewState, model: Model, layer: Layer) -> EndpointCells:
         source = EndpointCells(model, layer, self.glyphs)
         source.filter = scope.filter
-        source.show_in(scope.source.row_at, scope.source.column_at)
+        source.show_in(scope.source.row_at, scope.source.column_at, scope.source.groups)
         return source
 
     def _update(self, source: EndpointCells, changed: AbstractSet[tuple[int, int]] | None) -> None:

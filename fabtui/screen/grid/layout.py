@@ -12,6 +12,8 @@ NUMBER_WIDTH = 4
 #: Cell width if not even cells of width 1 all fit, so that the grid scrolls.
 SCROLLING_WIDTH = 2
 _LONGEST_LABEL = 14
+#: Part of a row before its first line: the name of the group that begins there.
+NAMES_GROUP = -1
 #: Minimum lines of cells that are made lower so that blank lines fit between all rows.
 _TILE = 3
 #: Minimum and maximum number of lines above the rows.
@@ -38,17 +40,19 @@ ENDPOINTS = Shape(widest=18, tall=5)
 
 
 class Gaps(NamedTuple):
-    """Blanks between the cells of a node, and between nodes."""
+    """Blanks between the cells of a node, between nodes, and further ones between groups."""
 
     cells: int = 0
     nodes: int = 0
+    groups: int = 0
 
     def before(self, seat: Seat) -> int:
-        return self.nodes if seat.first else self.cells
+        return (self.nodes if seat.first else self.cells) + self.groups * seat.opens
 
     def total(self, axis: Axis) -> int:
-        starts = len(axis.starts)
-        return self.cells * (axis.size - starts) + self.nodes * max(0, starts - 1)
+        starts, openings = len(axis.starts), len(axis.openings)
+        between = self.cells * (axis.size - starts) + self.nodes * max(0, starts - 1)
+        return between + self.groups * max(0, openings - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +99,16 @@ class GridLayout:
     def lines(self, axis: Axis, top: int) -> list[tuple[int, int] | None]:
         """Return row and line within the row for each line below the headers, with ``top`` as the first row.
 
-        None is a blank line. If two rows share a line, the upper row is returned.
+        None is a blank line; part `NAMES_GROUP` is the line with the name of the row's group. If two rows share a
+        line, the upper row is returned.
         """
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
-            if row != top:
-                found.extend([None] * self.row_gaps.before(axis.seats[row]))
+            seat = axis.seats[row]
+            if seat.group and (seat.opens or row == top) and not self.halves:
+                found.append((row, NAMES_GROUP))
+            elif row != top:
+                found.extend([None] * self.row_gaps.before(seat))
             if len(found) >= self.height - self.heads:
                 break
             found.extend((row, part) for part in range(self.tall))
@@ -125,13 +133,14 @@ def lay_out(
         widths = range(shape.widest, 0, -1)
         fits = [w for w in widths if axis.size * w + _column_gaps(axis, w, shape).total(axis) <= room]
         cell = fits[0] if fits else SCROLLING_WIDTH
-    heads = header_lines(axis, cell, height)
-    lines = max(0, height - heads)
+    heads = header_lines(axis, cell, height) + bool(axis.openings)
+    # Each group of rows has a line with its name.
+    lines = max(0, height - heads - len(down.openings))
     if fitted:
         halves = shape.halves and shape.condensed and (not fits or (cell == 1 and down.size > lines))
     cell = 1 if halves else max(1, cell)
     tall, row_gaps = _rows(down, cell, lines, shape)
-    fit = lines * 2 if halves else lines // tall
+    fit = lines * 2 if halves else max(1, lines // tall)
     column_gaps = _column_gaps(axis, cell, shape)
     return GridLayout(width, height, cell, tall, halves, label, header, column_gaps, row_gaps, heads, fit, room // cell)
 
@@ -142,7 +151,7 @@ def _grouped(axis: Axis) -> bool:
 
 def _column_gaps(axis: Axis, cell: int, shape: Shape) -> Gaps:
     between = int(cell >= shape.apart_from)
-    return Gaps(between, between + int(cell >= NUMBER_WIDTH and _grouped(axis)))
+    return Gaps(between, between + int(cell >= NUMBER_WIDTH and _grouped(axis)), int(bool(axis.openings)))
 
 
 def _rows(axis: Axis, cell: int, lines: int, shape: Shape) -> tuple[int, Gaps]:
@@ -221,6 +230,14 @@ class Viewport:
         self.left = left
         if shown != before:
             self.columns = shown
+        self._place_rows(layout, rows)
+        # With names of groups fewer rows may fit than the layout assumes.
+        while rows.openings and self.line_of_row and row > max(self.line_of_row):
+            self.top += 1
+            self._place_rows(layout, rows)
+        return self.columns is not before
+
+    def _place_rows(self, layout: GridLayout, rows: Axis) -> None:
         self.lines = layout.lines(rows, self.top)
         self.line_of_row = {}
         for at, here in enumerate(self.lines):
@@ -228,7 +245,6 @@ class Viewport:
                 self.line_of_row[here[0]] = at + layout.heads
                 if layout.halves and here[0] + 1 < rows.size:
                     self.line_of_row[here[0] + 1] = at + layout.heads
-        return self.columns is not before
 
     @property
     def window(self) -> tuple[range, range]:
@@ -257,4 +273,4 @@ class Viewport:
         at = y - layout.heads
         here = self.lines[at] if 0 <= at < len(self.lines) else None
         column = next((c for c, begin in self.columns if begin <= x < begin + layout.cell), None)
-        return None if here is None or column is None else (here[0], column)
+        return None if here is None or here[1] == NAMES_GROUP or column is None else (here[0], column)

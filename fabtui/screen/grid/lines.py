@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot, cell_text
 from fabtui.screen.grid.axis import Axis
@@ -85,7 +85,7 @@ class LineRenderer:
                 cells[at : at + 1] = [(Slot.CURSOR, text[:1]), (slot, text[1:-1]), (Slot.CURSOR, text[-1:])]
             return [header, *cells, *self._padding]
 
-        if outlined or framed:
+        if outlined or framed or (texts is None and self._gaps):
             ready = palette.ready(runs())
         elif texts is not None:
             ready = palette.ready_texts(header, fixed, texts, self._gaps, self._padding)
@@ -136,11 +136,34 @@ class LineRenderer:
 
     def heading(self, line: int) -> Runs:
         """Return the runs of a line above the rows: node names, then indices."""
+        if not line and self.axis.openings:
+            return self._groups()
         named = self.layout.heads - (not self.axis.of_nodes_alone)
         runs = self._corner(line - (self.layout.heads - HEADER_LINES))
         if line >= named:
             return self._indices(runs)
         return self._stacked_names(runs, named - 1 - line) if self.axis.stacked else self._names(runs)
+
+    def group_strip(self, row: int, palette: Palette) -> ReadyStrip:
+        """Return the line with the name of a row's group, above the row."""
+        rule = "-" if self.glyphs.plain else "─"
+        name = squeeze(self._down.seats[row].group, self.layout.width, self.glyphs.ellipsis)
+        line = f" {rule * max(0, self.layout.width - len(name) - 1)}"[: self.layout.width - len(name)]
+        return ReadyStrip.of_runs([(Slot.HEADER_NODE, name), (Slot.HEADER, line)], self.layout.width, palette)
+
+    def _groups(self) -> Runs:
+        """Return the line of the names of groups over their columns."""
+        runs: Runs = [(Slot.PAD, " " * min(self.layout.header, self.layout.width))]
+        end_before = self.layout.header
+        for _, group in groupby(self.columns, lambda at: self.axis.seats[at[0]].group):
+            shown = list(group)
+            begin, end = shown[0][1], shown[-1][1] + self.layout.cell
+            runs.append((Slot.PAD, " " * (begin - end_before)))
+            name = squeeze(self.axis.seats[shown[0][0]].group, end - begin, self.glyphs.ellipsis)
+            here = shown[0][0] <= self.column <= shown[-1][0]
+            runs.append((Slot.HEADER_HERE if here else Slot.HEADER_NODE, f"{name:^{end - begin}}"))
+            end_before = end
+        return [*runs, *self._padding]
 
     def _names(self, runs: Runs) -> Runs:
         """Return the line of node names over their columns."""

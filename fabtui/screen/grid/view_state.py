@@ -12,11 +12,15 @@ from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, Order
+from fabtui.screen.grid.grouping import Grouped, group_by, groups_of_nodes
 from fabtui.screen.grid.prompts import Filter
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 
+
+#: Orders that depend on results.
+BY_RESULT = (Order.BADNESS, Order.BLAME)
 
 Arranged = tuple[list[int] | None, list[int] | None]
 
@@ -49,6 +53,8 @@ class ViewState:
         self._shown_in: Arranged = (None, None)
         #: False if the filter matches no cell.
         self.matched = True
+        #: Name of the group of each position, None without groups.
+        self._groups: dict[int, str] | None = None
 
     @cached_property
     def index(self) -> SeverityIndex:
@@ -112,6 +118,12 @@ class ViewState:
         """True if rows and columns without a match are to be hidden."""
         return self.filter is not None and self.filter.by_result and not self.filter.all_rows
 
+    def grouped(self, order: Order) -> Grouped | None:
+        """Return the endpoints by leaf switch or by rail; None for other orders, or if none is known."""
+        if order not in (Order.LEAF, Order.RAIL):
+            return None
+        return group_by(self.source.model, self.source.axis, order)
+
     def reorder(self) -> bool:
         """Recompute rows and columns; return True if they changed."""
         arranged = self._arranged()
@@ -121,11 +133,14 @@ class ViewState:
         return True
 
     def _arranged(self) -> Arranged:
-        """Return the positions of rows and columns, None for all in their own order."""
+        """Return the positions of rows and columns, None for all in their own order; read the groups again."""
         chosen, size = self.filter, self.source.axis.size
-        ordered = None if self.order is Order.GIVEN else self.index.order(self.order)
+        grouped = self.grouped(self.order)
+        self._groups = None if grouped is None else grouped.names
+        by_result = self.order in BY_RESULT
+        ordered = self.index.order(self.order) if by_result else None if grouped is None else grouped.positions
         rows = self._those_of(ordered, chosen.sources if chosen else None)
-        across = ordered if self.order is Order.BLAME else None
+        across = None if self.order is Order.BADNESS else ordered
         columns = self._those_of(across, chosen.targets if chosen else None)
         if self.hides and self.index.complete:
             found = self.index.matching(
@@ -140,9 +155,12 @@ class ViewState:
         self._near = None
         source = self.source
         self._shown_in = rows, columns = arranged or self._arranged()
-        source.show_in(rows, columns)
+        groups = self._groups
+        source.show_in(rows, columns, groups)
         self.blocks.show_in(
-            None if rows is None else self._nodes_of(rows), None if columns is None else self._nodes_of(columns)
+            None if rows is None else self._nodes_of(rows),
+            None if columns is None else self._nodes_of(columns),
+            groups_of_nodes(source.axis, groups) if groups is not None and self.order is Order.LEAF else None,
         )
 
     def _nodes_of(self, positions: list[int]) -> list[int]:

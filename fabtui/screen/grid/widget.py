@@ -16,7 +16,7 @@ from textual.strip import Strip
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
-from fabtui.screen.grid.layout import GridLayout, Viewport, lay_out
+from fabtui.screen.grid.layout import NAMES_GROUP, GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.grid.outline import Outlined, outlined
 from fabtui.screen.keys import shortcut
@@ -247,6 +247,8 @@ class GridView(PaintedWidget, can_focus=True):
         if here is None:
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
         row, part = here
+        if part == NAMES_GROUP:
+            return scene.group_strip(row, palette)
         read = self._row(row, scene)
         if part not in read.strips:
             read.strips[part] = self._strip(row, part, read, scene, palette)

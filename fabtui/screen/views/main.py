@@ -73,7 +73,21 @@ _ZOOM = Binding.Group("zoom")
 _TEST_KEYS = ("main.retest", "main.sweep", "main.watch")
 #: Actions on the grid or the list, which the node states cover.
 _GRID_ACTIONS = frozenset(
-    ("pair", "zoom", "next_bad", "retest", "filter", "unfilter", "goto", "order", "list", "copy", "map", "panel")
+    (
+        "pair",
+        "zoom",
+        "next_bad",
+        "retest",
+        "filter",
+        "unfilter",
+        "goto",
+        "order",
+        "grouping",
+        "list",
+        "copy",
+        "map",
+        "panel",
+    )
 ) | {"other_direction"}
 
 
@@ -126,6 +140,7 @@ class MainScreen(Screen[None]):
         shortcut(
             "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
         ),
+        shortcut("O", "grouping", "main.grouping", "order rows and columns by leaf switch, by rail, or as given"),
         shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
         shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
@@ -627,6 +642,10 @@ class MainScreen(Screen[None]):
 
     def action_order(self, name: str) -> None:
         self.navigation.toggle_order(Order(name))
+        self.draw()
+
+    def action_grouping(self) -> None:
+        self.navigation.next_grouping()
         self.draw()
 
     def action_layer(self, name: str) -> None:

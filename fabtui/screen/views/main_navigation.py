@@ -14,8 +14,9 @@ from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import Order
+from fabtui.screen.grid.grouping import UNKNOWN
 from fabtui.screen.grid.prompts import read_filter, read_place
-from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
+from fabtui.screen.grid.view_state import BY_RESULT, ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
@@ -28,7 +29,14 @@ _REORDER_REST = 50.0
 #: Length (s) of a step over unchecked cells, and the pause (s) after it. No key waits longer.
 _STEP, _PAUSE = 0.002, 0.002
 #: Label and key of each order of the rows.
-_ORDER_LABELS = {Order.BADNESS: ("rows: worst first", "s"), Order.BLAME: ("rows and columns: likely causes first", "b")}
+_ORDER_LABELS = {
+    Order.BADNESS: ("rows: worst first", "s"),
+    Order.BLAME: ("rows and columns: likely causes first", "b"),
+    Order.LEAF: ("by leaf switch", "O"),
+    Order.RAIL: ("by rail", "O"),
+}
+#: Orders by groups, in the order in which one key goes through them.
+_GROUPINGS = (Order.LEAF, Order.RAIL, Order.GIVEN)
 
 
 class GridNavigation:
@@ -159,12 +167,28 @@ class GridNavigation:
     def toggle_order(self, order: Order) -> None:
         """Sort the rows, or restore their own order."""
         self.note_cursor()
-        if order is not self.scope.order and not self.scope.index.bad:
+        if order in UNKNOWN and self.scope.grouped(order) is None:
+            self._context.notify(UNKNOWN[order])
+            return
+        if order in BY_RESULT and order is not self.scope.order and not self.scope.index.bad:
             self._context.notify(f"no bad cell in layer {self.scope.source.layer}: nothing to sort by")
             return
         self.scope.take_order(Order.GIVEN if order is self.scope.order else order)
         self._resting_until = time.monotonic() + _REORDER_INTERVAL
         self.show()
+
+    def next_grouping(self) -> None:
+        """Order rows and columns by leaf switch, then by rail, then as given; skip what is unknown."""
+        scope = self.scope
+        here = _GROUPINGS.index(scope.order) if scope.order in _GROUPINGS else -1
+        after = _GROUPINGS[here + 1 :] if scope.order in UNKNOWN else _GROUPINGS
+        order = next((one for one in after if one is Order.GIVEN or scope.grouped(one) is not None), Order.GIVEN)
+        if order is not Order.GIVEN:
+            self.toggle_order(order)
+        elif scope.order in UNKNOWN:
+            self.toggle_order(scope.order)
+        else:
+            self._context.notify("; ".join(UNKNOWN.values()))
 
     def keep_order(self) -> None:
         """Sort, and hide what does not match, again from time to time while results change that."""
@@ -228,7 +252,8 @@ class GridNavigation:
                 parts.append(("no cell matches  ", "bold $warning"))
         if scope.order is not Order.GIVEN:
             label, key = _ORDER_LABELS[scope.order]
-            parts += [(f" {label} ", "bold reverse"), (f" {key}: default order, g: first row  ", MUTED)]
+            after = "next order" if scope.order in UNKNOWN else "default order"
+            parts += [(f" {label} ", "bold reverse"), (f" {key}: {after}, g: first row  ", MUTED)]
         return parts
 
     def search(self) -> None:
