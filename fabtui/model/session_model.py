@@ -210,7 +210,8 @@ class Model:
             self._record(node).note = text
         self._set_rates()
         # What Slurm knows may have come before the endpoints.
-        if known := [end for end in event.endpoints if "slurm" in self.nodes[end.node].probe_results]:
+        told = {name for name, record in self.nodes.items() if "slurm" in record.probe_results}
+        if known := [end for end in event.endpoints if end.node in told]:
             self._place_on_leaves(known)
         self.layout += 1
         self._changed = None

@@ -152,7 +152,8 @@ class FabricApp(App[int]):
         cells = cell_variables(ramp, full, found)
         # Problems have the colours of the verdicts, unless the theme has its own.
         own = {"error": theme.error, "warning": theme.warning}
-        tones = {"error": cells["tone-failed"], "warning": cells["tone-slow"]}
+        # A theme of the user's may lack some.
+        tones = {"error": cells.get("tone-failed", "auto"), "warning": cells.get("tone-slow", "auto")}
         # Borders and tints take no "auto", the tone without colours.
         chosen = {name: tone for name, tone in tones.items() if own[name] is None and tone != "auto"}
         self.theme_variables = {**found, **cells, **chosen}

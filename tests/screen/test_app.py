@@ -211,7 +211,7 @@ async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
     from fabtui.screen.keymap import key_owners
     from fabtui.screen.keys import bindings_of
 
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 240)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 320)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
         text = screen_text(app)

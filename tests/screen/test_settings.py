@@ -100,6 +100,7 @@ async def test_keys_of_the_settings_work_and_wrong_ones_are_reported(opened: Ope
     keys = {"main.sweep": "f5,ctrl+r", "main.retset": "f6", "main.pause": "nokey"}
     problems = ("config.toml:3: unknown setting screen.thme",)
     async with opened(feed, keys=keys, problems=problems) as (app, pilot):
+        shown = " ".join(note.message for note in app._notifications)
         await pilot.press("R", "f5", "ctrl+r")
         await pilot.pause()
         assert feed.swept == 2
@@ -107,7 +108,6 @@ async def test_keys_of_the_settings_work_and_wrong_ones_are_reported(opened: Ope
         assert feed.model.paused
         text = screen_text(app)
         assert "3 PROBLEMS IN SETTINGS: fabtui config validate" in text
-        shown = " ".join(note.message for note in app._notifications)
         assert "did you mean main.retest?" in shown
         assert "there is no key 'nokey'" in shown
         assert "unknown setting screen.thme" in shown
