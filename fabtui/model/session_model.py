@@ -210,9 +210,9 @@ class Model:
             self._record(node).note = text
         self._set_rates()
         # What Slurm knows may have come before the endpoints.
-        told = {name for name, record in self.nodes.items() if "slurm" in record.probe_results}
-        if known := [end for end in event.endpoints if end.node in told]:
-            self._place_on_leaves(known)
+        known_to_slurm = {name for name, record in self.nodes.items() if "slurm" in record.probe_results}
+        if placed := [end for end in event.endpoints if end.node in known_to_slurm]:
+            self._place_on_leaves(placed)
         self.layout += 1
         self._changed = None
 

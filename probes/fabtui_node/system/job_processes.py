@@ -29,6 +29,9 @@ def find(proc: str = "/proc") -> List[Dict[str, Any]]:
         fields = _stat(sysfs.text(proc, name, "stat"))
         if rank is None or fields is None or fields["state"] == "Z":
             continue
+        if "fabtui_node" in (sysfs.text(proc, name, "cmdline") or ""):
+            # The node side itself, in a step of the job or in a container with a rank.
+            continue
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
         found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
     return [

@@ -71,6 +71,13 @@ def test_which_process_is_the_rank(tmp_path: Path) -> None:
     assert listed(tmp_path) == [(12, 0), (21, 1)]
 
 
+def test_the_node_side_in_a_step_of_the_job_is_no_rank(tmp_path: Path) -> None:
+    program(tmp_path, 20, 1, "/usr/bin/python3.11", "0")
+    program(tmp_path, 21, 1, "/usr/bin/python3.11", "0")
+    (tmp_path / "21" / "cmdline").write_text("python3\0-IS\0-c\0exec('fabtui_node')\0")
+    assert listed(tmp_path) == [(20, 0)]
+
+
 @pytest.fixture
 def rank() -> Iterator[int]:
     """Yield the process id of a rank that sleeps."""
