@@ -21,6 +21,7 @@ from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.keys import shortcut
+from fabtui.screen.widgets.early_input import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
 
 
@@ -79,7 +80,7 @@ class CommandLine(ModalScreen[None]):
         self._commands = commands
         self._history = history
         self._place = len(history)
-        self._input = Input(id="command-input", select_on_focus=False, suggester=_Completion(commands))
+        self._input = EarlyInput(id="command-input", suggester=_Completion(commands))
         self._hint = TextLine(id="command-hint")
 
     def compose(self) -> ComposeResult:
@@ -95,10 +96,7 @@ class CommandLine(ModalScreen[None]):
 
     async def take(self, event: events.Key) -> None:
         """Take a key that was pressed before the input line had the focus."""
-        if event.key == "enter":
-            await self._input.action_submit()
-        elif event.character is not None and event.is_printable:
-            self._input.insert_text_at_cursor(event.character)
+        await self._input.take(event)
 
     async def _explain(self, text: str) -> None:
         """Show the effect of the command, and the possible completions."""

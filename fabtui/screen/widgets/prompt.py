@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from fabtui.presentation.wording import MUTED
 from fabtui.screen.keys import shortcut
+from fabtui.screen.widgets.early_input import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
 
 
@@ -54,7 +55,7 @@ class Prompt(Vertical):
         super().__init__(id=id)
         self.purpose = purpose
         self._hint = Content.styled(hint, MUTED)
-        self._input = Input(text, id="prompt-input", select_on_focus=False)
+        self._input = EarlyInput(text, id="prompt-input")
         self._hint_line = TextLine(id="prompt-hint")
 
     def compose(self) -> ComposeResult:
@@ -70,13 +71,7 @@ class Prompt(Vertical):
 
     async def take(self, event: Key) -> bool:
         """Take a key that was pressed before the input line had the focus; return False if it is none for a line."""
-        if event.key == "enter":
-            await self._input.action_submit()
-        elif event.character is not None and event.is_printable:
-            self._input.insert_text_at_cursor(event.character)
-        else:
-            return False
-        return True
+        return await self._input.take(event)
 
     def complain(self, text: str) -> None:
         self._hint_line.show(Content.styled(text, "bold $error"))
