@@ -14,8 +14,9 @@ from fabtui_node.parsers.base import Format
 #: The modules of `fabtui.importers.formats`, in the order users see.
 _OURS = (
     *("nccl_tests", "nvbandwidth", "cuda_p2p_test", "osu", "all_reduce_bench", "ping_csv", "pairwise_launches"),
-    *("torch_log", "nccl_ras", "flight_recorder", "megatron"),
-    *("slurm.tables", "slurm.scontrol", "slurm.slurmd_log", "ulimit", "fabtui_files"),
+    *("torch_log", "nccl_ras", "flight_recorder", "job_monitor", "megatron"),
+    *("nccl_inspector", "gpustat", "mscclpp", "deepspeed_comm", "qperf", "ibdiagnet", "busbw_table"),
+    *("slurm.tables", "slurm.scontrol", "slurm.slurmd_log", "slurm.topology", "ulimit", "fabtui_files"),
 )
 #: Characters at the beginning and at the end of a text that are used to recognise it.
 HEAD = 64 * 1024
@@ -33,7 +34,12 @@ _ALIASES = (
     (r"torch-failure|pytorch|torch", "torch-log"),
     (r"ncclras|ras", "nccl-ras"),
     (r"torchfrtrace|nccl-trace|fr", "flight-recorder"),
-    (r"megatron", "megatron-log"),
+    (r"megatron(?:-(?:info|timers))?", "megatron-log"),
+    (r"inspector|rccl-inspector", "nccl-inspector"),
+    (r"msccl\+\+|mscclpp-(?:test|expt)|all\w+_test_perf", "mscclpp"),
+    (r"deepspeed|ds_bench|deepspeed-comm-bench", "deepspeed-comm"),
+    (r"ibdiagnet2", "ibdiagnet"),
+    (r"topology(?:\.conf)?", "slurm-topology"),
     (r"dmesg-\w+|xid", "dmesg"),
     (r"sstat", "sacct"),
     (r"nvlink-e|nvlink-errors", "nvidia-smi-nvlink-e"),
@@ -83,6 +89,8 @@ def recognise(text: str) -> Guess:
     """Return the format a text is most likely of; a tie is none."""
     # The log of a job may begin with pages of something else and end with what it was run for.
     ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
+    # Of a text that lost its capitals, most have headings that were capitals alone.
+    ends += [part.upper() for part in ends if part.islower()]
     scores = {name: max(map(form.likely, ends)) for name, form in formats().items()}
     ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
     if not ranked or scores[ranked[0]] < LEAST:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fabtui.importers.formats.flight_recorder import NAME, dump_of, values_of
 from fabtui.importers.result import Result
@@ -48,18 +50,23 @@ class FlightDumps:
         values = {
             **(answer(known).values() if known else {}),
             "dumps": len(dumps),
-            "ranks": [
-                {
-                    "rank": rank if rank >= 0 else None,
-                    **{name: value for name, value in one.items() if name != "groups"},
-                    **group,
-                }
-                for rank, dump in sorted(dumps.items())
-                for one in [values_of(dump)]
-                for group in one["groups"]
-            ],
+            "ranks": rows_of(dumps),
         }
         if len(known) < len(dumps):
             warnings = [*warnings, "the file's name does not end in a rank, so that it is not known whose dump it is"]
         ranks = f"{job}*" if len(dumps) > 1 else job + (str(next(iter(known))) if known else "")
         return Result(Source(ranks, ""), NAME, self._titles[job], values, {}, warnings, [], [])
+
+
+def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:
+    """Return a row for each rank and process group, as JSON-able values."""
+    return [
+        {
+            "rank": rank if rank >= 0 else None,
+            **{name: value for name, value in one.items() if name != "groups"},
+            **group,
+        }
+        for rank, dump in sorted(dumps.items())
+        for one in [values_of(dump)]
+        for group in one["groups"]
+    ]

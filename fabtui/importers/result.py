@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fabtui.importers.catalogue import UNKNOWN, chosen, recognise
+from fabtui.importers.catalogue import UNKNOWN, chosen
+from fabtui.importers.recognition import recognised
 from fabtui.importers.sources import Source
 from fabtui.sanitize import clean
-from fabtui_node.parsers.base import Format
 
 #: Maximum characters kept of a text that is not recognised.
 MOST_RAW = 256 * 1024
@@ -68,22 +68,17 @@ def read(source: Source, kind: str | None = None) -> Result:
     Raises:
         InputError: There is no format of that name.
     """
-    others: list[str] = []
-    if kind is not None:
-        form: Format | None = chosen(kind)
-    else:
-        guess = recognise(source.text)
-        form, others = guess.format, guess.others
+    guess, reading = recognised(source.text, None if kind is None else chosen(kind))
+    form, others = guess.format, guess.others
     cut = [source.cut] if source.cut else []
     json = source.text.lstrip()[:1] in ("{", "[") and source.text.endswith(("}", "]"))
     if source.text.strip() and not json and not source.text.endswith(("\n", "\r")):
         cut.append("the text does not end in a line end: its last line may be cut off")
-    if form is None:
+    if form is None or reading is None:
         why = "nothing in it" if not source.text.strip() else "format not recognised"
         if others:
             why = f"may be {' or '.join(others[:4])}; name it with --as"
         return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)
-    reading = form.parse(source.text)
     names = _names(reading.values)
     units = {name: unit for name, unit in form.units.items() if name in names}
     return Result(

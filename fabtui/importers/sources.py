@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import stat
 import sys
 import zlib
@@ -14,11 +15,14 @@ from typing import BinaryIO, NamedTuple
 from fabtui.errors import InputError
 from fabtui.importers.formats.pairwise_launches import FILE
 from fabtui.jobs.plain_pickle import NotPlain, is_pickle, read_plain
+from fabtui.paths import open_unblocked, user_path
 
 #: What is read of one file; a packed one may not grow beyond it either.
 MOST_BYTES = 64 * 1024 * 1024
 #: How many files of a folder are read.
 MOST_FILES = 4096
+#: How long (s) a pipe may stay empty.
+PIPE_PATIENCE = 30.0
 _CHUNK = 1 << 18
 _GZIP = b"\x1f\x8b"
 
@@ -52,7 +56,7 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
             stdin = True
             paths.append(None)
             continue
-        path = Path(name).expanduser()
+        path = user_path(name)
         paths += list(_files_in(path)) if _is_folder(path) else [path]
     runs: dict[Path, list[Path]] = {}
     for found in paths:
@@ -108,11 +112,20 @@ def _read(path: Path) -> Source:
         # A pipe made by the shell, <(ssh n060 ibstat), is as good as a file.
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
             raise InputError(f"{path}: not a file")
-        with path.open("rb") as file:
+        descriptor = open_unblocked(path)
+        with os.fdopen(descriptor, "rb") as file:
+            _wait_for_data(path, descriptor)
             return Source(str(path), *_decoded(*_limited(file)))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read {path}: {reason}") from None
+
+
+def _wait_for_data(path: Path, descriptor: int) -> None:
+    """Wait for the first data of a pipe; the rest of it is waited for as long as it takes."""
+    os.set_blocking(descriptor, True)
+    if not select.select([descriptor], [], [], PIPE_PATIENCE)[0]:
+        raise InputError(f"{path}: nothing was written to this pipe for {PIPE_PATIENCE:.0f} s")
 
 
 def _joined(paths: list[Path], name: str) -> Source:

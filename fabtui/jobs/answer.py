@@ -14,11 +14,13 @@ class Answer(NamedTuple):
         sentences: The answer, the most important sentence first.
         next: Commands to type next, each with its node.
         hangs: True if a rank is behind, silent or failed; None if the source does not show it.
+        suspects: The ranks that it names, on whose nodes the cause is to be looked for.
     """
 
     sentences: list[str]
     next: list[str]
     hangs: bool | None
+    suspects: tuple[Place, ...] = ()
 
     def values(self) -> dict[str, Any]:
         """Return it as JSON-able values."""
@@ -26,16 +28,24 @@ class Answer(NamedTuple):
 
 
 def stack_command(place: Place) -> str:
-    """Return the command that shows where a rank is, for its node."""
+    """Return the command that shows where a rank is, as typed on its node."""
     if place.pid is None:
-        return f"on the node of rank {place.rank}: py-spy dump --pid PID (or cat /proc/PID/wchan, /proc/PID/status)"
-    where = f"ssh {place.node} " if place.node else ""
-    return f"{where}py-spy dump --pid {place.pid}"
+        return "py-spy dump --pid PID (or cat /proc/PID/wchan, /proc/PID/status)"
+    return f"py-spy dump --pid {place.pid}"
 
 
 def state_command(place: Place) -> str:
     """Return the command that shows whether the process of a rank is there, stopped or in the driver."""
     if place.pid is None:
-        return f"on the node of rank {place.rank}: ps -eo pid,stat,wchan:32,etime,args"
-    where = f"ssh {place.node} " if place.node else ""
-    return f"{where}ps -o pid,stat,wchan:32,etime,args -p {place.pid}"
+        return "ps -eo pid,stat,wchan:32,etime,args"
+    return f"ps -o pid,stat,wchan:32,etime,args -p {place.pid}"
+
+
+def over_ssh(node: str, command: str) -> str:
+    """Return a command for a node as it is typed where ssh leads there; it is as it is for an unknown node."""
+    return f"ssh {node} {command}" if node else command
+
+
+def at_rank(place: Place, command: str) -> str:
+    """Return a command with the node or, if that is unknown, the rank."""
+    return over_ssh(place.node, command) if place.pid is not None else f"on the node of rank {place.rank}: {command}"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
-from fabtui.jobs.answer import Answer, stack_command
+from fabtui.jobs.answer import Answer, at_rank, stack_command
 from fabtui.jobs.flight_recorder import Call, FlightDump, GroupCalls
 from fabtui.jobs.gap import Gap, causes_first, suspects
 from fabtui.jobs.place import Place, has, ranks_text
@@ -25,27 +26,37 @@ BLIND = (
     "a rank that stands outside of collectives does not show here, and gloo records no send and recv: stacks show it"
 )
 Dumps = Mapping[int, FlightDump]
+Places = Mapping[int, Place]
 
 
 class _Side(NamedTuple):
     """The calls of a rank in a process group."""
 
-    rank: int
+    place: Place
     calls: GroupCalls
+
+    @property
+    def rank(self) -> int:
+        """Its number in the job."""
+        return self.place.rank
 
     def at(self, number: int) -> Call | None:
         """Return the collective with a number, if it is among the last ones."""
         return next((call for call in self.calls.calls if call.peers is None and call.number == number), None)
 
 
-def answer(dumps: Dumps) -> Answer:
-    """Return who is behind, from the dumps of a job by rank."""
+def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> Answer:
+    """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known."""
     gaps: list[Gap] = []
     stuck: list[str] = []
     for name in dict.fromkeys(name for dump in dumps.values() for name in dump.groups):
-        sides = [_Side(rank, dump.groups[name]) for rank, dump in sorted(dumps.items()) if name in dump.groups]
-        found, notes = _collectives(sides, set(dumps))
-        transfers, standing = _transfers(sides, dumps)
+        sides = [
+            _Side(places.get(rank, Place(rank)), dump.groups[name])
+            for rank, dump in sorted(dumps.items())
+            if name in dump.groups
+        ]
+        found, notes = _collectives(sides, set(dumps), places)
+        transfers, standing = _transfers(sides, dumps, places)
         gaps += [*found, *transfers]
         stuck += [*notes, *standing]
     gaps = causes_first(gaps)
@@ -63,8 +74,9 @@ def answer(dumps: Dumps) -> Answer:
     sentences += stuck[:_MOST]
     if not sentences:
         sentences = _nothing(dumps, waiting)
-    commands = [stack_command(place) for place in suspects(gaps)[:_MOST]]
-    return Answer(sentences, list(dict.fromkeys(commands)), True if gaps or stuck else None)
+    commands = [at_rank(place, stack_command(place)) for place in suspects(gaps)[:_MOST]]
+    hangs = True if gaps or stuck else None
+    return Answer(sentences, list(dict.fromkeys(commands)), hangs, tuple(suspects(gaps)))
 
 
 def _waiting(dumps: Dumps) -> dict[int, Call]:
@@ -85,7 +97,7 @@ def _nothing(dumps: Dumps, waiting: dict[int, Call]) -> list[str]:
     return [f"rank {rank} waits in {call.operation} {call.number}{where}; the dumps of the other ranks are needed"]
 
 
-def _collectives(sides: list[_Side], dumped: set[int]) -> tuple[list[Gap], list[str]]:
+def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[list[Gap], list[str]]:
     """Return who has not called the first collective of a group that is unfinished, or why it does not finish."""
     pending = [(call.number, side) for side in sides for call in side.calls.unfinished if call.peers is None]
     if not pending:
@@ -107,8 +119,8 @@ def _collectives(sides: list[_Side], dumped: set[int]) -> tuple[list[Gap], list[
             ]
         return [], notes
     last = min(side.calls.called or 0 for side in late)
-    behind = tuple(Place(side.rank) for side in late)
-    waiting = tuple(Place(rank) for rank, call in calls.items() if not call.done)
+    behind = tuple(side.place for side in late)
+    waiting = tuple(places.get(rank, Place(rank)) for rank, call in calls.items() if not call.done)
     sites = Counter(call.site for call in calls.values() if call.site and not call.done)
     where = f" at {sites.most_common(1)[0][0]}" if sites else ""
     who = ranks_text(waiting)
@@ -142,7 +154,7 @@ def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> 
     return [f"no dump of {who}, so that it is not known whether {operation} {number} was called there"]
 
 
-def _transfers(sides: list[_Side], dumps: Dumps) -> tuple[list[Gap], list[str]]:
+def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[Gap], list[str]]:
     """Return the sends and receives that one of two ranks has not called, and those that do not finish."""
     group, members = sides[0].calls.description, sides[0].calls.members
     open_calls: dict[tuple[int, int], dict[str, list[tuple[int, Call]]]] = {}
@@ -167,9 +179,10 @@ def _transfers(sides: list[_Side], dumps: Dumps) -> tuple[list[Gap], list[str]]:
         if late not in dumps:
             notes.append(f"{text}no dump of rank {late}")
             continue
-        text += f"rank {late} has not called {other}"
+        text += f"{ranks_text([places.get(late, Place(late))])} has not called {other}"
         size = len(members) or None
-        gaps.append(Gap(other, call.number, group, size, (Place(late),), 0, (Place(rank),), call.number, text))
+        behind, waiting = places.get(late, Place(late)), places.get(rank, Place(rank))
+        gaps.append(Gap(other, call.number, group, size, (behind,), 0, (waiting,), call.number, text))
     return gaps, notes
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fabtui.jobs.answer import Answer, stack_command, state_command
+from typing import Any
+
+from fabtui.jobs.answer import Answer, at_rank, stack_command, state_command
 from fabtui.jobs.gap import causes_first, suspects
 from fabtui.jobs.place import Place, ranks_text
 from fabtui.jobs.ras_report import Communicator, RasReport
@@ -40,13 +42,16 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> Answer:
     if not sentences:
         sentences = [_all_agree(report) if growth is None or not growth else "no rank stays behind"]
     moves = _movement(growth, bool(gaps))
-    commands = [state_command(place) for place in places[:_MOST]]
-    commands += [stack_command(place) for place in suspects(gaps)[:_MOST]]
+    late = suspects(gaps)
+    commands = [at_rank(place, state_command(place)) for place in places[:_MOST]]
+    commands += [at_rank(place, stack_command(place)) for place in late[:_MOST]]
     if not commands and not growth:
-        commands = [stack_command(place) for one in every[:1] for place in list(one.places.values())[:2]]
+        first = [place for one in every[:1] for place in list(one.places.values())[:2]]
+        commands = [at_rank(place, stack_command(place)) for place in first]
     blind = [] if gaps or silent or growth else [BLIND]
     hangs = None if growth is None else _stands(bool(gaps), bool(growth), bool(silent))
-    return Answer([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs)
+    named = tuple(dict.fromkeys([*places, *late]))
+    return Answer([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
 
 
 def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
@@ -57,10 +62,15 @@ def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
 def _silent(silent: list[tuple[Communicator, int, str]], report: RasReport) -> list[str]:
     """Return a sentence for each process that RAS has no data of, and what that does not mean."""
     found: dict[str, None] = {}
-    for communicator, rank, why in silent:
-        place = communicator.place(rank)
+    processes: dict[Any, list[tuple[Communicator, int, str]]] = {}
+    for one in silent:
+        place = one[0].place(one[1])
+        processes.setdefault((one[0].name, one[1]) if place.pid is None else place.process, []).append(one)
+    for (communicator, rank, why), *others in processes.values():
         size = "" if communicator.size is None else f" ({communicator.size} ranks)"
-        found.setdefault(f"{_process(place)}, rank {rank} of communicator {communicator.name}{size}: {_SILENT[why]}")
+        more = f" and of {count(len(others), 'more communicator')}" if others else ""
+        who = f"{_process(communicator.place(rank))}, rank {rank} of communicator {communicator.name}{size}{more}"
+        found.setdefault(f"{who}: {_SILENT[why]}")
     if not silent:
         for process in report.missing:
             place = Place(0, process.node, process.pid, process.gpus)

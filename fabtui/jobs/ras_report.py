@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -100,3 +101,15 @@ class RasReport:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     missing: list[Process] = field(default_factory=list)
     complete: bool = False
+
+    def hosts(self) -> list[str]:
+        """Return the nodes of its ranks and processes, as RAS names them: by address."""
+        places = [place.node for one in self.communicators.values() for place in one.places.values()]
+        return list(dict.fromkeys(node for node in [*places, *(one.node for one in self.missing)] if node))
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Replace the addresses of nodes by their names, as far as they are known."""
+        for one in self.communicators.values():
+            for rank, place in one.places.items():
+                one.places[rank] = place._replace(node=names.get(place.node, place.node))
+        self.missing = [one._replace(node=names.get(one.node, one.node)) for one in self.missing]

@@ -55,12 +55,21 @@ def _flux(job: str) -> list[str]:
     return [node for line in answer.lines for node in expand_listed(line) or ()]
 
 
+def _flux_instance(_: str) -> list[str]:
+    answer = ask(["flux", "getattr", "hostlist"])
+    if answer.problem:
+        raise InputError(f"flux does not report the nodes of the instance at FLUX_URI: {answer.problem}")
+    return [node for line in answer.lines for node in expand_listed(line) or ()]
+
+
 _SCHEDULERS = (
     _Scheduler("PBS", "PBS_JOBID", "PBS_NODEFILE", _lines),
     _Scheduler("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", _lines),
     _Scheduler("LSF", "LSB_JOBID", "LSB_MCPU_HOSTS", _counted),
     _Scheduler("Grid Engine", "JOB_ID", "PE_HOSTFILE", _lines),
     _Scheduler("Flux", "FLUX_JOB_ID", "FLUX_JOB_ID", _flux),
+    # What `flux alloc` starts belongs to an instance of its own, and to no job there.
+    _Scheduler("Flux", "", "FLUX_URI", _flux_instance),
     _Scheduler("Cobalt", "COBALT_JOBID", "COBALT_NODEFILE", _lines),
 )
 

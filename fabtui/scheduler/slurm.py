@@ -47,6 +47,23 @@ def job_ids(text: str, option: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+class OwnJob(NamedTuple):
+    """A job of the user: its id, state, name, time so far and nodes, as squeue writes them."""
+
+    job: str
+    state: str
+    name: str
+    elapsed: str
+    nodes: str
+
+
+def own_jobs() -> tuple[list[OwnJob], str]:
+    """Return the jobs of the user that wait or run, and why they are unknown, or "". Blocks."""
+    answer = ask(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%M|%N|%j"])
+    rows = [[field.strip() for field in line.split("|", 4)] for line in answer.lines]
+    return [OwnJob(row[0], row[1], row[4], row[2], row[3]) for row in rows if len(row) == 5], answer.problem
+
+
 def allocation_of(ids: Sequence[str], option: str) -> Allocation:
     """Return the nodes of running jobs.
 
@@ -61,14 +78,14 @@ def allocation_of(ids: Sequence[str], option: str) -> Allocation:
             leader, _, group = part.number.partition("+")
             for place, node in enumerate(part.nodes):
                 nodes[node] = None
-                placements.setdefault(node, _placement(leader, group, place, node))
+                placements.setdefault(node, placement(leader, group, place, node))
                 if group:
                     groups.setdefault(node, group)
     title = f"job {ids[0]}" if len(ids) == 1 else f"jobs {', '.join(ids)}"
     return Allocation(title, tuple(nodes), "squeue", ",".join(ids), placements, groups)
 
 
-def _placement(leader: str, group: str, place: int, node: str) -> tuple[str, ...]:
+def placement(leader: str, group: str, place: int, node: str) -> tuple[str, ...]:
     """Return the options of srun for a node of a job; those of a heterogeneous job are selected by their place.
 
     srun accepts the id of the leader only, and counts the nodes within a group.
@@ -90,10 +107,7 @@ def _running(job: str, option: str) -> list[_Part]:
     if part.state in _WAITING:
         text = f"job {job} waits ({part.reason}); it has no nodes yet; squeue --start --jobs={job} estimates its start"
         raise InputError(f"{option}: {text}")
-    text = f"job {job} has ended ({part.state})"
-    if part.nodes:
-        text += f"; to test its nodes without it: --no-job --nodes '{fold(part.nodes)}'"
-    raise InputError(f"{option}: {text}")
+    raise InputError(f"{option}: {_ended(job, part.state, part.nodes)}")
 
 
 def _squeue(job: str) -> Answer:
@@ -113,10 +127,14 @@ def _why_unknown(job: str, answer: Answer) -> str:
     ended = ask(["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}", "--format=State,End,NodeList"])
     if ended.lines and ended.lines[0].count("|") == 2:
         state, end, listed = ended.lines[0].split("|")
-        nodes = expand_listed(listed)
-        more = f"; to test its nodes without it: --no-job --nodes '{fold(nodes)}'" if nodes else ""
-        return f"job {job} has ended ({state}, {end}){more}"
+        return _ended(job, f"{state}, {end}", expand_listed(listed) or ())
     return f"Slurm knows no job {job}: a wrong number, or it ended a while ago; squeue --me lists your jobs"
+
+
+def _ended(job: str, how: str, nodes: Sequence[str]) -> str:
+    """Return that a job has ended, and how to test its nodes nevertheless."""
+    more = f"; to test its nodes without it: --no-job --nodes '{fold(nodes)}'" if nodes else ""
+    return f"job {job} has ended ({how}){more}"
 
 
 def ending_of(job: str) -> str:
@@ -166,5 +184,5 @@ def _listed(environ: Mapping[str, str]) -> list[str]:
     if text:
         return expand(text, "SLURM_JOB_NODELIST", depth=1)
     size = environ.get("SLURM_HET_SIZE", "0")
-    names = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(min(int(size), 128) if size.isdigit() else 0)]
+    names = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(min(int(size), 128) if size.isdecimal() else 0)]
     return [node for name in names if environ.get(name) for node in expand(environ[name], name, depth=1)]

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from fabtui.nodeset import expand_listed
+from fabtui.scheduler.slurm_nodes import known_name
 from fabtui.scheduler.tool import ask
 
 _HELD = re.compile(r"\bNodes=(\S+) .*\bGRES=(\S+)")
@@ -40,13 +41,9 @@ class GpuUse(NamedTuple):
 
     def setting(self, node: str) -> dict[str, object] | None:
         """Return what the node gets to know; None if all of its GPUs may be tested."""
-        short = node.partition(".")[0]
-        for name in (node, short):
-            if name in self.own:
-                return {"only": list(self.own[name]), "constrained": self.constrained}
-        for name in (node, short):
-            if name in self.others:
-                return {"without": list(self.others[name]), "constrained": self.constrained}
+        for kind, held in (("only", self.own), ("without", self.others)):
+            if (name := known_name(node, held)) is not None:
+                return {kind: list(held[name]), "constrained": self.constrained}
         return None
 
 
@@ -94,7 +91,7 @@ def _numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if first.isdigit() and int(last or first) < _MOST_GPUS:
+        if first.isdecimal() and int(last or first) < _MOST_GPUS:
             found += range(int(first), int(last or first) + 1)
     return found
 

@@ -5,16 +5,13 @@ Neither needs rights. ``sinfo -R`` would cut reasons at 20 characters.
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
-from fabtui.nodeset import expand_listed
+from fabtui.scheduler.slurm_topology import leaves, records
 from fabtui.scheduler.tool import ask
 
-_SWITCH = re.compile(r"SwitchName=(\S+) Level=0 .*?\bNodes=(\S+)")
-_BLOCK = re.compile(r"BlockName=(\S+) .*?\bNodes=(\S+)")
 #: Signs after a state, such as ``*`` of a node that does not answer.
 _SIGNS = "*~#!%$@^-+"
 #: Texts that stand for nothing.
@@ -37,22 +34,13 @@ def node_values(nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
             values[name] |= {"gres": gres} if gres not in _NOTHING else {}
             values[name] |= {"reason": reason} if reason not in _NOTHING else {}
     if values:
-        for name, leaf in _leaves(ask(["scontrol", "show", "topology"]).lines).items():
+        found = leaves(records(ask(["scontrol", "show", "topology"]).lines))
+        # Where all are at one, it separates none.
+        for name, leaf in found.items() if len(set(found.values())) > 1 else ():
             values.setdefault(name, {})["leaf"] = leaf
-    return {node: values[name] for node in nodes for name in (_known(node, values),) if name is not None}
+    return {node: values[name] for node in nodes for name in (known_name(node, values),) if name is not None}
 
 
-def _known(node: str, values: dict[str, dict[str, Any]]) -> str | None:
-    """Return the name of a node in Slurm, which may lack the domain."""
-    return next((name for name in (node, node.partition(".")[0]) if name in values), None)
-
-
-def _leaves(lines: Sequence[str]) -> dict[str, str]:
-    """Return the leaf switch or block of each node, without those in several; none where all are in one."""
-    found: dict[str, set[str]] = {}
-    for line in lines:
-        if match := _SWITCH.search(line) or _BLOCK.search(line):
-            for node in expand_listed(match[2]) or ():
-                found.setdefault(node, set()).add(match[1])
-    leaves = {node: next(iter(names)) for node, names in found.items() if len(names) == 1}
-    return leaves if len(set(leaves.values())) > 1 else {}
+def known_name(node: str, known: Container[str]) -> str | None:
+    """Return the name of a node in Slurm, which may lack the domain; None if it is not known."""
+    return next((name for name in (node, node.partition(".")[0]) if name in known), None)

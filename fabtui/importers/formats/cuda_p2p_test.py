@@ -70,9 +70,9 @@ class _Parser:
 
     def _row(self, words: list[str], line: str) -> None:
         assert self.matrix is not None
-        row = cells_of(words, len(self.matrix["columns"])) if words[0].isdigit() else None
+        row = cells_of(words, len(self.matrix["columns"])) if words[0].isdecimal() else None
         if row is None:
-            if words[0].isdigit():
+            if words[0].isdecimal():
                 self.notes.warn(f"a row of {self.matrix['title']!r} is cut off")
                 self.notes.puzzled(line)
             self.matrix = None

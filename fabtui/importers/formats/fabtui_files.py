@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped
+from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped, when
 from fabtui.model.events import APPLY_ERRORS, Event, event_from_json
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_object, json_value, number, whole
 
+#: Time (s since the epoch) up to which a report may have been made: the year 2100.
+_LATEST = 4_102_444_800
 _HEADING = ",".join(COLUMNS)
 
 
@@ -71,6 +74,21 @@ def _parse_json(text: str) -> Reading:
     return notes.reading({})
 
 
+def _parse_job(text: str) -> Reading:
+    notes = Notes()
+    value = json_object(json_value(text))
+    if not isinstance(value.get("verdict"), str):
+        notes.warn("the report of the job is incomplete")
+        return notes.reading({})
+    for one in dicts(value.get("findings")):
+        if one.get("severity") in ("bad", "warn"):
+            notes.warn(f"{one.get('rule')}: {one.get('text')}")
+    shown = {name: found for name, found in value.items() if name not in ("kind", "format")}
+    made = value.get("when")
+    known = made if isinstance(made, (int, float)) and 0 < made < _LATEST else 0.0
+    return notes.reading(shown | {"when": when(known)})
+
+
 def events(text: str, notes: Notes) -> Iterator[Event]:
     """Yield the events of a recording up to where it is cut off."""
     for line in text.split("\n"):
@@ -120,8 +138,16 @@ def _parse_recording(text: str) -> Reading:
 _LIKELY_CSV = first_of((0.99, r"\A\ufeff*" + re.escape(_HEADING)))
 _LIKELY_JSON = first_of((0.98, r'\A\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui'))
 _LIKELY_RECORDING = first_of((0.98, r'\A\{[^\n]{0,200}"kind": ?"start"'))
+_LIKELY_JOB = first_of((0.98, r'\A\s*\{\s*"kind": ?"fabtui job"'))
+#: Units of numbers of a job's report.
+_JOB_UNITS = {
+    **dict.fromkeys(("elapsed", "limit", "quiet", "silence_limit", "median", "seconds", "age", "gpus_age"), "s"),
+    # "total" is that of iterations as well as of memory.
+    **{"used": "B", "power": "W", "utilization": "%"},
+}
 FORMATS = [
     Format("fabtui-csv", "a CSV snapshot of fabtui", _LIKELY_CSV, _parse_csv),
     Format("fabtui-json", "a JSON snapshot of fabtui", _LIKELY_JSON, _parse_json),
+    Format("job-report", "the report of fabtui job as JSON", _LIKELY_JOB, _parse_job, units=_JOB_UNITS),
     Format("fabtui-recording", "a recording of fabtui", _LIKELY_RECORDING, _parse_recording),
 ]

@@ -1,4 +1,9 @@
-"""The training log of Megatron-LM and its forks: a line an iteration, how long it took and how the loss goes."""
+"""The training log of Megatron-LM and its forks: a line an iteration, how long it took and how the loss goes.
+
+Timers are parsed by `fabtui.importers.formats.megatron_timers`. Settings that a job prints at its start (``NODE_RANK:
+1``, ``MASTER_ADDR: n060``, as scripts of users do) are parsed by `fabtui.jobs.monitor.settings`, which compares them in
+a running job.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,13 @@ import re
 import statistics
 from typing import Any
 
+from fabtui.importers.formats.megatron_timers import Timers
+from fabtui.jobs.monitor.iteration_line import IterationLine, iteration_line
+from fabtui.jobs.monitor.settings import Settings, partition, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 
-_LINE = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12})(?= |$)\s*\|(.*)$")
-_FIELD = re.compile(r"\s*([^:|]{1,60}?)\s*:\s*([^|]{0,60}?)\s*(?=\||$)")
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)\]")
-_ELAPSED = re.compile(r"^elapsed time per iteration \((ms|s)\)$")
 _NAMES = {
     "consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens", "learning rate": "learning_rate",
     "global batch size": "global_batch_size", "lm loss": "loss", "loss": "loss", "lm loss value": "loss",
@@ -23,48 +28,71 @@ _NAMES = {
     "throughput (token/sec/GPU)": "tokens_per_gpu_per_second",
 }  # fmt: skip
 _WHOLE = frozenset({"consumed_samples", "consumed_tokens", "global_batch_size", "skipped", "nan"})
+#: What each iteration has, unknown or not.
+_NAMED = ("elapsed", "loss", "grad_norm", "skipped")
+#: A line of scripts that print the times alone, in seconds.
+_SHORT = re.compile(r"iteration {1,8}(\d{1,12}) ?: ?(\d[\d.]{0,20}) s")
+#: Memory of a rank (``megatron/training/utils.py``: ``report_memory``), whose MB are 2^20 bytes.
+_MEMORY = re.compile(
+    r"\s{0,8}\[Rank (\d{1,7})\] \((?:after (\d{1,12}) iterations)?[^)]{0,60}\) memory \(MB\)(.{0,1000})", re.I
+)
+_MEMORY_FIELD = re.compile(r"\| ((?:max )?(?:allocated|reserved)): (\d[\d.]{0,30})", re.I)
+_MOST_RANKS = 65_536
 #: An iteration that takes this many times the median stands out.
 _SLOW = 1.5
 
 
-def _iteration(found: re.Match[str], notes: Notes, line: str) -> dict[str, Any]:
-    names = ("elapsed", "loss", "grad_norm", "skipped")
-    row: dict[str, Any] = {"iteration": int(found[1]), **dict.fromkeys(names)}
-    fields = _FIELD.findall(found[3])
-    if not found[3].rstrip().endswith("|"):
-        # A field that is not closed by a bar may have lost its end: its number is not to be trusted.
-        notes.warn(f"iteration {found[1]}: the line is cut off")
+def _iteration(found: IterationLine, notes: Notes, line: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"iteration": found.number, **dict.fromkeys(_NAMED)}
+    if found.cut:
+        notes.warn(f"iteration {found.number}: the line is cut off")
         notes.puzzled(line)
-        fields = fields[:-1]
-    for name, text in fields:
-        value = number(text)
-        if elapsed := _ELAPSED.match(name):
-            row["elapsed"] = None if value is None else round(value / (1 if elapsed[1] == "s" else 1000), 6)
-            row["elapsed_unit"] = elapsed[1]
-        elif name in _NAMES:
-            key = _NAMES[name]
+    seconds, unit = found.elapsed
+    if unit:
+        row |= {"elapsed": None if seconds is None else round(seconds, 6), "elapsed_unit": unit}
+    for name, text in found.fields.items():
+        if name in _NAMES:
+            value, key = number(text), _NAMES[name]
             row[key] = int(value) if value is not None and key in _WHOLE else value
             if value is None and text.lower() in ("nan", "inf", "-inf"):
-                notes.warn(f"iteration {found[1]}: {name} is {text}")
+                notes.warn(f"iteration {found.number}: {name} is {text}")
     return row
 
 
 def parse(text: str) -> Reading:
-    """Return ``total`` iterations, ``iterations`` and ``elapsed_median``.
+    """Return ``total`` iterations, ``iterations``, ``elapsed_median``, ``timers`` and the ``settings`` of the job.
+
+    ``memory`` is that of each rank, as printed last. ``timeline`` has the time that each rank ``spent`` in each timer;
+    ``starts`` and ``ends`` are in seconds since the epoch.
 
     An iteration has ``elapsed`` in seconds (``elapsed_printed_in`` is the unit in the text), ``grad_norm``, ``skipped``
     and the other values of its line. ``loss`` is None if the step was skipped or the line has none.
     """
     notes = Notes()
     rows: list[dict[str, Any]] = []
+    memory: dict[int, dict[str, Any]] = {}
     total = None
-    for line in plain_lines(text):
-        found = _LINE.search(line)
+    timers, settings = Timers(), Settings()
+    run, known = 0, set[int]()
+    for at, line in enumerate(plain_lines(text), 1):
+        found = iteration_line(line)
         if found is None:
+            if setting := None if timers.take(line) else printed(line):
+                # Without a label, lines that follow each other are of one process.
+                run = run or at
+                settings.take("" if setting.label else f"line {run}", line.partition(" #")[0])
+            elif (short := _SHORT.fullmatch(line.strip()[:80])) and int(short[1]) not in known:
+                known.add(int(short[1]))
+                rows.append({"iteration": int(short[1]), **dict.fromkeys(_NAMED), "elapsed": number(short[2])})
+            elif (used := _MEMORY.match(line[:2000])) and len(memory) < _MOST_RANKS:
+                memory[int(used[1])] = _memory(used)
+            run = run if setting else 0
             continue
-        total = int(found[2])
+        run = 0
+        total = found.total
         row = _iteration(found, notes, line)
-        if stamp := _STAMP.search(line[: found.start()]):
+        known.add(row["iteration"])
+        if stamp := _STAMP.search(line[: found.start]):
             row["time"] = stamp[1]
         rows.append(row)
     units = {unit for row in rows if (unit := row.pop("elapsed_unit", None))}
@@ -73,23 +101,48 @@ def parse(text: str) -> Reading:
     for row in rows:
         if middle and len(times) >= 5 and (row["elapsed"] or 0) > _SLOW * middle:
             notes.warn(f"iteration {row['iteration']} took {row['elapsed']:g} s, the median is {middle:g} s")
-    if not rows:
+    if not rows and not timers.blocks and not settings.of and not memory:
         notes.warn("no iteration")
     nans = sum(row.get("nan") or 0 for row in rows)
     if nans:
         notes.warn(f"{nans} iterations with NaN")
     printed_in = " and ".join(sorted(units)) or None
     values = {"total": total, "elapsed_median": middle, "elapsed_printed_in": printed_in, "iterations": rows}
+    values |= {"memory": [memory[rank] for rank in sorted(memory)]}
+    values |= {"timers": timers.values(), "timeline": timers.timeline(), "settings": _settings(settings, notes)}
     return notes.reading(values)
+
+
+def _memory(found: re.Match[str]) -> dict[str, Any]:
+    """Return the memory of a rank; what a line that is cut off lacks is None."""
+    known = {name.lower().replace(" ", "_"): number(text) for name, text in _MEMORY_FIELD.findall(found[3])}
+    names = ("allocated", "max_allocated", "reserved", "max_reserved")
+    after = None if found[2] is None else int(found[2])
+    return {"rank": int(found[1]), "iteration": after, **{name: known.get(name) for name in names}}
+
+
+def _settings(settings: Settings, notes: Notes) -> list[dict[str, Any]]:
+    """Return the settings by who printed them, and warn of those that contradict each other."""
+    for values in settings.of.values():
+        layers, stages = values.get("NUM_LAYERS", ""), partition(values.get("PARTITION", ""))
+        if stages and layers != str(sum(stages)) and re.fullmatch("[0-9]{1,9}", layers):
+            notes.warn(f"PARTITION {values['PARTITION']} is {sum(stages)} layers, NUM_LAYERS is {layers}")
+    return [{"printed_by": source, **values} for source, values in list(settings.of.items())[:4096]]
 
 
 _LIKELY = first_of(
     (0.97, r"\biteration\s+\d+/\s*\d+ \| consumed samples"),
     (0.8, r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration"),
+    (0.8, r"(?i)\b(?:max time|\(min, max\) time|times) across ranks \(ms\):|\btime \(ms\) \| [a-z-]+: [\d.]+ \|"),
+    (0.6, r"(?i)^[ \t]{0,8}\[Rank \d{1,7}\] \(.{0,60}\) memory \(MB\) \|"),
+    (0.6, r"^iteration +\d+ ?: [\d.]+ s\r?\niteration +\d+ ?: [\d.]+ s\r?$"),
+    (0.6, r"^(?:NODE_RANK|MASTER_ADDR|NNODES|WORLD_SIZE): .*\n(?:[A-Z][A-Z_0-9]+: .*\n){2}"),
 )
-_TITLE = "training log of Megatron-LM and its forks: time and loss of each iteration"
+_TITLE = "training log of Megatron-LM and its forks: time and loss of each iteration, timers, settings of the job"
 _UNITS = {
+    **dict.fromkeys(("allocated", "max_allocated", "reserved", "max_reserved"), "MiB"),
+    **{"min": "ms", "max": "ms", "spent": "ms", "starts": "s", "ends": "s"},
     **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
     **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
 }
-FORMATS = [Format("megatron-log", _TITLE, _LIKELY, parse, units=_UNITS)]
+FORMATS = [Format("megatron-log", _TITLE, _LIKELY, parse, units=_UNITS, log=True)]

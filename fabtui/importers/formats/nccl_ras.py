@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from fabtui.jobs.ras_answer import answer
-from fabtui.jobs.ras_json import parse_json
+from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import RasReport
-from fabtui.jobs.ras_text import parse_text
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-
-_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
-
-
-def report_of(text: str, notes: Notes) -> RasReport:
-    """Return the report of a text, which may be JSON."""
-    return parse_json(text, notes) if _IS_JSON.search(text) else parse_text(text, notes)
 
 
 def parse(text: str) -> Reading:

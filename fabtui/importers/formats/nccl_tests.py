@@ -126,9 +126,14 @@ _TITLE = re.compile(
     r"[#=*\-: ]*$",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"#\s*size\s+count\s+.*\btime\s+algbw\s+busbw|#\s*size\s+count\s+.*\bcputime\s+algbw\s+busbw")
+_HEADING = re.compile(r"#\s*size\s+count\s.*\b(?:cpu)?time\s+algbw\s+busbw")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S{1,30})\s*(\w*)")
+#: Comments whose ``#`` is lost: a web page takes it for the mark of a heading.
+_UNMARKED = re.compile(
+    r"[ \t]{0,80}(?:nThread \d|Using devices|Rank {1,8}\d{1,7} .{0,40}\bPid |size {1,20}count .{0,200}\balgbw|\(B\) "
+    r"|out-of-place {1,80}in-place|Out of bounds values|Avg bus bandwidth|Collective test (?:starting|concluded))"
+)
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S{1,100})")
 _PROBLEM = re.compile(
     r"NCCL WARN (.{1,300})|Test (?:NCCL|CUDA) failure.{0,300}|Test failure.{0,300}|.{0,40}: Test timeout.{0,100}"
@@ -158,6 +163,8 @@ class _Parser:
 
     def line(self, line: str) -> None:
         """Take one line in."""
+        if _UNMARKED.match(line):
+            line = "# " + line.lstrip()
         if "#" in line and self._comment(line[line.index("#") :]):
             return
         words = line.split()
@@ -173,7 +180,7 @@ class _Parser:
             self.notes.warn(problem[1] or problem[0])
         elif words == ["..."] and self.table is not None:
             self.notes.warn("rows are left out (a line of dots)")
-        elif self.table is not None and self.table["average"] is None and words and words[0].isdigit():
+        elif self.table is not None and self.table["average"] is None and words and words[0].isdecimal():
             self.notes.puzzled(line)
 
     def _begin(self, kind: str | None) -> None:

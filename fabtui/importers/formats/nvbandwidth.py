@@ -35,6 +35,9 @@ _NOTHING = re.compile(
 )
 
 
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}", re.ASCII)
+
+
 def _new_test(name: str | None) -> dict[str, Any]:
     return {"name": name, "status": "unknown", "matrices": [], "sum": None, "error": None}
 
@@ -82,8 +85,8 @@ class _Parser:
             self._error(line.strip())
         elif not (_NOTHING.match(line) or _STATISTIC.match(line) or words == [self.facts.get("host")]):
             # The name of the host stands alone on a line, just before the devices.
-            if not self.devices and not self.tests and len(words) == 1 and self.facts["driver"]:
-                self.facts["host"] = words[0][:253]
+            if not self.devices and not self.tests and self.facts["driver"] and _HOST.fullmatch(line.strip()):
+                self.facts["host"] = line.strip()
             else:
                 self.notes.puzzled(line)
 
@@ -97,7 +100,7 @@ class _Parser:
             return numbers is not None
         row = cells_of(words, len(self.matrix["columns"]))
         if row is None:
-            if words[0].isdigit() and len(words) > 1:
+            if words[0].isdecimal() and len(words) > 1:
                 self.notes.warn(f"a row of {self.matrix['title']!r} is cut off")
             return False
         self.matrix["rows"].append(row[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.jobs.monitor.error_lines import PATTERNS
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
@@ -14,7 +15,6 @@ _TIMEOUT = re.compile(
     r"(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)=(?P<limit>\d{1,12})\)"
     r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
 )
-_CAUGHT = re.compile(r"[Ww]atchdog caught collective operation timeout:")
 _WORK = re.compile(
     r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
 )
@@ -33,26 +33,16 @@ _NCCL_WORDS = (
 _NCCL_VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})")
 _LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
 _IB = re.compile(r"with error (\d{1,5}), opcode \d{1,5}, len \d{1,12}, vendor err (\d{1,7})")
+#: Kinds of errors of CUDA, the most general one last.
 _CUDA = (
-    ("ecc_uncorrectable", re.compile(r"uncorrectable ECC error|cudaErrorECCUncorrectable", re.IGNORECASE)),
-    ("out_of_memory", re.compile(r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation")),
-    ("illegal_address", re.compile(r"illegal memory access|cudaErrorIllegalAddress")),
-    ("device_assert", re.compile(r"device-side assert triggered")),
-    ("fabric_not_ready", re.compile(r"system not yet initialized|cudaErrorSystemNotReady")),
-    ("no_device", re.compile(r"No CUDA GPUs are available|no CUDA-capable device|CUDA driver initialization failed")),
-    ("launch_timeout", re.compile(r"launch timed out and was terminated")),
-    ("cuda_error", re.compile(r"CUDA error: |CUDA failure|unspecified launch failure")),
+    *("ecc_uncorrectable", "out_of_memory", "illegal_address", "device_assert", "fabric_not_ready", "no_device"),
+    *("launch_timeout", "cuda_error"),
 )
 _FRAME = re.compile(r"^(?:\[rank\d+\]: ?)?\s*frame #(\d{1,4}): ")
 _EXCEPTION = re.compile(
     r"^(?:\[rank\d{1,7}\]: ?|\[default\d{1,7}\]: ?|\d{1,7}: ?)?\s*((?:[a-zA-Z_][\w.]{0,80}\.)?\w{0,60}(?:Error"
     r"|Exception|Interrupt))"
     r"(?:: (.{0,300}))?$"
-)
-_RENDEZVOUS = re.compile(
-    r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients|Connection"
-    r" refused.{0,80}TCPStore"
-    r"|The (?:client|server) socket has (?:timed out|failed)"
 )
 
 
@@ -76,7 +66,7 @@ class _Parser:
             self.ranks.setdefault(rank)
         if self._after_last_error and line.strip():
             self._last_error(re.sub(r"^\[(?:rank|default)\d+\]: ?", "", line).strip())
-        if caught := _CAUGHT.search(line):
+        if caught := PATTERNS["collective_timeout"].search(line):
             self._caught = rank
         if (caught or self._caught is not None) and (found := _TIMEOUT.search(line)):
             # The work may stand on the next line.
@@ -114,9 +104,9 @@ class _Parser:
             for name, words in _NCCL_WORDS:
                 if words in line:
                     self.classes.setdefault(name)
-        if cuda := next((name for name, pattern in _CUDA if pattern.search(line)), None):
+        if cuda := next((name for name in _CUDA if PATTERNS[name].search(line)), None):
             self.classes.setdefault(cuda)
-        if _RENDEZVOUS.search(line):
+        if PATTERNS["rendezvous"].search(line):
             self.classes.setdefault("rendezvous")
 
     def _timeout(self, rank: int | None, found: re.Match[str]) -> None:
@@ -177,4 +167,4 @@ _LIKELY = first_of(
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
 _TITLE = "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors"
-FORMATS = [Format("torch-log", _TITLE, _LIKELY, parse, units={"limit": "ms", "ran": "ms"})]
+FORMATS = [Format("torch-log", _TITLE, _LIKELY, parse, units={"limit": "ms", "ran": "ms"}, log=True)]

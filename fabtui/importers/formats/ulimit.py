@@ -17,7 +17,7 @@ _DASH = re.compile(
 )
 _PROC = re.compile(
     r"^Max (?P<name>[a-z ]{3,30}?)\s{2,}(?P<soft>unlimited|\d{1,20})\s+(?P<hard>unlimited|\d{1,20})"
-    r"\s*(?P<unit>\w{1,12})?\s*$"
+    r"(?:\s+(?P<unit>\w{1,12}))?\s*$"
 )
 #: What one unit is in bytes, where it is a size.
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from fabtui.importers.to_model.builder import Draft, node_name
-from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.layers import COLLECTIVES, Layer, busbw_factor
 from fabtui.model.measurement import Verdict
 
 _VERDICTS = {"ok": Verdict.OK, "failed": Verdict.FAILED}
@@ -44,6 +45,63 @@ def _collective(draft: Draft, layer: Layer, src: str, dst: str, row: dict[str, A
     if wrong:
         measured.update(verdict=Verdict.FAILED, error=f"{wrong} elements of the result are wrong")
     draft.measured("all_reduce", layer, src, dst, **measured, how=f"nccl-tests, {place.replace('_', ' ')}")
+
+
+def _layer_of(operation: str | None) -> Layer | None:
+    """Return the layer of a collective by any spelling of its name (``AllReduce``, ``all_to_all``), or None."""
+    letters = re.sub("[^a-z]", "", (operation or "").lower())
+    return next((one for kind, one in COLLECTIVES.items() if kind.replace("_", "") == letters), None)
+
+
+def collective_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
+    """Add the collectives of tables by message size (DeepSpeed, MSCCL++) that name the collective.
+
+    A bus bandwidth that is not printed follows from the other by the number of ranks, as in nccl-tests.
+    """
+    for table in values.get("tables", []):
+        layer, ranks = _layer_of(table["operation"]), table["ranks"]
+        if layer is None:
+            continue
+        for row in table["rows"]:
+            algbw = row.get("algbw", row.get("avg_algbw"))
+            busbw = row.get("busbw")
+            how = str(table.get("program") or "DeepSpeed")
+            if busbw is None and algbw is not None and ranks:
+                busbw, how = algbw * busbw_factor(str(layer.spec.collective), ranks), f"{how}, calculated from algbw"
+            if busbw is None or row.get("bytes") is None:
+                continue
+            time, wrong = row.get("time", row.get("avg_time")), row.get("wrong") or 0
+            times = {"seconds": time, "fastest": row.get("min_time")}
+            extra = {name: None if value is None else value / 1e6 for name, value in times.items()}
+            extra |= {"algbw": algbw, "ranks": ranks, "wrong": wrong}
+            fields: dict[str, Any] = {"value": round(busbw, 9), "unit": "GB/s", "bytes": row["bytes"], "how": how}
+            if wrong:
+                fields.update(verdict=Verdict.FAILED, error=f"{wrong} elements of the result are wrong")
+            known = {key: one for key, one in extra.items() if one is not None}
+            draft.measured("all_reduce", layer, "all", "all", **fields, extra=known)
+
+
+#: Units of bandwidth per GB/s, without the writing of the second.
+_PER_GB = {"Gb": 8.0, "GB": 1.0}
+
+
+def busbw_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
+    """Add the bus bandwidths by numbers of ranks of a text that names the collective; what is compared is an arm."""
+    layer = _layer_of(values.get("operation"))
+    for table in values.get("tables", []):
+        scale = _PER_GB.get((table["unit"] or "")[:2])
+        arms = list(dict.fromkeys(row["arm"] or "" for row in table["rows"]))
+        if layer is None or scale is None or table["by"] == "nodes":
+            continue
+        for row in table["rows"]:
+            if row["busbw"] is None:
+                continue
+            arm = _arm(draft, row["arm"] or "", arms.index(row["arm"] or ""), len(arms))
+            ranks = {"ranks": row["number"]}
+            algbw = {} if row["algbw"] is None else {"algbw": round(row["algbw"] / scale, 9)}
+            fields = {"value": round(row["busbw"] / scale, 9), "unit": "GB/s", "extra": {**ranks, **algbw}, "arm": arm}
+            group = f"first{row['number']}"
+            draft.measured("all_reduce", layer, group, group, **fields, how="table of bus bandwidths")
 
 
 def all_reduce_bench(draft: Draft, values: dict[str, Any], name: str) -> None:

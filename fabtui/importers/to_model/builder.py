@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fabtui import __version__
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     FORMAT,
@@ -26,6 +25,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import NodeRecord
 from fabtui.sanitize import one_line
+from fabtui.version import __version__
 
 _UNFIT = re.compile(r"[^\w.-]+")
 

@@ -216,6 +216,9 @@ _OF_PAIRS = frozenset({"nvbandwidth", "p2pBandwidthLatencyTest", "osu", "perftes
 _CONVERTERS: dict[str, Callable[[Draft, Values, str], None]] = {
     "nccl-tests": benchmarks.nccl_tests,
     "all_reduce_bench": benchmarks.all_reduce_bench,
+    "deepspeed-comm": benchmarks.collective_tables,
+    "mscclpp": benchmarks.collective_tables,
+    "busbw-table": benchmarks.busbw_tables,
     "nvbandwidth": benchmarks.nvbandwidth,
     "p2pBandwidthLatencyTest": benchmarks.cuda_p2p,
     "osu": benchmarks.osu,

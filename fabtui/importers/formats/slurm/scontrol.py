@@ -87,7 +87,7 @@ def _pids(lines: list[str]) -> list[dict[str, Any]] | None:
         return None
     names = [name.lower() for name in lines[heading].split()]
     rows = [line.split() for line in lines[heading + 1 :] if line.strip() and not line.startswith("#")]
-    return [dict(zip(names, row, strict=False)) for row in rows if row[0].isdigit()]
+    return [dict(zip(names, row, strict=False)) for row in rows if row[0].isdecimal()]
 
 
 def parse(text: str) -> Reading:
@@ -128,7 +128,7 @@ def parse(text: str) -> Reading:
 
 def likely(text: str) -> float:
     """Return the likelihood that a text is output of scontrol."""
-    if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE):
+    if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE | re.IGNORECASE):
         return 0.95
     if "Configuration data as of" in text or re.search(r"^Slurmctld\(\w+\) at \S+ is ", text, re.MULTILINE):
         return 0.95

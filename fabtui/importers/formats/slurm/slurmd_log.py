@@ -62,4 +62,4 @@ _LIKELY = first_of(
     (0.93, r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )"),
     (0.85, r"^(?:\S+ +\S+ \S+ \S+ )?slurmd(?:\[\d+\]|-\S+)?: "),
 )
-FORMATS = [Format("slurmd-log", "the log of slurmd: errors, and steps that did not end", _LIKELY, parse)]
+FORMATS = [Format("slurmd-log", "the log of slurmd: errors, and steps that did not end", _LIKELY, parse, log=True)]

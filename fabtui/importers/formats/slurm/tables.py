@@ -267,7 +267,8 @@ def _parse_sinfo(text: str) -> Reading:
         _node_state(row)
         _count_nodes(row, notes)
         if any(word in (row.get("state") or "") for word in _BAD):
-            bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}")
+            silent = ", not responding" if "not responding" in row.get("flags", []) else ""
+            bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}{silent}")
     for text_of in dict.fromkeys(bad):
         notes.warn(text_of)
     return notes.reading({"default_partition": default, "rows": rows})

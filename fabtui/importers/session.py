@@ -1,0 +1,60 @@
+"""Model of a session from any file that holds one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fabtui.errors import InputError
+from fabtui.importers.result import read
+from fabtui.importers.sources import sources
+from fabtui.importers.to_model.dispatch import convertible
+from fabtui.importers.to_model.dispatch import model as model_of
+from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
+from fabtui.model.session_model import Model
+from fabtui.paths import user_path
+
+
+def read_session(name: str) -> Model:
+    """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs.
+
+    Raises:
+        InputError: The file cannot be read, is damaged, or holds no pairs.
+    """
+    path = user_path(name)
+    if is_recording(path):
+        model, damage = replayed(path)
+        if damage is not None:
+            raise damage
+        return model
+    results = [read(source) for source in sources([name])]
+    if not any(convertible(result.kind) for result in results):
+        known = "expected a recording, CSV or JSON of fabtui, or output with pairs (fabtui read --list)"
+        raise InputError(f"{name}: {known}")
+    return model_of(results)
+
+
+def is_recording(path: Path) -> bool:
+    """Return True if a file is a recording, of any size, damaged or not."""
+    try:
+        next(iter(read_events(path)))
+    except DamagedRecording:
+        return True
+    except InputError:
+        return False
+    return True
+
+
+def replayed(path: Path) -> tuple[Model, DamagedRecording | None]:
+    """Return the model that a recording ends with, or that of the part before its damage, and the damage.
+
+    Raises:
+        InputError: It is no recording.
+    """
+    model = Model()
+    try:
+        # Event by event: a recording may be larger than any other file.
+        for event in read_events(path):
+            apply_recorded(model, event, path)
+    except DamagedRecording as damage:
+        return model, damage
+    return model, None

@@ -1,0 +1,1 @@
+"""State of one running or ended job from its logs: incremental reading, iteration times, settings, rules. Pure."""

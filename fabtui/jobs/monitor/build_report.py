@@ -1,0 +1,47 @@
+"""A report from facts: rules and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fabtui.jobs.monitor.iteration_times import iteration_of
+from fabtui.jobs.monitor.log_file import LogFile
+from fabtui.jobs.monitor.report import JobFacts, JobFinding, JobReport, NodeRow
+from fabtui.jobs.monitor.rules import findings, gpu_age, order
+
+
+def report_of(facts: JobFacts, unread: Sequence[str] = (), more: Iterable[JobFinding] = ()) -> JobReport:
+    """Return the report of a job; ``more`` are findings that do not come from the rules."""
+    found = sorted([*more, *findings(facts)], key=order)
+    suspects = {node for one in found if one.severity != "note" for node in one.nodes}
+    rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
+    return JobReport(facts, rows, tuple(found), tuple(unread))
+
+
+def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:
+    logs = facts.logs
+    files = logs.of(node, "out", "err")
+    written = [file for file in files if file.size]
+    reported = facts.nodes.get(node)
+    history = logs.gpus.get(node)
+    state = "suspect" if suspect else "ok" if files or logs.of("", "out", "err") else "no logs"
+    return NodeRow(
+        node,
+        state,
+        logs.quiet(node),
+        written[-1].stream if written else None,
+        _iteration(files),
+        history.latest if history is not None else None,
+        gpu_age(facts, node),
+        sum(file.errors.count for file in files),
+        None if reported is None or reported.ranks is None else len(reported.ranks),
+    )
+
+
+def _iteration(files: Sequence[LogFile]) -> str:
+    """Return the last iteration that a node has printed, such as ``30/50``."""
+    for file in reversed(files):
+        for line in reversed(file.tail()):
+            if (found := iteration_of(line)) is not None:
+                return f"{found.number}/{found.total}"
+    return ""

@@ -1,0 +1,187 @@
+"""Lines of logs that report an error: what kind it is, and whether such an error is rather a cause or a consequence."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import NamedTuple
+
+#: Length of a line that is examined.
+_LONGEST = 1000
+#: Errors of a file that are kept; more are counted.
+KEPT = 50
+
+
+class Kind(NamedTuple):
+    """A kind of error.
+
+    Attributes:
+        name: Its name in JSON.
+        cause: Whether it can begin a failure; a consequence alone does not show what was wrong.
+        pattern: What its lines contain.
+    """
+
+    name: str
+    cause: bool
+    pattern: re.Pattern[str]
+
+
+def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> Kind:
+    return Kind(name, cause, re.compile(pattern, flags | re.ASCII))
+
+
+#: In the order in which they are tried: the first that matches counts. Consequences stand before the general words.
+KINDS = (
+    _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
+    _kind("out_of_memory", r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation"),
+    _kind("illegal_address", r"illegal memory access|cudaErrorIllegalAddress"),
+    _kind("device_assert", r"device-side assert triggered"),
+    _kind("no_device", r"No CUDA GPUs are available|no CUDA-capable device|CUDA driver initialization failed"),
+    _kind("fabric_not_ready", r"system not yet initialized|cudaErrorSystemNotReady"),
+    _kind("launch_timeout", r"launch timed out and was terminated"),
+    _kind("cuda_error", r"CUDA error: |CUDA failure|cudaError[A-Z]\w{3,40}\b|unspecified launch failure"),
+    _kind("host_memory", r"oom[-_]kill|Out of memory: Killed|MemoryError\b", flags=re.I),
+    _kind("storage", r"No space left on device|Disk quota exceeded|Stale file handle|Input/output error"),
+    _kind("collective_timeout", r"[Ww]atchdog caught collective operation timeout", cause=False),
+    _kind("nccl_error", r"\bnccl(?:Remote|System|Internal|UnhandledCuda)Error\b|\bDistBackendError\b", cause=False),
+    _kind("nccl_usage", r"\bnccl(?:InvalidArgument|InvalidUsage)\b"),
+    _kind(
+        "rendezvous",
+        r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients"
+        r"|Connection refused.{0,80}TCPStore|The (?:client|server) socket has (?:timed out|failed)",
+    ),
+    _kind("connection", r"Connection (?:reset by peer|closed by (?:remote )?peer)|Broken pipe\b", cause=False),
+    _kind("elastic", r"ChildFailedError|torch\.distributed\.elastic\.\S{0,60}: .{0,40}fail", cause=False),
+    _kind("crash", r"Segmentation fault|\(core dumped\)|\bBus error\b|Fatal Python error"),
+    _kind("exception", r"^(?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?:: |$)"),
+    _kind("nccl_warn", r"\bNCCL (?:WARN|ERROR) ", cause=False),
+    _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
+    _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{4} \d\d:\d\d|^\[E \S"),
+    _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
+    _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:line \d{1,6}: +\d{1,9} )?(?:Killed|Aborted)\b"),
+)
+#: Of the kinds, by name.
+PATTERNS = {kind.name: kind.pattern for kind in KINDS}
+#: A line without any of these is no error: most lines of a log need no other pattern.
+_WORDS = (
+    *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
+    *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
+    *("connection", "nccl warn", "[e", "not yet initialized"),
+)
+_HARMLESS = re.compile(
+    r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
+    r"|\bOMP_NUM_THREADS\b|\berror rate\b|\berror_(?:if|correct|handler)\w{0,40}"
+    # What failed before and is tried again is no error of the job.
+    r"|\bretry(?:ing)?\b|\bfall(?:ing)? ?back\b"
+    # A launcher ends the other tasks.
+    r"|^srun: error: .{1,2000}: Terminated|\bSIGTERM\b",
+    re.I,
+)
+#: A step is ended from outside, or by its launcher: what follows in the file is a consequence.
+_ENDING = re.compile(
+    r"^srun: (?:Job step aborted|forcing job termination|Force Terminat|Terminating|launch/slurm: .{0,40}terminat)"
+    r"|\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED",
+    re.ASCII,
+)
+_LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?", re.ASCII)
+_LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
+#: What srun prints about a task that ended, and torchrun about a process.
+_TASK = re.compile(r"^srun: error: (\S{1,2000}): tasks? ([\d,-]{1,2000}): (.{1,200})$", re.ASCII)
+_ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)", re.ASCII)
+
+
+class ErrorLine(NamedTuple):
+    """A line that reports an error.
+
+    Attributes:
+        kind: What it is.
+        text: The line without the label of its rank, not cleaned.
+        when: Its time stamp, else when it was read while the file grew (s since the epoch); None if unknown.
+    """
+
+    kind: Kind
+    text: str
+    when: float | None
+
+
+class DeadTask(NamedTuple):
+    """A task that ended before the others.
+
+    Attributes:
+        nodes: Its node, or several, as the launcher writes them; "" if the launcher does not name it.
+        task: Its number or numbers in the step, or the rank on its node.
+        how: How it ended, in the words of the launcher.
+    """
+
+    nodes: str
+    task: str
+    how: str
+
+
+def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
+    """Return the error that a line reports, or None."""
+    line = line[:_LONGEST]
+    lowered = line.lower()
+    if not any(word in lowered for word in _WORDS) or _HARMLESS.search(line):
+        return None
+    text = unlabelled(line).strip()
+    words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
+    kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
+    return None if kind is None else ErrorLine(kind, text, _stamp(line) or seen)
+
+
+def dead_task(line: str) -> DeadTask | None:
+    """Return the task whose end a launcher reports, or None; a task that was ended with the others is none."""
+    line = line[: _LONGEST * 4]
+    if line.startswith("srun:") and (found := _TASK.match(line)):
+        how = found[3].strip()
+        return None if how.startswith("Terminated") else DeadTask(found[1], found[2], how)
+    if "exitcode" in line and (found := _ELASTIC.search(line)):
+        # torchrun ends the others by SIGTERM.
+        return None if found[1] == "-15" else DeadTask("", found[2], f"exit code {found[1]} (process {found[3]})")
+    return None
+
+
+def unlabelled(line: str) -> str:
+    """Return a line without the label of its task (``3: ``, ``[rank3]: ``)."""
+    found = _LABEL.match(line)
+    return line[found.end() :] if found else line
+
+
+def _stamp(line: str) -> float | None:
+    found = _STAMP.search(line[:200])
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{found[1]} {found[2]}").timestamp() + float(f"0.{found[3] or 0}")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class ErrorLines:
+    """Errors of one file: the first ones, and how many there are."""
+
+    def __init__(self) -> None:
+        self.kept: list[ErrorLine] = []
+        self.count = 0
+        self.tasks: list[DeadTask] = []
+        self._ended = False
+
+    def take(self, line: str, seen: float | None) -> None:
+        """Take a new line of the file."""
+        if self._ended or (("srun:" in line or "***" in line) and _ENDING.search(line[:_LONGEST])):
+            self._ended = True
+            return
+        if (task := dead_task(line)) is not None and len(self.tasks) < KEPT and task not in self.tasks:
+            self.tasks.append(task)
+        elif (found := error_of(line, seen)) is not None:
+            self.count += 1
+            # A cause is worth more than the many consequences before it.
+            if len(self.kept) < KEPT or (found.kind.cause and not any(one.kind.cause for one in self.kept)):
+                self.kept.append(found)
+
+    @property
+    def first(self) -> ErrorLine | None:
+        """The first error that can be a cause, else the first one."""
+        return next((one for one in self.kept if one.kind.cause), self.kept[0] if self.kept else None)

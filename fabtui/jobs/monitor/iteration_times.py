@@ -1,0 +1,126 @@
+"""Iteration times of a training, from the lines that Megatron-LM and its forks print."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import deque
+from typing import NamedTuple
+
+from fabtui.jobs.monitor.iteration_line import iteration_line
+from fabtui_node.parsers.lines import whole
+
+_LOSS = ("lm loss", "loss", "lm loss value", "loss value")
+_VALUE = re.compile(r"[0-9.eE+-]{1,40}|-?nan|-?inf", re.ASCII | re.I)
+#: Number of iterations that are kept.
+KEPT = 1000
+#: The first iteration is warm-up if it takes this many times the median; any other one is slow then.
+SLOW = 1.5
+#: Number of iterations after the warm-up from which a slow one stands out.
+_ENOUGH = 4
+
+
+class Iteration(NamedTuple):
+    """A printed iteration.
+
+    Attributes:
+        number: Its number.
+        total: The last iteration of the training.
+        seconds: Time per iteration, as printed; None if the line has none or is cut off.
+        loss: The loss as printed, "" without one.
+        nan: Number of iterations with NaN that the line counts.
+        skipped: Number of skipped iterations that the line counts.
+        seen: When the line was read (s, our clock); None if it was there before the first reading.
+        first: Whether it is the first one after a start or restart.
+    """
+
+    number: int
+    total: int
+    seconds: float | None
+    loss: str = ""
+    nan: int = 0
+    skipped: int = 0
+    seen: float | None = None
+    first: bool = False
+
+
+def iteration_of(line: str, seen: float | None = None) -> Iteration | None:
+    """Return the iteration of a line, None for other lines. A field that is not closed by a bar counts as cut off."""
+    found = iteration_line(line)
+    if found is None:
+        return None
+    loss = next((text for name in _LOSS if _VALUE.fullmatch(text := found.fields.get(name, ""))), "")
+    nan, skipped = (whole(found.fields.get(f"number of {kind} iterations", "")) or 0 for kind in ("nan", "skipped"))
+    return Iteration(found.number, found.total, found.elapsed[0], loss, nan, skipped, seen)
+
+
+class IterationTimes:
+    """Iterations of a job in the order they were printed, each once; the warm-up is kept apart. Memory is bounded.
+
+    Attributes:
+        restarts: How often the numbers went back: a restart from a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[Iteration] = deque(maxlen=KEPT)
+        self._first: Iteration | None = None
+        self.restarts = 0
+
+    def take(self, line: str, seen: float | None = None) -> Iteration | None:
+        """Take a line; return its iteration if it has one that is new."""
+        found = iteration_of(line, seen)
+        if found is None or (self._kept and found.number == self._kept[-1].number):
+            # Several ranks print the same one.
+            return None
+        back = bool(self._kept) and found.number < self._kept[-1].number
+        if back and any((one.number, one.seconds) == (found.number, found.seconds) for one in self._kept):
+            # A log that was read later.
+            return None
+        self.restarts += back
+        if back or not self._kept:
+            found = self._first = found._replace(first=True)
+        self._kept.append(found)
+        return found
+
+    @property
+    def latest(self) -> Iteration | None:
+        """The iteration that was printed last."""
+        return self._kept[-1] if self._kept else None
+
+    @property
+    def all(self) -> list[Iteration]:
+        """The last iterations, the warm-up included."""
+        return list(self._kept)
+
+    @property
+    def median(self) -> float | None:
+        """Median time (s) without the warm-up; that of the only iteration while there is one."""
+        times = [one.seconds for one in self._kept if one.seconds is not None]
+        rest = [one.seconds for one in self._kept if one.seconds is not None and not one.first]
+        return statistics.median(rest or times) if times else None
+
+    @property
+    def warm_up(self) -> Iteration | None:
+        """The first iteration since the latest start if it took longer than usual: it loads, compiles and connects."""
+        first, usual = self._first, self.median
+        slow = first is not None and first.seconds is not None and usual is not None and first.seconds > SLOW * usual
+        return first if slow else None
+
+    @property
+    def slow(self) -> list[Iteration]:
+        """Iterations after the warm-up that took much longer than usual, once there are enough to compare."""
+        rest = [one for one in self._kept if one.seconds is not None and not one.first]
+        usual = self.median
+        if usual is None or len(rest) < _ENOUGH:
+            return []
+        return [one for one in rest if one.seconds is not None and one.seconds > SLOW * usual]
+
+    @property
+    def interval(self) -> float | None:
+        """Usual time (s) between two printed lines; None while fewer than two iterations are known."""
+        usual = self.median
+        if usual is None or len(self._kept) < 2:
+            return None
+        steps = [after.number - before.number for before, after in zip(self._kept, list(self._kept)[1:], strict=False)]
+        ahead = [step for step in steps if step > 0]
+        return usual * statistics.median(ahead) if ahead else None

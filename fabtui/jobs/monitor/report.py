@@ -1,0 +1,170 @@
+"""Report about a job at one time: state, a row a node, findings, iteration times, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from fabtui.jobs.monitor.gpu_history import Sample
+from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.log_file import Stream
+from fabtui.scheduler.slurm_job import JobStatus
+
+Severity = Literal["bad", "warn", "note"]
+Verdict = Literal["healthy", "suspect", "hangs", "waiting", "ended", "failed", "unknown"]
+
+#: Exit codes of a monitor: nothing is wrong; something is; something could not be read.
+HEALTHY, SUSPECT, UNREAD = 0, 1, 3
+
+
+class JobFinding(NamedTuple):
+    """A rule that fired.
+
+    Attributes:
+        rule: The id of the rule (`fabtui.jobs.monitor.rules.JOB_RULES`).
+        severity: ``bad``, ``warn`` (probably wrong) or ``note``.
+        text: What is wrong, one sentence, not cleaned.
+        nodes: The nodes that it is about; none for the whole job.
+        evidence: Lines of logs and values that show it.
+        next: What to do next: a command, or a sentence; "" if there is nothing.
+        hangs: Whether it means that the job stands still.
+    """
+
+    rule: str
+    severity: Severity
+    text: str
+    nodes: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    next: str = ""
+    hangs: bool = False
+
+
+class NodeRow(NamedTuple):
+    """State of a node within a job. Unknown values are None.
+
+    Attributes:
+        node: Its name.
+        state: ``ok``, ``suspect`` or ``no logs``.
+        quiet: How long (s) its output has not grown.
+        stream: The kind of output that was written last.
+        iteration: The last iteration it has printed, such as ``30/50``; "" if it prints none.
+        sample: Its GPUs.
+        sample_age: How old (s) that sample is.
+        errors: Number of lines with errors.
+        ranks: Number of its ranks, where the node was asked.
+    """
+
+    node: str
+    state: str
+    quiet: float | None
+    stream: Stream | None
+    iteration: str
+    sample: Sample | None
+    sample_age: float | None
+    errors: int
+    ranks: int | None
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """Answer of a node itself, over an open link.
+
+    Attributes:
+        ranks: The ranks of its processes, each with a state of the kernel (``R``, ``S``, ``D``, ``T``).
+        most_ranks: The largest number of ranks so far.
+        fewer_since: Since when (s since the epoch) there are fewer ranks than that; None if there are not.
+        addresses: Its network addresses.
+        problem: Why it did not answer, or "".
+        gpu_problem: Why it has no values of GPUs, or "".
+    """
+
+    ranks: tuple[tuple[int, str], ...] | None = None
+    most_ranks: int = 0
+    fewer_since: float | None = None
+    addresses: tuple[str, ...] = ()
+    problem: str = ""
+    gpu_problem: str = ""
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """Everything that the rules look at.
+
+    Attributes:
+        status: What the scheduler knows.
+        logs: The content of the logs.
+        conf: Settings of the configuration file; None without one.
+        conf_name: Its name for users.
+        idle: Time (s) without any output after which a job counts as silent.
+        when: Now (s since the epoch, our clock).
+        nodes: Answers of the nodes themselves.
+        addresses: Names and addresses of nodes by node, as Slurm and the name service know them; also of nodes that
+            are not in the job.
+    """
+
+    status: JobStatus
+    logs: JobLogs
+    conf: Mapping[str, str] | None = None
+    conf_name: str = ""
+    idle: float = 180.0
+    when: float = 0.0
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def silence_limit(self) -> float:
+        """Time (s) without output from any node that is too long: five printed iterations, at least ``idle``."""
+        return max(self.idle, 5.0 * (self.logs.iterations.interval or 0.0))
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """A job at one time.
+
+    Attributes:
+        facts: What the rules have looked at; ``facts.logs`` has the ends of the files.
+        rows: One for each node.
+        findings: What is wrong, the most severe first.
+        unread: What could not be read, one line each.
+    """
+
+    facts: JobFacts
+    rows: tuple[NodeRow, ...]
+    findings: tuple[JobFinding, ...]
+    unread: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> JobStatus:
+        """Answer of the scheduler."""
+        return self.facts.status
+
+    @property
+    def wrong(self) -> list[JobFinding]:
+        """Findings that are more than notes."""
+        return [one for one in self.findings if one.severity != "note"]
+
+    @property
+    def verdict(self) -> Verdict:
+        """State of the job in one word."""
+        stage = self.status.stage
+        if stage == "waiting":
+            return "waiting"
+        if stage == "ended" and self.status.state != "COMPLETED":
+            return "failed"
+        if any(one.hangs for one in self.findings):
+            return "hangs"
+        if self.wrong:
+            return "suspect"
+        if stage == "ended":
+            return "ended"
+        # Logs without a job of a scheduler speak for themselves.
+        known = stage == "running" or (not self.status.job and self.facts.logs.files)
+        return "healthy" if known else "unknown"
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 if something is wrong, else 3 if something could not be read, else 0."""
+        if self.verdict in ("suspect", "hangs", "failed"):
+            return SUSPECT
+        return UNREAD if self.unread or self.verdict == "unknown" else HEALTHY

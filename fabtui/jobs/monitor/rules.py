@@ -1,0 +1,414 @@
+"""Rules about a job, and the findings of those that fire. Each rule is one row of `JOB_RULES`."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines
+from fabtui.jobs.monitor.gpu_history import GpuHistory
+from fabtui.jobs.monitor.log_file import LogFile
+from fabtui.jobs.monitor.report import JobFacts, JobFinding, Severity
+from fabtui.jobs.monitor.settings import is_shared, meaning, partition
+from fabtui.nodeset import count, fold
+
+#: How long (s), and in how many samples, the GPUs of a node are idle before that counts.
+IDLE_SECONDS, IDLE_SAMPLES = 30.0, 3
+#: How long (s) a rank has no process until it counts as gone.
+GONE = 10.0
+#: Age (s) from which a sample of GPUs shows the past.
+STALE = 60.0
+#: Time (s) after the start of a job in which it may load and compile without output and without work for the GPUs.
+WARM_UP = 900.0
+#: Samples without a clock that are as long as `IDLE_SECONDS`: gpustat takes one a second.
+_UNTIMED_SAMPLES = 30
+#: Maximum number of nodes or values that a text names, and of lines as evidence.
+_MOST = 4
+_ENDS = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
+
+Found = Iterator[JobFinding]
+
+
+class JobRule(NamedTuple):
+    """A rule: its id, what it reports, and the function that finds it."""
+
+    id: str
+    title: str
+    check: Callable[[JobFacts], Found]
+
+
+def findings(facts: JobFacts) -> list[JobFinding]:
+    """Return what is wrong with a job, the most severe first, else in the order of the rules."""
+    return sorted((one for rule in JOB_RULES for one in rule.check(facts)), key=order)
+
+
+def order(finding: JobFinding) -> tuple[int, bool]:
+    """Return the position of a finding among others: by severity, a hang first."""
+    return ("bad", "warn", "note").index(finding.severity), not finding.hangs
+
+
+def _ended(facts: JobFacts) -> Found:
+    status = facts.status
+    if status.stage == "waiting":
+        why = f" ({status.reason})" if status.reason else ""
+        yield JobFinding(
+            "J01", "note", f"it has not begun: {status.state}{why}", next=f"squeue --start --jobs={status.job}"
+        )
+    if status.stage != "ended" or status.state == "COMPLETED":
+        return
+    how = _ENDS.get(status.state, f"has ended: {status.state}")
+    number, _, signal = status.exit_code.partition(":")
+    code = f", exit code {number}" if number not in ("", "0") else ""
+    code += f", signal {signal}" if signal not in ("", "0") else ""
+    if status.state == "CANCELLED":
+        # Slurm ended it by a signal; whether the shell returned that as its exit code is chance.
+        code = ""
+    reason = f" ({status.reason})" if status.reason not in ("", status.state) else ""
+    down = tuple(f"{node} is {state}" for node, state in list(status.down.items())[:_MOST])
+    severity: Severity = "warn" if status.state == "CANCELLED" else "bad"
+    command = f"sacct --jobs={status.job} --format=JobID,State,ExitCode,DerivedExitCode,NodeList"
+    yield JobFinding("J01", severity, f"it {how}{reason}{code}", tuple(status.down), down, command)
+
+
+def _dead_ranks(facts: JobFacts) -> Found:
+    for file, errors in _with_errors(facts):
+        for task in errors.tasks[:1]:
+            where = f" on {task.nodes}" if task.nodes else f" on {file.node}" if file.node else ""
+            more = f"; {count(len(errors.tasks) - 1, 'more line')} of this kind" if len(errors.tasks) > 1 else ""
+            node = task.nodes or file.node
+            yield JobFinding(
+                "J02",
+                "bad",
+                f"task {task.task}{where} has ended: {task.how}{more}",
+                (node,) if node in facts.logs.nodes else (),
+                (file.path,),
+                _look(facts, node, f"ssh {node} dmesg -T | tail" if node in facts.logs.nodes else ""),
+            )
+    if facts.status.stage != "running":
+        return
+    for node, reported in facts.nodes.items():
+        since = reported.fewer_since
+        # Between two commands of a shell script there is no process for a moment.
+        if reported.ranks is not None and since is not None and facts.when - since >= GONE:
+            gone = reported.most_ranks - len(reported.ranks)
+            text = f"{count(gone, 'rank')} of {reported.most_ranks} on {node} {'is' if gone == 1 else 'are'} gone"
+            yield JobFinding("J02", "bad", text, (node,), (), f"ssh {node} dmesg -T | tail")
+
+
+def _look(facts: JobFacts, node: str, otherwise: str) -> str:
+    """Return the command that explains the errors of a node's log, else ``otherwise``."""
+    path = next((file.path for file in facts.logs.of(node, "err") if node and file.size), "")
+    return f"fabtui explain {path}" if path else otherwise
+
+
+def _idle_gpus(facts: JobFacts) -> Found:
+    histories = {node: history for node, history in facts.logs.gpus.items() if history.latest is not None}
+    idle = {
+        node: seconds for node, history in histories.items() if (seconds := _idle_beside(node, histories)) is not None
+    }
+    running = facts.status.stage == "running"
+    for node, seconds in idle.items():
+        if running and (age := gpu_age(facts, node)) is not None and age > STALE:
+            continue
+        latest = histories[node].latest
+        number = len(latest.gpus) if latest is not None else 0
+        verb = "is" if number == 1 else "are"
+        when = f"for {_time(seconds)}" if running else f"for {_time(seconds)} of what is recorded"
+        text = f"{node}: 0 of {number} GPUs {verb} busy {when} while other nodes compute"
+        yield JobFinding("J03", "bad", text, (node,), (), _stacks(facts, node))
+    if not histories or idle or not running:
+        return
+    started = (facts.status.elapsed or 0.0) > WARM_UP or any(history.was_busy for history in histories.values())
+    if started and all(_is_idle(facts, node, history) for node, history in histories.items()):
+        text = f"no GPU of the job is busy, on none of {count(len(histories), 'node')}"
+        yield JobFinding("J03", "bad", text, (), (), _stacks(facts), hangs=True)
+
+
+def _stacks(facts: JobFacts, node: str = "") -> str:
+    """Return the command that shows where the ranks of a node, or of the whole job, are."""
+    job = f" --jobid {facts.status.job}" if facts.status.job else ""
+    nodes = f" --nodes {node}" if node else "" if job else f" --nodes '{fold(facts.logs.nodes)}'"
+    return f"fabtui stacks{job}{nodes}"
+
+
+def gpu_age(facts: JobFacts, node: str) -> float | None:
+    """Return how old (s) the values of a node's GPUs are; None if that is unknown."""
+    reported = facts.nodes.get(node)
+    files = facts.logs.of(node, "gpu")
+    latest = history.latest if (history := facts.logs.gpus.get(node)) is not None else None
+    if (
+        reported is not None
+        and reported.ranks is not None
+        and not files
+        and latest is not None
+        and latest.when is not None
+    ):
+        return max(0.0, facts.when - latest.when)
+    return facts.logs.age(files[-1]) if files else None
+
+
+def _is_idle(facts: JobFacts, node: str, history: GpuHistory) -> bool:
+    age = gpu_age(facts, node)
+    since, samples = history.idle_since, history.idle_samples
+    latest = history.latest.when if history.latest is not None else None
+    timed = since is not None and latest is not None
+    long = latest - since >= IDLE_SECONDS if timed and since and latest else samples >= _UNTIMED_SAMPLES
+    return long and samples >= IDLE_SAMPLES and (age is None or age <= STALE)
+
+
+def _idle_beside(node: str, histories: dict[str, GpuHistory]) -> float | None:
+    """Return how long (s) a node has been idle at the end of its samples while another was busy; None if it was not."""
+    own = histories[node]
+    if own.idle_samples < IDLE_SAMPLES or own.latest is None:
+        return None
+    if own.idle_since is None or own.latest.when is None:
+        others = any(other.latest is not None and other.latest.busy for other in histories.values())
+        return float(own.idle_samples) if others and own.idle_samples >= _UNTIMED_SAMPLES else None
+    both = [
+        min(own.latest.when, other.last_busy) - max(own.idle_since, other.first_busy)
+        for name, other in histories.items()
+        if name != node and other.first_busy is not None and other.last_busy is not None
+    ]
+    seconds = max(both, default=0.0)
+    return seconds if seconds >= IDLE_SECONDS else None
+
+
+def _error_lines(facts: JobFacts) -> Found:
+    found = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
+    failed = [(file, errors, first) for file, errors, first in found if first is not None]
+    if not failed:
+        return
+    failed.sort(key=lambda one: _order(one[2]))
+    file, errors, first = failed[0]
+    where = file.node or file.path.rpartition("/")[2]
+    severity: Severity = "bad" if first.kind.cause else "warn"
+    rest = [other.node or other.path.rpartition("/")[2] for other, _, _ in failed[1:]]
+    more = f" ({count(errors.count, 'line')} with errors)" if errors.count > 1 else ""
+    evidence = [f"{other.path}: {one.text}" for other, _, one in failed[:_MOST]]
+    text = f"{where}: {first.text}{more}"
+    if rest:
+        what = "also has errors" if len(rest) == 1 else "also have errors"
+        later = all(
+            first.when is not None and one.when is not None and one.when > first.when for _, _, one in failed[1:]
+        )
+        names = fold(dict.fromkeys(rest)) if len(rest) <= _MOST else count(len(rest), "other log")
+        text += f"; {names} {what}" + (", later: probably a consequence" if later else "")
+    node = (file.node,) if file.node else ()
+    yield JobFinding("J04", severity, text, node, tuple(evidence), f"fabtui explain {file.path}")
+
+
+def _order(error: ErrorLine) -> tuple[bool, float]:
+    """Return the position of an error: causes first, then by time; those without one were there from the beginning."""
+    return not error.kind.cause, error.when or 0.0
+
+
+def _with_errors(facts: JobFacts) -> list[tuple[LogFile, ErrorLines]]:
+    files = facts.logs.files.values()
+    return [(file, file.errors) for file in files if file.errors.kept or file.errors.tasks]
+
+
+def _bad_losses(facts: JobFacts) -> Found:
+    printed = facts.logs.iterations.all
+    # The scaler of mixed precision skips steps at the start; NaN is counted apart.
+    bad = [one for one in printed if one.nan or one.loss.lower().lstrip("-") in ("nan", "inf")]
+    if bad:
+        what = f"loss {bad[0].loss}" if bad[0].loss.lower().lstrip("-") in ("nan", "inf") else f"{bad[0].nan} with NaN"
+        text = f"iteration {bad[0].number}: {what}" + (f", and {len(bad) - 1} more" if len(bad) > 1 else "")
+        step = "look at the data and the learning rate; memory errors of GPUs: fabtui preflight"
+        yield JobFinding("J05", "bad", text, (), (), step)
+
+
+def _different_settings(facts: JobFacts) -> Found:
+    settings = facts.logs.settings
+    for name in settings.names():
+        values = settings.values(name)
+        # Where the configuration file has it, the next rule names those that are wrong.
+        if is_shared(name) and len(values) > 1 and name not in (facts.conf or {}):
+            parts = sorted(values.items(), key=lambda one: len(one[1]))
+            text = ", ".join(f"{_value(value)} on {_sources(who)}" for value, who in parts[:_MOST])
+            nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
+            yield JobFinding("J06", "bad", f"{name} differs between nodes: {text}", nodes, (), _CONF_NEXT)
+
+
+def _unlike_configuration(facts: JobFacts) -> Found:
+    for name, expected in (facts.conf or {}).items():
+        if name == "NODE_RANK":
+            continue
+        wrong = {value: who for value, who in facts.logs.settings.values(name).items() if value != expected}
+        for value, who in list(wrong.items())[:_MOST]:
+            text = f"{name} is {_value(value)} on {_sources(who)}; {facts.conf_name} has {_value(expected)}"
+            nodes = tuple(node for node in who if node in facts.logs.nodes)
+            yield JobFinding("J07", "bad", text, nodes, (), _CONF_NEXT)
+
+
+_CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
+
+
+def _node_ranks(facts: JobFacts) -> Found:
+    by_rank = facts.logs.settings.values("NODE_RANK")
+    turns = any(who.startswith("print ") for sources in by_rank.values() for who in sources)
+    number = next(
+        (int(text) for text in facts.logs.settings.values("NNODES") if text.isascii() and text.isdecimal()), None
+    )
+    givers = [who for sources in by_rank.values() for who in sources]
+    if turns and len(givers) != number:
+        # A restart prints them again, and nothing shows which lines belong together.
+        return
+    for rank, who in by_rank.items():
+        if len(who) > 1:
+            text = f"NODE_RANK {_value(rank)} is given to {count(len(who), 'node')}: {_sources(who)}"
+            nodes = tuple(node for node in who if node in facts.logs.nodes)
+            yield JobFinding("J08", "bad", text, nodes, (), "each node needs its own NODE_RANK, such as $SLURM_NODEID")
+            return
+    numbers = {int(rank) for rank in by_rank if rank.isascii() and rank.isdecimal()}
+    if number is not None and len(givers) == number and numbers and numbers != set(range(number)):
+        missing = sorted(set(range(number)) - numbers)[:_MOST]
+        text = f"NODE_RANK {', '.join(map(str, missing))} of {number} is given to no node"
+        yield JobFinding("J08", "bad", text, (), (), "NODE_RANK counts from 0 to NNODES - 1")
+
+
+def _parallelism(facts: JobFacts) -> Found:
+    values = facts.logs.settings.usual()
+    world, degrees = meaning(values, "world"), [meaning(values, name) for name in ("tensor", "data", "pipeline")]
+    context = meaning(values, "context") or 1
+    if world is not None and None not in degrees:
+        tensor, data, pipeline = (degree or 0 for degree in degrees)
+        product = tensor * data * pipeline * context
+        if product != world:
+            by = f" x CP {context}" if context > 1 else ""
+            text = f"WORLD_SIZE {world} is not TP {tensor} x DP {data} x PP {pipeline}{by} = {product}"
+            yield JobFinding("J09", "bad", text, (), (), "change the degrees of parallelism or the number of GPUs")
+    nodes, each = meaning(values, "nodes"), meaning(values, "per_node")
+    if world is not None and nodes is not None and each is not None and nodes * each != world:
+        text = f"WORLD_SIZE {world} is not {count(nodes, 'node')} x {each} = {nodes * each}"
+        yield JobFinding("J09", "bad", text, (), (), "WORLD_SIZE is the number of ranks of all nodes together")
+    given = len(facts.status.nodes)
+    if nodes is not None and given and nodes != given:
+        text = f"NNODES is {nodes}, but the job has {count(given, 'node')}"
+        yield JobFinding("J09", "warn", text, (), (), "the ranks wait for nodes that are not there, or leave some out")
+
+
+def _stages(facts: JobFacts) -> Found:
+    values = facts.logs.settings.usual()
+    stages = partition(values.get("PARTITION", ""))
+    if stages is None:
+        return
+    layers, pipeline = meaning(values, "layers"), meaning(values, "pipeline")
+    if layers is not None and sum(stages) != layers:
+        text = f"PARTITION {values['PARTITION']} has {sum(stages)} layers, NUM_LAYERS is {layers}"
+        yield JobFinding("J10", "bad", text, (), (), "the layers of all stages together are the model")
+    if pipeline is not None and len(stages) != pipeline:
+        text = f"PARTITION {values['PARTITION']} has {len(stages)} stages, the pipeline has {pipeline}"
+        yield JobFinding("J10", "bad", text, (), (), "each stage of the pipeline needs its number of layers")
+
+
+def _master_address(facts: JobFacts) -> Found:
+    nodes = facts.status.nodes or tuple(facts.logs.nodes)
+    own: dict[str, frozenset[str]] = {
+        node: facts.addresses.get(node, frozenset())
+        | {node, node.partition(".")[0]}
+        | frozenset(facts.nodes[node].addresses if node in facts.nodes else ())
+        for node in nodes
+    }
+    for master, who in facts.logs.settings.values("MASTER_ADDR").items():
+        if not nodes or any(master in names or master.partition(".")[0] in names for names in own.values()):
+            continue
+        stranger = next((node for node, names in facts.addresses.items() if master in {node, *names}), "")
+        # Every address of every node is known, or the address is in a network of theirs.
+        complete = all(node in facts.nodes and facts.nodes[node].addresses for node in nodes)
+        if not (stranger or complete or _beside(master, own)):
+            continue
+        what = f"is {stranger}, which is not in the job" if stranger else "is no address of the job's nodes"
+        text = f"MASTER_ADDR {_value(master)} {what}"
+        evidence = tuple(f"{node}: {', '.join(sorted(names))}" for node, names in list(own.items())[:_MOST])
+        setters = tuple(node for node in who if node in nodes) if len(who) < len(nodes) else ()
+        command = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)'
+        yield JobFinding("J11", "bad", text, setters, evidence, command)
+
+
+def _beside(master: str, own: dict[str, frozenset[str]]) -> bool:
+    """Return whether an address is in the same network (/24, /64) as those of the nodes: a node has one in each."""
+    network = _network(master)
+    return network is not None and all(any(_network(name) == network for name in names) for names in own.values())
+
+
+def _network(text: str) -> object:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return ipaddress.ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+
+
+def _silence(facts: JobFacts) -> Found:
+    status, quiet, limit = facts.status, facts.logs.quiet(), facts.silence_limit
+    command = f"fabtui ras --jobid {status.job}" if status.job else "fabtui ras --nodes ..."
+    if status.stage == "running" and status.state != "SUSPENDED":
+        started = status.elapsed or 0.0
+        if quiet is not None and quiet > limit:
+            text = f"no output from any node for {_time(quiet)} (limit {_time(limit)})"
+            yield JobFinding("J12", "bad", text, (), (), command, hangs=True)
+        elif quiet is None and facts.logs.files and started > max(limit, WARM_UP):
+            yield JobFinding(
+                "J12", "bad", f"no output at all since the start {_time(started)} ago", (), (), command, True
+            )
+    elif status.stage == "ended" and status.state != "COMPLETED" and status.ended is not None:
+        written = [file.modified for file in facts.logs.files.values() if file.size and _is_of_ranks(file)]
+        silent = status.ended - max((at for at in written if at is not None), default=status.ended)
+        if silent > limit:
+            text = f"the last output was {_time(silent)} before the end (limit {_time(limit)})"
+            yield JobFinding("J12", "bad", text, (), (), "fabtui read shows flight recorder dumps, if there are any")
+
+
+def _is_of_ranks(file: LogFile) -> bool:
+    """Return whether the end of a file was written by a rank: Slurm adds lines when it ends a job."""
+    last = (file.tail(1) or [""])[0]
+    return file.stream != "gpu" and not last.startswith(("srun:", "slurmstepd"))
+
+
+def _slow_iterations(facts: JobFacts) -> Found:
+    times = facts.logs.iterations
+    slow, usual = times.slow, times.median
+    if slow and usual is not None:
+        worst = max(slow, key=lambda one: one.seconds or 0.0)
+        more = f"; {len(slow)} in all" if len(slow) > 1 else ""
+        text = f"iteration {worst.number} took {worst.seconds:.4g} s, the median is {usual:.4g} s{more}"
+        yield JobFinding("J13", "note", text)
+
+
+def _sources(who: list[str]) -> str:
+    """Return who printed a value: nodes folded, or how many."""
+    if len(who) > _MOST:
+        return count(len(who), "other node" if len(who) > 1 else "node")
+    return fold(who) if all(" " not in one for one in who) else ", ".join(who)
+
+
+def _value(text: str) -> str:
+    return text[:80] or '""'
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+#: All rules, in the order of their findings.
+JOB_RULES = (
+    JobRule("J01", "the job waits, failed, was cancelled or lost a node", _ended),
+    JobRule("J02", "a task or rank has ended while the others run", _dead_ranks),
+    JobRule("J03", "the GPUs of a node, or all, are idle", _idle_gpus),
+    JobRule("J04", "a log has errors; the earliest that can be a cause comes first", _error_lines),
+    JobRule("J05", "iterations with NaN, or a loss that is no number", _bad_losses),
+    JobRule("J06", "a setting differs between nodes", _different_settings),
+    JobRule("J07", "a setting differs from the configuration file", _unlike_configuration),
+    JobRule("J08", "NODE_RANK is given twice or is missing", _node_ranks),
+    JobRule("J09", "WORLD_SIZE, NNODES and the degrees of parallelism do not fit together", _parallelism),
+    JobRule("J10", "PARTITION does not fit the layers or the pipeline", _stages),
+    JobRule("J11", "MASTER_ADDR is no address of the job's nodes", _master_address),
+    JobRule("J12", "no node has written any output for too long", _silence),
+    JobRule("J13", "an iteration took much longer than usual", _slow_iterations),
+)

@@ -1,0 +1,212 @@
+"""Settings that the ranks of a job print at its start, and those of its configuration file.
+
+Printed: ``KEY: value`` or ``KEY=value``, a setting a line, near the start of the log. The configuration file is a shell
+file of assignments; it is read, never run: arithmetic ``$((A * B))`` over its own names is computed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fabtui.jobs.monitor.error_lines import unlabelled
+
+_PRINTED = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{1,39})(?:: ?|=)([^=].{0,199})?$", re.ASCII)
+_ASSIGNED = re.compile(
+    r"\s{0,40}(?:export\s{1,20}|declare -\w{1,4}\s{1,20})?([A-Za-z_]\w{0,60})=(.{0,1000})$", re.ASCII
+)
+_NAME = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))", re.ASCII)
+_ARITHMETIC = re.compile(r"\$\(\((.{1,200}?)\)\)", re.ASCII)
+_LABELLED = re.compile(r"^\s{0,4}(\d{1,6}): ", re.ASCII)
+#: Words of names whose values are those of the whole job.
+_SHARED = frozenset(
+    {
+        *("ACCUMULATION", "ADDR", "BATCH", "CP", "DP", "DTYPE", "EP", "GBS", "HEADS", "HIDDEN", "ITERS", "LAYERS"),
+        *("LENGTH", "LR", "MBS", "MODEL", "MP", "NNODES", "NPROC", "PARALLEL", "PARTITION", "PP", "PRECISION"),
+        *("PROFILE", "SCHEDULE", "SEED", "SEQ", "SIZE", "STAGES", "STEPS", "TP", "VOCAB", "WORLD", "ZERO"),
+    }
+)
+#: Names that differ between nodes although they contain such a word.
+_OWN = frozenset(("NODE_RANK", "MASTER_PORT", "LOCAL_ADDR", "NODE_ADDR", "HOST_ADDR", "LOCAL_WORLD_SIZE"))
+#: Maximum number of settings of a source, and of sources of a job.
+_MOST, _MOST_SOURCES = 200, 20_000
+#: Lines of a file in which settings are looked for.
+FIRST_LINES = 20_000
+
+#: Names of the degrees of parallelism and other settings, by their meaning.
+NAMES = {
+    "tensor": ("TENSOR_MP_SIZE", "TENSOR_MODEL_PARALLEL_SIZE", "TENSOR_PARALLEL_SIZE", "TP_SIZE", "TP"),
+    "pipeline": ("PIPELINE_MP_SIZE", "PIPELINE_MODEL_PARALLEL_SIZE", "PIPELINE_PARALLEL_SIZE", "PP_SIZE", "PP"),
+    "data": ("DP_SIZE", "DATA_PARALLEL_SIZE", "DP"),
+    "context": ("CONTEXT_PARALLEL_SIZE", "CP_SIZE", "CP"),
+    "world": ("WORLD_SIZE",),
+    "nodes": ("NNODES",),
+    "per_node": ("NPROC_PER_NODE", "GPUS_PER_NODE"),
+    "layers": ("NUM_LAYERS",),
+    "partition": ("PARTITION",),
+    "rank": ("NODE_RANK",),
+    "master": ("MASTER_ADDR",),
+    "global_batch": ("GLOBAL_BATCH_SIZE",),
+    "micro_batch": ("MICRO_BATCH_SIZE",),
+}
+_KNOWN = frozenset(name for names in NAMES.values() for name in names)
+
+
+class Printed(NamedTuple):
+    """A setting in a line: the label of the task that printed it ("" without), its name and its value."""
+
+    label: str
+    name: str
+    value: str
+
+
+def printed(line: str) -> Printed | None:
+    """Return the setting that a line prints, or None."""
+    label = found[1] if (found := _LABELLED.match(line)) else ""
+    match = _PRINTED.match(unlabelled(line[:300]).rstrip())
+    if match is None or not is_setting(match[1]):
+        return None
+    return Printed(label, match[1], (match[2] or "").strip().strip("'\""))
+
+
+def is_setting(name: str) -> bool:
+    """Return whether a name is one of a job's settings: other words in capitals are words of a log."""
+    return name in _KNOWN or not _SHARED.isdisjoint(name.split("_"))
+
+
+def is_shared(name: str) -> bool:
+    """Return whether all nodes should have the same value."""
+    return name not in _OWN
+
+
+class Settings:
+    """Settings of a job by who printed them: a node, a task of a common log, or a turn of unlabelled lines.
+
+    In a common log without labels the second line of a name is taken for that of another node.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[str, dict[str, str]] = {}
+
+    def take(self, source: str, line: str) -> None:
+        """Take a line of a log; ``source`` is its node, or "" for a common log."""
+        if (found := printed(line)) is None:
+            return
+        name = source or (f"task {found.label}" if found.label else "")
+        turn = 1
+        if not name:
+            while found.name in self.of.get(f"print {turn}", {}):
+                turn += 1
+            name = f"print {turn}"
+        if name in self.of or len(self.of) < _MOST_SOURCES:
+            values = self.of.setdefault(name, {})
+            if found.name in values or len(values) < _MOST:
+                values[found.name] = found.value
+
+    def values(self, name: str) -> dict[str, list[str]]:
+        """Return the values of a setting with those who printed them."""
+        found: dict[str, list[str]] = {}
+        for source, values in self.of.items():
+            if name in values:
+                found.setdefault(values[name], []).append(source)
+        return found
+
+    def names(self) -> list[str]:
+        """Return the names of all settings, in the order of their first appearance."""
+        return list(dict.fromkeys(name for values in self.of.values() for name in values))
+
+    def usual(self) -> dict[str, str]:
+        """Return the most frequent value of each setting that is one of the whole job."""
+        return {
+            name: max(found := self.values(name), key=lambda value: len(found[value]))
+            for name in self.names()
+            if is_shared(name)
+        }
+
+
+def meaning(values: Mapping[str, str], what: str) -> int | None:
+    """Return the number that a setting of a meaning has, None if it is not there or no number."""
+    text = next((values[name] for name in NAMES[what] if name in values), None)
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+def partition(text: str) -> list[int] | None:
+    """Return the layers of each stage of ``0-11-8-5-0``, None if it is no such list."""
+    return [int(part) for part in text.split("-")] if re.fullmatch(r"\d{1,6}(?:-\d{1,6}){1,4096}", text, re.A) else None
+
+
+def configured(text: str) -> dict[str, str]:
+    """Return the assignments of a shell file that need no shell: quotes, known names and arithmetic are resolved."""
+    found: dict[str, str] = {}
+    for line in text.splitlines()[:FIRST_LINES]:
+        if (match := _ASSIGNED.match(line)) is None or len(found) >= _MOST * 10:
+            continue
+        value = _resolved(match[2], found)
+        if value is None:
+            # What it will be is not known, and what it was before does not count any more.
+            found.pop(match[1], None)
+        else:
+            found[match[1]] = value
+    return found
+
+
+def _resolved(text: str, known: Mapping[str, str]) -> str | None:
+    """Return the value of the right side of an assignment, None if only a shell could compute it."""
+    text = text.strip()
+    literal = text[:1] == "'"
+    if text[:1] in ("'", '"'):
+        end = text.find(text[0], 1)
+        rest = text[end + 1 :]
+        if end < 0 or (rest.strip() and not re.match(r"\s{1,40}#|\s{0,40};", rest)):
+            return None
+        text = text[1:end]
+    elif not text.startswith("$(("):
+        text = re.split(r"[\s;]", text, maxsplit=1)[0]
+    if literal:
+        return text
+    unknown = False
+
+    def number(match: re.Match[str]) -> str:
+        nonlocal unknown
+        value = computed(match[1], known)
+        unknown |= value is None
+        return str(value)
+
+    def name(match: re.Match[str]) -> str:
+        nonlocal unknown
+        value = known.get(match[1] or match[2])
+        unknown |= value is None
+        return str(value)
+
+    text = _NAME.sub(name, _ARITHMETIC.sub(number, text))
+    return None if unknown or "$" in text or "`" in text else text.partition(" #")[0].strip()
+
+
+_OPERATORS = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
+    **{ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+}
+
+
+def computed(text: str, known: Mapping[str, str]) -> int | None:
+    """Return the value of a shell arithmetic expression over known names, None if it has more than + - * / %."""
+    try:
+        tree = ast.parse(text.replace("$", "").replace("{", "").replace("}", "").strip(), mode="eval")
+        return _value(tree.body, known)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.expr, known: Mapping[str, str]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name) and re.fullmatch(r"-?[0-9]{1,18}", known.get(node.id, "")):
+        return int(known[node.id])
+    if isinstance(node, ast.BinOp) and (function := _OPERATORS.get(type(node.op))) is not None:
+        return int(function(_value(node.left, known), _value(node.right, known)))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, known)
+    raise ValueError(ast.dump(node)[:40])
