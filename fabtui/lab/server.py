@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import getpass
 import json
 import logging
@@ -16,6 +17,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import time
@@ -37,6 +39,15 @@ MARK = "FABTUI_LAB_MARK"
 
 KILL_BOUND = 5.0
 SHELL = "/bin/sh"
+#: Beginning of the name of a lab's folder, and the file in it that the lab's process has locked.
+_FOLDER, _LOCK = "fabtui-lab-", "lock"
+
+
+#: Variables of the caller that the nodes of a lab get.
+_PASSED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|TZ|TMPDIR|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|(?:LC|CUDA|NVIDIA|NCCL|GLOO|TORCH|OMP|KMP|MKL|OPENBLAS|MALLOC|FABTUI_(?!LAB_))_?[A-Z0-9_]*|PYTHON[A-Z]+"
+)
 
 
 class Place(NamedTuple):
@@ -57,12 +68,14 @@ def address_of(number: int) -> str:
 def node_environment(
     base: Mapping[str, str], name: str, address: str, endpoints: int, gpus: Sequence[str], python: str, mark: str
 ) -> dict[str, str]:
-    """Return the environment of the commands on a node: that of the lab's server, without its variables and SSH's.
+    """Return the environment of the commands on a node: what a login has, and what libraries of ranks read.
+
+    All else of the caller's may be secret and would not reach a real node either.
 
     The interpreter is for the rank host. There are no GPUs for CPU ranks. The mark identifies the processes of this
     node among all others of the machine.
     """
-    kept = {key: value for key, value in base.items() if not key.startswith(("SSH_", "FABTUI_LAB_"))}
+    kept = {key: value for key, value in base.items() if _PASSED.fullmatch(key)}
     own = {
         "FABTUI_LAB_NODE": name,
         "FABTUI_LAB_ENDPOINTS": str(endpoints),
@@ -107,19 +120,45 @@ class LabNode:
         self._fault = fault
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._listener: asyncssh.SSHAcceptor | asyncio.Server | None = None
+        self._client: asyncssh.SSHAuthorizedKeys | None = None
         self._dying: asyncio.Task[None] | None = None
         self.address = address_of(number)
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.bind((self.address, 0))
+        self._socket = self._bound(0)
+        self._port = self._socket.getsockname()[1]
+
+    def _bound(self, port: int) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((self.address, port))
+        return made
 
     @property
     def place(self) -> Place:
         """Address and host key."""
         public = self._key.export_public_key().decode("ascii").strip()
-        return Place(self.name, self.address, self._socket.getsockname()[1], public)
+        return Place(self.name, self.address, self._port, public)
+
+    async def turn(self, fault: NodeFault | None) -> None:
+        """Plant a fault in a node that listens, or take it back: ``down`` kills its processes, ``hang`` stops them."""
+        self.close()
+        mark, pids = self.environment[MARK], frozenset(self.pids)
+        if fault is None:
+            await asyncio.to_thread(signal_marked, mark, pids, signal.SIGCONT)
+        elif fault.kind == "hang":
+            await asyncio.to_thread(signal_marked, mark, pids, signal.SIGSTOP)
+        else:
+            for connection in list(self.connections):
+                connection.abort()
+            await asyncio.to_thread(kill_marked, mark, pids)
+        self._fault = fault
+        self._socket.close()
+        self._socket = self._bound(self._port)
+        assert self._client is not None
+        await self.listen(self._client)
 
     async def listen(self, client: asyncssh.SSHAuthorizedKeys) -> None:
         """Accept connections; a node that is down keeps its port, but does not listen."""
+        self._client = client
         if self._fault is not None and self._fault.kind == "down":
             return
         if self._fault is not None and self._fault.kind == "hang":
@@ -237,21 +276,24 @@ async def _feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subp
 
 
 def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> None:
-    """SIGKILL the processes below this one that belong to a node, until none is left or the time (s) is over; blocks.
+    """SIGKILL the processes of a node until none is left or the time (s) is over; blocks."""
+    until = time.monotonic() + bound
+    while signal_marked(mark, pids, signal.SIGKILL) and time.monotonic() <= until:
+        time.sleep(0.02)
+
+
+def signal_marked(mark: str, pids: frozenset[int], number: signal.Signals) -> bool:
+    """Send a signal to the processes below this one that belong to a node; return True if there are any.
 
     The mark finds orphaned processes. Descendants of its commands ``pids`` belong to the node, marked or not.
     """
     wanted = f"{MARK}={mark}".encode()
-    until = time.monotonic() + bound
-    while True:
-        table = reap.process_table()
-        below = reap.descendants([os.getpid()], table)
-        roots = {pid for pid in below if pid in pids or wanted in _environment(pid)}
-        doomed = (roots | reap.descendants(roots, table)) & below
-        if not doomed or time.monotonic() > until:
-            return
-        reap.send(doomed, signal.SIGKILL)
-        time.sleep(0.02)
+    table = reap.process_table()
+    below = reap.descendants([os.getpid()], table)
+    roots = {pid for pid in below if pid in pids or wanted in _environment(pid)}
+    found = (roots | reap.descendants(roots, table)) & below
+    reap.send(found, number)
+    return bool(found)
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -316,6 +358,7 @@ class LabServer:
         self._lab = uuid.uuid4().hex
         self._shares, self._note = divide(visible_gpus(), spec.endpoints)
         self._endpoints = spec.endpoints
+        self.ssh_config = folder / "ssh_config"
         self._nodes = [
             self._node(name, number, count, [f for f in faults if isinstance(f, NodeFault) and f.node == name])
             for number, (name, count) in enumerate(spec.nodes.items())
@@ -346,6 +389,11 @@ class LabServer:
                 for p, endpoints, gpus in zip(places, self._endpoints, self._shares, strict=True)
             ],
         }
+
+    async def turn(self, name: str, kind: str) -> None:
+        """Plant a fault of a kind in a node, or take it back: ""."""
+        node = next(node for node in self._nodes if node.name == name)
+        await node.turn(NodeFault(name, kind, None, f"{name}={kind}") if kind else None)
 
     def reap_orphans(self) -> None:
         """Collect ended orphans that this process inherited; asyncio collects its own commands."""
@@ -429,12 +477,17 @@ async def _serve(server: LabServer, parent: int) -> None:
         sys.stdout.flush()
         await _until_not_needed(server, parent)
     finally:
-        server.close()
-        # Lets the streams of the commands close before this process blocks in ending them.
-        await asyncio.sleep(0.05)
-        # The processes are collected there; asyncio would log warnings about them.
-        logging.disable()
-        reap.end_descendants(grace=END_GRACE)
+        await end_all(server)
+
+
+async def end_all(server: LabServer) -> None:
+    """End all processes on the nodes, and the server; the last thing that this process does."""
+    server.close()
+    # Lets the streams of the commands close before this process blocks in ending them.
+    await asyncio.sleep(0.05)
+    # The processes are collected there; asyncio would log warnings about them.
+    logging.disable()
+    reap.end_descendants(grace=END_GRACE)
 
 
 def main() -> int:
@@ -442,12 +495,32 @@ def main() -> int:
     parent = os.getppid()
     reap.become_subreaper()
     spec, faults = read_order(_first_line())
-    folder = Path(tempfile.mkdtemp(prefix="fabtui-lab-"))
+    remove_leftovers(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+    # Held until this process ends, however it does.
+    lock = os.open(folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         asyncio.run(_serve(LabServer(spec, faults, folder), parent))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the folders of labs of this user whose process was killed together with its controller."""
+    for found in folder.glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            state = found.lstat()
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+                continue
+            # Without a lock file it is of a lab that starts just now.
+            lock = os.open(found / _LOCK, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(found, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def read_order(line: str) -> tuple[LabSpec, list[Fault]]:

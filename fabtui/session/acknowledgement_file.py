@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -13,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.atomic_write import write_atomically
+from fabtui.export.atomic_write import write_bytes
 from fabtui.model.events import Acknowledged
-from fabtui.paths import private_folder, state_folder
+from fabtui.paths import private_folder, state_folder, wait_for_lock
 from fabtui.sanitize import one_line
 
 #: Maximum number of notes of a site; the oldest are dropped.
@@ -71,7 +70,7 @@ class AcknowledgementFile:
                 if event.note:
                     notes[event.finding] = {"note": event.note, "title": event.title, "since": round(time.time(), 3)}
                 text = json.dumps({"format": 1, "notes": dict(list(notes.items())[-MOST_NOTES:])}, indent=1) + "\n"
-                write_atomically(self.path, lambda file: file.write(text.encode()))
+                write_bytes(self.path, text.encode())
         except OSError as error:
             return f"the note is in this session alone, not in {self.path}: {_reason(error)}"
         return problem
@@ -121,13 +120,8 @@ def _locked(path: Path) -> Iterator[None]:
         OSError: Another session has not released it in time.
     """
     with path.with_suffix(".lock").open("a") as file:
-        deadline = time.monotonic() + _LOCK_PATIENCE
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise OSError("another session is writing it") from None
-                time.sleep(0.02)
+        try:
+            wait_for_lock(file.fileno(), _LOCK_PATIENCE)
+        except TimeoutError:
+            raise OSError("another session is writing it") from None
         yield

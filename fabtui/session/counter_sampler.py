@@ -128,8 +128,10 @@ class CounterSampler:
     def _interfaces(self, node: str) -> list[str]:
         record = self._bed.pump.model.nodes.get(node)
         inventory = (record.inventory if record is not None else None) or {}
-        # A link that flaps may have been down when it was listed.
-        names = [
-            entry.get("nic") for name in ("data_addresses", "down_addresses") for entry in dicts(inventory.get(name))
+        # A link that flaps may have been down when it was listed. NCCL may send over others than those of data.
+        listed = [entry for name in ("data_addresses", "down_addresses") for entry in dicts(inventory.get(name))]
+        names = [entry.get("nic") for entry in listed]
+        names += [
+            nic.get("name") for nic in dicts(inventory.get("nics")) if nic.get("addresses") and nic.get("name") != "lo"
         ]
         return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))

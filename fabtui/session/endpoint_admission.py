@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.endpoints import Endpoint, is_index
+from fabtui.model.facts.node_view import dicts, number
 from fabtui.sanitize import one_line
+from fabtui_node.system import limits
 
 #: Maximum number of endpoints per node.
 MAX_ENDPOINTS = 64
@@ -21,8 +22,16 @@ class Admission:
     note: str = ""  #: Why it has nothing to test, or "".
     argv: list[str] | None = None  #: The interpreter for its rank host, or None to let the node choose.
     library: str | None = None  #: Its NCCL library, or None to let the rank host search.
+    #: Limits of the login that ranks do not work with, as the end of an error message, or "".
+    limits: str = ""
     #: Numbers of endpoints that other processes use, with these processes.
     busy: dict[int, str] = field(default_factory=dict)
+    free: dict[int, int] = field(default_factory=dict)  #: Free memory (bytes) of the GPUs of endpoints, where known.
+
+    @property
+    def testable(self) -> bool:
+        """Return True if the node has something to test."""
+        return any(end.kind != "none" for end in self.endpoints)
 
 
 def engine_for(inventories: list[dict[str, Any]]) -> str:
@@ -31,7 +40,7 @@ def engine_for(inventories: list[dict[str, Any]]) -> str:
 
 
 def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:
-    return [gpu for gpu in dicts(inventory.get("gpus")) if isinstance(gpu.get("index"), int)][:MAX_ENDPOINTS]
+    return [gpu for gpu in dicts(inventory.get("gpus")) if is_index(gpu.get("index"))][:MAX_ENDPOINTS]
 
 
 def absent(node: str, number: int, why: str) -> Admission:
@@ -43,6 +52,14 @@ def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return the admission of a node; its endpoints are numbered from ``first``."""
+    admission = _admit(node, inventory, first, engine, ranks_per_node, remote_python)
+    admission.limits = one_line(limits.explain(inventory.get("limits") or {}, bool(_gpus(inventory))), 400)
+    return admission
+
+
+def _admit(
+    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
+) -> Admission:
     if engine not in ("nccl", "torch"):
         return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
     admission = _admit_gpus(node, inventory, first, remote_python)
@@ -85,10 +102,13 @@ def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python:
                 uuid=_text(gpu.get("uuid")),
                 bus=_text(gpu.get("bus"), 40),
                 nic=nic,
-                rail=rail if isinstance(rail, int) else None,
+                rail=rail if is_index(rail) else None,
                 address=_text(entry.get("address")) if entry else None,
             )
         )
+        total, used = number(gpu.get("memory")), number(gpu.get("memory_used"))
+        if total is not None and used is not None:
+            admission.free[first + offset] = int(max(0, total - used))
         if users := dicts(gpu.get("processes")):
             admission.busy[first + offset] = "; ".join(_user(user) for user in users[:4])
     admission.endpoints = _with_rails(admission.endpoints)
@@ -125,7 +145,8 @@ def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str |
 
 def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
     searched = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
-    return absent(node, first, one_line(f"{what} (searched {searched}); name one with --remote-python", 400))
+    limited = limits.explain(inventory.get("limits") or {})
+    return absent(node, first, one_line(f"{what} (searched {searched}){limited}; name one with --remote-python", 600))
 
 
 def _admit_cpu(
@@ -144,7 +165,7 @@ def _cpu_rank(node: str, inventory: dict[str, Any], number: int, index: int) -> 
     """Return a CPU rank: ranks take the data rails in turn; where the rail of one is down it takes another."""
     data = [entry for entry in dicts(inventory.get("data_addresses")) if _text(entry.get("address"))]
     listed = [*data, *dicts(inventory.get("down_addresses"))]
-    rails = sorted({rail for entry in listed if isinstance(rail := entry.get("rail"), int)})
+    rails = sorted({rail for entry in listed if is_index(rail := entry.get("rail"))})
     own = [entry for entry in data if rails and entry.get("rail") == rails[index % len(rails)]]
     entry = own[0] if own else data[index % len(data)] if data else {}
     rail = entry.get("rail") if len(rails) > 1 else None
@@ -155,6 +176,6 @@ def _cpu_rank(node: str, inventory: dict[str, Any], number: int, index: int) -> 
         kind="cpu",
         name="CPU rank",
         nic=_text(entry.get("nic")) if len(rails) > 1 else None,
-        rail=rail if isinstance(rail, int) else None,
+        rail=rail if is_index(rail) else None,
         address=_text(entry.get("address")),
     )

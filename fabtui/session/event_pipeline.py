@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
+import itertools
 import json
 import os
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -14,16 +18,19 @@ from pathlib import Path
 from fabtui.errors import InputError
 from fabtui.model.events import Event, LogEntry
 from fabtui.model.session_model import Model
+from fabtui.sanitize import escaped
 
 #: zlib window bits of the gzip format.
 _GZIP = 31
+#: Number of queued events from which no more messages of nodes are read.
+MAX_PENDING = 1000
 
 
 class Journal:
     """Recording of a session: JSON lines in a gzip stream that stays readable, however the program ends.
 
-    Each batch is handed to the operating system before `append` returns. The file must not exist; a missing folder is
-    created, readable by the user only.
+    Each batch is handed to the operating system before `append` returns. The file must not exist, or be empty. A
+    missing folder is created, readable by the user only.
 
     Raises:
         InputError: The file cannot be created.
@@ -33,9 +40,19 @@ class Journal:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            try:
+                self._fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                # One that `free_path` made.
+                if not stat.S_ISREG(path.lstat().st_mode) or path.lstat().st_size:
+                    raise
+                self._fd = os.open(path, flags)
         except OSError as error:
             raise InputError(f"cannot record to {path}: {error.strerror}; choose another --record") from None
+        # Shows `fabtui resume` that a session is still writing it; not every file system has locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
         self._closed = False
 
@@ -48,7 +65,7 @@ class Journal:
         packed = bytearray()
         # One at a time: the text of a large batch would be in memory several times.
         for event in events:
-            text = json.dumps(event.to_json(), separators=(",", ":"), ensure_ascii=False) + "\n"
+            text = escaped(json.dumps(event.to_json(), separators=(",", ":"), ensure_ascii=False)) + "\n"
             packed += self._compressor.compress(text.encode("utf-8", "backslashreplace"))
         self._write(packed + self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
@@ -89,6 +106,19 @@ class EventPump:
         """Register a callback for the end of each batch."""
         self._listeners.append(changed)
 
+    async def take_over(self, events: Iterable[Event]) -> None:
+        """Move the events of an earlier part of the session, while `run` runs.
+
+        Raises:
+            InputError: They cannot be read, or do not fit each other.
+        """
+        left = iter(events)
+        while batch := await asyncio.to_thread(lambda: list(itertools.islice(left, MAX_PENDING))):
+            self._pending += [replace(event, seq=self._seq + at) for at, event in enumerate(batch)]
+            self._seq += len(batch)
+            self._wake.set()
+            await self.flush()
+
     def emit(self, event: Event) -> None:
         """Number an event and queue it for the journal and the model."""
         self._pending.append(replace(event, seq=self._seq, time=round(time.time(), 6)))
@@ -98,6 +128,12 @@ class EventPump:
     def log(self, level: str, text: str, node: str | None = None) -> None:
         """Emit a line for the event log."""
         self.emit(LogEntry(level=level, node=node, text=text))
+
+    async def room(self) -> None:
+        """Wait while too many events are queued (a slow disk); for the readers of the nodes' messages."""
+        while len(self._pending) > MAX_PENDING:
+            async with self._moved:
+                await self._moved.wait()
 
     async def run(self) -> None:
         """Move events until cancelled; call `drain` afterwards."""

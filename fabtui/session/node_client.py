@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from fabtui.transport.link import Link, LinkLost
+from fabtui_node import registry
 
 #: Time (s) added to a deadline that the node keeps itself.
 GRACE = 5.0
@@ -63,10 +64,14 @@ def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
 
 
 class NodeClient:
-    """Client of one node with an open link; `lost` is why the link ended, or None."""
+    """Client of one node with an open link; `lost` is why the link ended, or None.
 
-    def __init__(self, link: Link) -> None:
+    With ``read_only`` it refuses what is not passive. Commands are checked by those who run them.
+    """
+
+    def __init__(self, link: Link, *, read_only: bool = False) -> None:
         self.link = link
+        self._read_only = read_only
         self.node = link.node
         self.lost: LinkLost | None = None
         self._rejected: LinkLost | None = None
@@ -158,6 +163,8 @@ class NodeClient:
         """
         if self.lost is not None:
             raise ProbeFailed("lost", self.lost.text)
+        if self._read_only and not (registry.PROBES[name].passive or name == "command"):
+            raise ProbeFailed("refused", f"the session is read-only, and {name} is not passive")
         number = next(self._ids)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._probes[number] = (future, on_part)
@@ -184,6 +191,8 @@ class NodeClient:
         Raises:
             ProbeFailed: It was not started within the deadline, or the node was lost.
         """
+        if self._read_only:
+            raise ProbeFailed("refused", "the session is read-only: no ranks")
         self._spawned = asyncio.get_running_loop().create_future()
         self._rank_host_runs = False
         try:
@@ -199,6 +208,8 @@ class NodeClient:
         self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, *, on: bool = True
     ) -> None:
         """Keep a standby process for the next `spawn` with the same configuration, or end it."""
+        if self._read_only:
+            return
         with contextlib.suppress(LinkLost):
             await self.link.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
 

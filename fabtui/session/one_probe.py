@@ -1,16 +1,17 @@
-"""One probe on one node after another, without a session: for questions that any node of a job can answer."""
+"""One probe on one node after another, beside or without a session: for questions about a job."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fabtui.sanitize import one_line
+from fabtui.session.connection import connector_options
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions
-from fabtui.transport.connector import Connector, ConnectorOptions
+from fabtui.transport.connector import Connector
 from fabtui.transport.link import NodeUnreachable
 
 #: Nodes that are asked at the same time.
@@ -20,13 +21,62 @@ MOST_TEXT = 128 << 20
 
 
 class Reply(NamedTuple):
-    """Answer of a node: the value and the parts of the probe, or why there is none (``problem``, ``hint``)."""
+    """Answer of a node: the value and the parts of the probe, or why there is none (``problem``, ``hint``).
+
+    ``backend`` is how it was reached; "" if it was not.
+    """
 
     node: str
     value: dict[str, Any] | None
     parts: list[dict[str, Any]]
     problem: str = ""
     hint: str = ""
+    backend: str = ""
+
+
+#: Returns the open link to a node, or raises ProbeFailed.
+ClientOf = Callable[[str], Awaitable[NodeClient]]
+
+
+class AskNodes(Protocol):
+    """Asker of several nodes."""
+
+    async def __call__(
+        self, nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
+    ) -> list[Reply]:
+        """Return the answers of nodes, in order, up to one that is enough; some nodes are asked at the same time."""
+
+
+def over_new_links(options: SessionOptions, notice: Callable[[str], None]) -> AskNodes:
+    """Return an asker with links of its own. Of the jobs of Slurm on a node only that of the options is meant."""
+
+    async def ask(
+        nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
+    ) -> list[Reply]:
+        args = {**args, "job": options.job}
+        async with Connector(connector_options(options), notice) as connector:
+            return await _in_groups(nodes, enough, lambda node: _connect(connector, node, probe, args, deadline))
+
+    return ask
+
+
+def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
+    """Return an asker over links that are open. Of the jobs of Slurm on a node only one is meant."""
+
+    async def one(node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
+        try:
+            client = await client_of(node)
+        except ProbeFailed as failed:
+            return Reply(node, None, [], one_line(failed.text, 300))
+        return await _ask(client, node, probe, args, deadline)
+
+    async def ask(
+        nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
+    ) -> list[Reply]:
+        args = {**args, "job": job}
+        return await _in_groups(nodes, enough, lambda node: one(node, probe, args, deadline))
+
+    return ask
 
 
 async def replies(
@@ -37,27 +87,23 @@ async def replies(
     enough: Callable[[Reply], bool],
     notice: Callable[[str], None],
 ) -> list[Reply]:
-    """Return the answers of nodes, in order, up to one that is enough; some nodes are asked at the same time."""
+    """Return the answers of the nodes of the options over links of their own, up to one that is enough."""
+    return await over_new_links(options, notice)(options.hosts, probe, args, deadline, enough)
+
+
+async def _in_groups(
+    nodes: Sequence[str], enough: Callable[[Reply], bool], one: Callable[[str], Coroutine[Any, Any, Reply]]
+) -> list[Reply]:
     found: list[Reply] = []
-    async with Connector(_connection(options), notice) as connector:
-        for start in range(0, len(options.hosts), TOGETHER):
-            nodes = options.hosts[start : start + TOGETHER]
-            found += await _together(connector, nodes, probe, args, deadline, enough)
-            if any(enough(reply) for reply in found):
-                break
+    for start in range(0, len(nodes), TOGETHER):
+        found += await _together([asyncio.create_task(one(node)) for node in nodes[start : start + TOGETHER]], enough)
+        if any(enough(reply) for reply in found):
+            break
     return found
 
 
-async def _together(
-    connector: Connector,
-    nodes: Sequence[str],
-    probe: str,
-    args: dict[str, Any],
-    deadline: float,
-    enough: Callable[[Reply], bool],
-) -> list[Reply]:
+async def _together(asked: Sequence[asyncio.Task[Reply]], enough: Callable[[Reply], bool]) -> list[Reply]:
     """Return the answers of nodes that are asked at the same time, up to the first that is enough."""
-    asked = [asyncio.create_task(_ask(connector, node, probe, args, deadline)) for node in nodes]
     found: list[Reply] = []
     try:
         for answer in asyncio.as_completed(asked):
@@ -71,7 +117,15 @@ async def _together(
     return found
 
 
-async def _ask(connector: Connector, node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
+async def _connect(connector: Connector, node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
+    try:
+        async with _client(connector, node) as client:
+            return await _ask(client, node, probe, args, deadline)
+    except NodeUnreachable as failed:
+        return Reply(node, None, [], one_line(failed.text, 300), failed.hint or "")
+
+
+async def _ask(client: NodeClient, node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
     parts: list[dict[str, Any]] = []
     size = 0
 
@@ -82,13 +136,10 @@ async def _ask(connector: Connector, node: str, probe: str, args: dict[str, Any]
             parts.append(part)
 
     try:
-        async with _client(connector, node) as client:
-            value = await client.probe(probe, args, deadline, take)
-    except NodeUnreachable as failed:
-        return Reply(node, None, [], one_line(failed.text, 300), failed.hint or "")
+        value = await client.probe(probe, args, deadline, take)
     except ProbeFailed as failed:
-        return Reply(node, None, parts, one_line(failed.text, 300))
-    return Reply(node, value, parts)
+        return Reply(node, None, parts, one_line(failed.text, 300), backend=client.link.backend)
+    return Reply(node, value, parts, backend=client.link.backend)
 
 
 @contextlib.asynccontextmanager
@@ -107,19 +158,3 @@ async def _read(client: NodeClient) -> None:
     """Receive messages, of which only answers to the probe matter."""
     async for _ in client.messages():
         pass
-
-
-def _connection(options: SessionOptions) -> ConnectorOptions:
-    return ConnectorOptions(
-        transport=options.transport,
-        ssh_config=options.ssh_config,
-        remote_python=options.remote_python,
-        host_key_policy=options.host_key_policy,
-        connect_timeout=options.connect_timeout,
-        lease=options.lease,
-        fallback=options.fallback,
-        job=options.job,
-        placements=options.placements,
-        via=options.via,
-        wrap=options.wrap,
-    )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from fabtui.session.job_query import JobQuery
 from fabtui_node import registry
 
 #: Probes and tests of a session where ``--probes`` is not given.
@@ -17,6 +18,9 @@ OPTIONAL_PROBES = registry.OPTIONAL
 ALL_LAYERS = ("world", "p2p")
 
 MIB = 1024 * 1024
+#: Message size where ``--bytes`` is not given, by engine; GPUs have the other.
+DEFAULT_BYTES = {"gloo": 4 * MIB}
+USUAL_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,11 @@ class SessionOptions:
     fallback: str = ""  #: Transport for nodes that ``transport`` does not reach, or "".
     origin: str = ""  #: One line with the nodes and where their names are from, or "".
     job: str = ""  #: The job or jobs of Slurm whose nodes these are, or "".
+    query: JobQuery | None = None  #: What is asked about the job in the view of jobs, or None for the defaults.
     #: Options of srun that select the job and the node, by node; empty outside of Slurm.
     placements: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Whether one srun starts the node sides of many nodes; ``auto``: from 128 nodes on.
+    srun_tree: Literal["auto", "on", "off"] = "auto"
     via: str = ""  #: Command line of a launcher with ``{node}``, for the transport ``via``.
     wrap: str = ""  #: Command line on each node in front of the node side, or "".
     ssh_config: Path | None = None  #: An ssh_config file instead of the user's, or None.
@@ -44,6 +51,7 @@ class SessionOptions:
     env: dict[str, str] = field(default_factory=dict)  #: Variables for the ranks (``NCCL_*``).
     ranks_per_node: int | None = None  #: CPU ranks per node without GPUs; None: 1, or the endpoints of the lab.
     record: Path | None = None  #: File of the recording, or None.
+    resumed: Path | None = None  #: Recording of the earlier part of the session, or None.
     lab: str | None = None  #: ``2x4`` for a lab of that shape, or None.
     lab_faults: tuple[str, ...] = ()  #: Faults of the lab, as text.
     lease: float = 10.0  #: Time (s) without a heartbeat after which a node ends its processes.
@@ -57,6 +65,8 @@ class SessionOptions:
     both: bool = False  #: Whether pairs are also tested both ways at once.
     sizes: tuple[int, ...] = ()  #: Message sizes of p2p, ascending; empty: ``bytes`` alone.
     collectives: tuple[str, ...] = ("all_reduce",)  #: Which collectives the ``all_reduce`` probe runs.
+    #: Numbers of ranks, ascending: collectives run over that number of first ranks, not over nodes, rails and pairs.
+    group_sizes: tuple[int, ...] = ()
     collective_sizes: tuple[int, ...] = ()  #: Their message sizes, ascending; empty: three up to ``bytes``.
     #: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
     compare: tuple[str, tuple[str, ...]] | None = None
@@ -66,11 +76,22 @@ class SessionOptions:
     confirm: bool = False  #: Whether experiments about the first findings follow the first sweep.
     keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
     preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
+    read_only: bool = False  #: Whether only passive probes run, and no command that may change something.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
+    storage_path: str = ""  #: The file on the nodes that the probe ``storage`` reads.
+    perftest_options: tuple[str, ...] = ()  #: Further options of the tools of the probe ``perftest``, checked.
     #: Pairs tested per second while the session watches; None: derived from the number of endpoints.
     watch_rate: float | None = None
     #: The only pairs to test, by endpoints (``n060:3``), in both directions; empty: all of the ``mode``.
     pairs: tuple[tuple[str, str], ...] = ()
+
+    def message_size(self, engine: str) -> int:
+        """Return the message size of an engine's pair tests."""
+        return self.bytes or DEFAULT_BYTES.get(engine, USUAL_BYTES)
+
+    def largest_message(self, engine: str) -> int:
+        """Return the size of the largest message of all tests with an engine."""
+        return max((self.message_size(engine), *self.sizes, *self.collective_sizes))
 
     def recorded(self) -> dict[str, Any]:
         """Return the options for the recording: names of variables without their values, which may be secret."""
@@ -78,6 +99,8 @@ class SessionOptions:
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
         kept.pop("record")
+        kept.pop("resumed")
+        kept.pop("query")
         # The name in recordings of format 1.
         kept["looks_only"] = kept.pop("preflight_only")
         kept.pop("probe_folder")

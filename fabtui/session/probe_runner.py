@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.events import InventoryUpdate, ProbeResult
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import MESH
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -23,6 +24,9 @@ CLOCK_DEADLINE = 5.0
 OWN_DEADLINE = 5.5
 #: Number of clock samples; the fastest one is the most exact.
 CLOCK_SAMPLES = 5
+#: Interval (s) of looks for other sessions, which read the list of processes, and their deadline.
+NEWCOMER_INTERVAL = 20.0
+NEWCOMER_DEADLINE = 5.0
 #: Maximum number of nodes that try to walk the InfiniBand fabric, one after the other; not all have the rights.
 MAX_WALKERS = 3
 #: Maximum number of address pairs of a node whose routes are looked up.
@@ -53,6 +57,34 @@ class ProbeRunner:
         await self.run(nodes, self._chosen(EARLY))
         await self._run_user_probes(nodes)
 
+    async def watch_for_newcomers(self) -> None:
+        """Report sessions of others that connect to the nodes, or leave them, as long as this session lasts."""
+        while "host" in self._options.probes:
+            await asyncio.sleep(NEWCOMER_INTERVAL)
+            async with asyncio.TaskGroup() as group:
+                for node, client in self._clients.items():
+                    if client.lost is None:
+                        group.create_task(self._newcomers(node))
+
+    async def _newcomers(self, node: str) -> None:
+        known = self._pump.model.nodes[node].probe_results.get("host", {})
+        if "sessions" not in known:
+            return
+        try:
+            value = await self._clients[node].probe("host", {"sessions": True}, NEWCOMER_DEADLINE)
+        except ProbeFailed:
+            # The node is lost, or busy: the next look is soon.
+            return
+        before, now = ({one.get("pid"): one for one in dicts(of.get("sessions"))} for of in (known, value))
+        if before.keys() == now.keys():
+            return
+        self._pump.emit(ProbeResult(node=node, probe="host", value={**known, "sessions": list(now.values())}))
+        for pid, one in now.items():
+            if pid not in before:
+                who = one_line(f"user {one.get('user')}, pid {pid}", 100)
+                text = f"another fabtui has connected to this node ({who}): both may test at the same time"
+                self._pump.log("notice", text, node)
+
     async def again(self, nodes: Sequence[str]) -> None:
         """Probe nodes again beside the tests: inventory first, then the light probes."""
         async with asyncio.TaskGroup() as group:
@@ -74,7 +106,10 @@ class ProbeRunner:
     async def all(self, nodes: Sequence[str]) -> None:
         """Run all probes of a preflight; in a prolog without tools that take seconds where NVML answers."""
         await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
-        await self._run_user_probes(nodes)
+        if not self._options.read_only:
+            await self._run_user_probes(nodes)
+        elif self.own:
+            self._pump.log("notice", f"your probes are not run, the session is read-only: {', '.join(self.own)}")
 
     @property
     def _prolog(self) -> bool:

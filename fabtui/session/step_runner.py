@@ -27,7 +27,8 @@ class StepRunner:
     def __init__(self, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._pump = pump
         self._clients = clients
-        self._numbers = itertools.count(1)
+        #: Numbers of commands, unique within a recording; those of an earlier part of it come before.
+        self.numbers = itertools.count(1)
         self._running: set[int] = set()
 
     def close(self) -> None:
@@ -42,7 +43,7 @@ class StepRunner:
 
     async def run(self, step: StepCommand) -> None:
         """Run a command on its node; its end has the reason if there is no output."""
-        number = next(self._numbers)
+        number = next(self.numbers)
         self._running.add(number)
         self._pump.emit(CommandStart(number=number, node=step.node, command=step.text, argv=step.argv))
         args = {"argv": list(step.argv), "grep": [one.as_json() for one in step.greps], "last": step.last}

@@ -10,20 +10,25 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fabtui.diagnosis.pairs.carriers import in_steps
 from fabtui.lab.spec import PairFault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate, RanksReady
+from fabtui.model.layers import MESH
+from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.communicator_pool import needed
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.external_tools import PairTools
-from fabtui.session.measure.mesh_targets import Address, addresses_of, targets_between
+from fabtui.session.measure.mesh_targets import Address, Target, addresses_of, targets_between
 from fabtui.session.measure.one_way import OneWay
 from fabtui.session.measure.ping_mesh import PingMesh
 from fabtui.session.measure.runner import TestRunner
+from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
+from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import Engine, RankHost
 from fabtui_node import registry
@@ -34,6 +39,8 @@ PROBE_PATIENCE = 1.0
 RANKS_SETTLE = 15.0
 #: Deadline (s) of the counters of a node around the mesh.
 COUNTERS_DEADLINE = 3.0
+#: Deadline (s) for the end of all ranks.
+RESET_DEADLINE = 3.0
 #: Deadline (s) for all experiments about findings that are asked for at once.
 CONFIRM_DEADLINE = 180.0
 
@@ -59,32 +66,51 @@ class Sweep:
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
     ) -> None:
-        """Add the endpoints of ready nodes, and one row per failed node, in the given order."""
+        """Add the endpoints of ready nodes, and one row per failed node, in the given order.
+
+        The endpoints of a node that comes back stay as they are: results refer to them.
+        """
         options = self._options
         if self._engine is None and ready:
             found = engine_for([inventory for _, inventory in ready.values()])
             name = found if options.engine == "auto" else options.engine
-            self._engine = Engine(name, options.timeout, dict(options.env))
+            largest = options.largest_message(name)
+            self._engine = Engine(name, options.timeout, dict(options.env), largest=largest)
         added: list[Endpoint] = []
         notes: dict[str, str] = {}
         for node in order:
             first = len(self.bed.endpoints) + len(added)
+            known = self._admissions.get(node)
             if node in ready and self._engine is not None:
                 self.clients[node], inventory = ready[node]
+                if known is not None and known.testable:
+                    first = known.endpoints[0].number
                 admission = admit(
                     node, inventory, first, self._engine.name, options.ranks_per_node, options.remote_python
                 )
-            elif node in gone:
+            elif node in gone and known is None:
                 admission = absent(node, first, gone[node])
             else:
                 continue
+            if known is not None and (known.testable or not admission.testable):
+                admission.endpoints = known.endpoints
+            else:
+                added += admission.endpoints
             self._admissions[node] = admission
-            added += admission.endpoints
             if admission.note and node not in gone:
                 notes[node] = admission.note
                 self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
         self.bed.endpoints += added
         self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
+
+    def resume(self) -> None:
+        """Take over the endpoints of an earlier part of the session: results refer to them."""
+        model = self._pump.model
+        self.bed.endpoints = list(model.endpoints)
+        self.runner.resumed = True
+        for name, record in model.nodes.items():
+            if known := model.endpoints_of(name):
+                self._admissions[name] = Admission(list(known), record.note)
 
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:
         numbers = {str(e): e.number for e in self.bed.endpoints}
@@ -101,8 +127,13 @@ class Sweep:
         """Return the connected ones of some nodes."""
         return [node for node in nodes if node in self.clients and self.clients[node].lost is None]
 
-    async def run(self, new: list[str], old: list[str]) -> None:
-        """Sweep over the pairs that involve a new node; ``old`` nodes were swept before."""
+    async def run(self, new: list[str], old: list[str], *, left: bool = False) -> None:
+        """Sweep over the pairs that involve a new node; ``old`` nodes were swept before.
+
+        With ``left`` only over those that have no result of a test that came to its end.
+        """
+        # The arms of a comparison repeat pairs.
+        self.runner.left = left and self._options.compare is None
         await self._pump.flush()
         self._pump.emit(PhaseStart(name="look", total=0))
         self._report_untestable()
@@ -115,11 +146,22 @@ class Sweep:
                 await self._test(new, old, probes, longer)
             # Before the GPUs are released: without any context, the driver takes seconds to answer.
             longer.create_task(self._run_probe([*old, *new], "nvlink"))
+            # Another session may have come.
+            longer.create_task(self._run_probe([*old, *new], "host"))
             for probe in registry.probes_in("finish"):
                 longer.create_task(self._run_probe(new, probe))
             longer.create_task(self.runner.counters.settle(1.0))
         if self._wants("p2p", "all_reduce"):
             await self.cool()
+            await self._report_carriers()
+
+    async def _report_carriers(self) -> None:
+        """Log whether RDMA or TCP carried the bytes between nodes."""
+        await self._pump.flush()
+        for found in in_steps(self._pump.model):
+            await asyncio.sleep(0)
+            if found is not None and found.sentence:
+                self._pump.log("info", found.sentence)
 
     async def _test(self, new: list[str], old: list[str], probes: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
         """Ping, start the ranks and run all tests; GPUs and NVLinks are probed as soon as the ranks have started.
@@ -137,8 +179,11 @@ class Sweep:
                 await self._mesh(self.alive(new), self.alive(old))
             self._note_starting(starts)
         for probe in OPTIONAL_PROBES:
-            if self._wants(probe):
-                await PairTools(self.bed, self.clients).run(probe, self.alive(new), self.alive(old))
+            if self._wants(probe) and probe == "storage":
+                await StorageRead(self._pump, self.clients, self._options.storage_path).run(self.alive(new))
+            elif self._wants(probe):
+                tools = PairTools(self.bed, self.clients, self._options.perftest_options)
+                await tools.run(probe, self.alive(new), self.alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
@@ -153,7 +198,7 @@ class Sweep:
             for probe in registry.probes_in("driver"):
                 probes.create_task(self._run_probe(late, probe))
             await self.runner.run(
-                self.alive(late), self.alive([n for n in [*old, *new] if n not in late]), self._busy()
+                self.alive(late), self.alive([n for n in [*old, *new] if n not in late]), self._withheld()
             )
 
     async def _run_arms(
@@ -168,7 +213,7 @@ class Sweep:
                     self._note_starting(starts)
                     await asyncio.wait(starts.values())
             try:
-                await self.runner.run(self.alive(new), self.alive(old), self._busy())
+                await self.runner.run(self.alive(new), self.alive(old), self._withheld())
             finally:
                 self.bed.arm = None
 
@@ -198,22 +243,37 @@ class Sweep:
         self._pump.emit(PlanUpdate(arms=[name for name, _ in arms]))
         return arms
 
-    def _busy(self) -> dict[int, str]:
-        """Return the GPUs that other processes use, and who does, unless they are to be tested all the same."""
-        if self._options.force:
+    def _withheld(self, node: str | None = None) -> dict[int, str]:
+        """Return the GPUs (of a node) that are not tested: others use them, or too little memory is free."""
+        if self._engine is None:
             return {}
-        return {n: why for admission in self._admissions.values() for n, why in admission.busy.items()}
+        need = needed(self._engine.largest, self._engine.name)
+        found: dict[int, str] = {}
+        for admission in self._admissions.values() if node is None else [self._admissions[node]]:
+            names = {end.number: str(end) for end in admission.endpoints}
+            for n, free in admission.free.items():
+                if free < need:
+                    what = f"{free // MIB} MiB of GPU memory are free and {need // MIB} MiB are needed"
+                    found[n] = f"{names[n]}: {what}; end what holds it, or choose smaller messages (--bytes)"
+            if not self._options.force:
+                for n, users in admission.busy.items():
+                    found[n] = f"{names[n]} is in use by {users}; --force tests it all the same"
+        return found
 
     def _report_untestable(self) -> None:
         """Report the ordered pairs with a node that has nothing to test, with the reason."""
-        notes = {e.number: self._admissions[e.node].note for e in self.bed.endpoints if e.kind == "none"}
-        lines = [
-            (str(a), str(b), notes.get(a.number) or notes[b.number])
-            for a, b in itertools.permutations(self.bed.endpoints, 2)
-            if a.number in notes or b.number in notes
-        ]
-        if self._wants("p2p"):
-            self.bed.skip(lines)
+        there = [e for admission in self._admissions.values() for e in admission.endpoints]
+        notes = {e.number: self._admissions[e.node].note for e in there if e.kind == "none"}
+        noted = [e for e in there if e.number in notes]
+        if noted and self._wants("p2p"):
+            self.bed.skip(
+                [
+                    (str(a), str(b), notes.get(a.number) or notes[b.number])
+                    for a in there
+                    for b in (there if a.number in notes else noted)
+                    if a is not b
+                ]
+            )
 
     async def _run_probe(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
@@ -234,6 +294,37 @@ class Sweep:
                 await OneWay(self._pump, self.clients).run(targets)
         await self._pump.flush()
         await self.probes.routes(self.alive(addresses))
+
+    async def mesh_again(self) -> None:
+        """Test the pairs of addresses again that have a bad result, or none because of a node."""
+        addresses = addresses_of({node: self._pump.model.nodes[node].inventory for node in self.alive(self.clients)})
+        bad = await self._bad_addresses()
+        targets = [
+            Target(src, here, dst, there)
+            for src, dst in bad
+            for here, there in itertools.product(addresses.get(src, ()), addresses.get(dst, ()))
+            if (here.address, there.address) in bad[src, dst]
+        ]
+        if not targets:
+            return
+        if self._wants("ping"):
+            await PingMesh(self._pump, self.clients).run(targets)
+        if self._wants("udp"):
+            await OneWay(self._pump, self.clients).run(targets)
+        await self._pump.flush()
+
+    async def _bad_addresses(self) -> dict[tuple[str, str], set[tuple[str | None, str | None]]]:
+        """Return the pairs of addresses whose latest result is bad or inconclusive, by pair of nodes."""
+        log = self._pump.model.addresses
+        found: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
+        for layer in MESH:
+            for pair in log.node_pairs(layer):
+                # There may be many.
+                await asyncio.sleep(0)
+                for one in log.latest(layer, *pair):
+                    if one.verdict.bad or one.verdict is Verdict.INCONCLUSIVE:
+                        found.setdefault(pair, set()).add((one.src_addr, one.dst_addr))
+        return found
 
     @contextlib.asynccontextmanager
     async def _carriers_watched(self, addresses: Mapping[str, list[Address]]) -> AsyncIterator[None]:
@@ -277,16 +368,20 @@ class Sweep:
 
     async def _start_host(self, node: str, engine: Engine) -> None:
         admission = self._admissions[node]
-        if all(e.kind == "none" for e in admission.endpoints):
+        if not admission.testable:
             return
         host = self.bed.hosts.get(node)
-        if host is not None and host.engine == engine and not host.stopped:
+        same = host is not None and host.client is self.clients[node]
+        if host is not None and same and host.engine == engine and not host.stopped:
             await host.settled(len(self.bed.endpoints))
             if host.ready:
                 return
         if host is not None:
             host.cancel_start()
-        host = self.bed.hosts[node] = RankHost(self.clients[node], admission, engine, self.bed.store)
+        withheld = self._withheld(node)
+        for why in withheld.values():
+            self._pump.log("warning", f"not tested: {why}", node)
+        host = self.bed.hosts[node] = RankHost(self.clients[node], admission, engine, self.bed.store, withheld)
         await host.start(len(self.bed.endpoints))
         if host.broken:
             self._pump.log("error", f"ranks: {host.broken}", node)
@@ -342,9 +437,14 @@ class Sweep:
             self.bed.arm = None
         return ""
 
-    async def ready_again(self) -> None:
-        """Start the ranks that were given back or left down; those that run are left as they are."""
+    async def ready_again(self, renewed: Iterable[str] = ()) -> None:
+        """Start the ranks that were given back or left down, and others for those of some nodes.
+
+        The others that run are left as they are.
+        """
         hosts = self.bed.hosts
+        for node in renewed:
+            await hosts[node].leave_down()
         nodes = [node for node in self.alive(hosts) if hosts[node].stopped or hosts[node].down]
         if nodes:
             async with asyncio.TaskGroup() as group:
@@ -360,6 +460,17 @@ class Sweep:
         async with asyncio.TaskGroup() as group:
             for host in self.bed.hosts.values():
                 group.create_task(host.stop())
+
+    async def reset(self) -> None:
+        """End all ranks: their tests were broken off."""
+        hosts = list(self.bed.hosts.values())
+        for host in hosts:
+            host.cancel_start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESET_DEADLINE):
+                await asyncio.gather(*(host.leave_down() for host in hosts))
+        for host in hosts:
+            host.stopped = True
 
     async def close(self) -> None:
         """End the waits of the store, and looks at counters."""

@@ -9,7 +9,6 @@ import ast
 import contextlib
 import importlib.machinery
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.sanitize import one_line
+from fabtui.session.strict_modes import UnsafeFileError, open_strictly
 from fabtui_node import registry
 
 GROUP = "fabtui.probes"
@@ -68,7 +68,8 @@ def find(folder: Path | None) -> OwnProbes:
             if problem:
                 raise _UnfitError(problem)
             probe = read(path)
-            _check_name(probe, found)
+            if problem := name_problem(probe.name, found):
+                raise _UnfitError(problem)
         except _UnfitError as error:
             found.problems.append(f"the probe {one_line(str(path), 300)} is left out: {one_line(str(error), 300)}")
         else:
@@ -139,10 +140,10 @@ def _file_of(module: str) -> Path | None:
 def read(path: Path) -> OwnProbe:
     """Return the probe of a file, whose text is parsed and not run."""
     try:
-        if path.stat().st_mode & stat.S_IWOTH:
-            raise _UnfitError("anybody may write to it (chmod o-w)")
-        with path.open("rb") as file:
+        with open(open_strictly(path), "rb") as file:
             data = file.read(LARGEST + 1)
+    except UnsafeFileError as error:
+        raise _UnfitError(str(error)) from None
     except OSError as error:
         raise _UnfitError(error.strerror or "cannot be read") from None
     if len(data) > LARGEST:
@@ -180,10 +181,12 @@ def _constant(tree: ast.Module, name: str) -> str | None:
     return None
 
 
-def _check_name(probe: OwnProbe, found: OwnProbes) -> None:
-    if not _NAME.fullmatch(probe.name):
-        raise _UnfitError(f"its name {probe.name[:60]!r} is not of small letters, digits and '_'")
-    if probe.name in registry.PROBES or probe.name in registry.TESTS:
-        raise _UnfitError(f"a probe of fabtui is called {probe.name} already; give it another NAME")
-    if probe.name in found.probes:
-        raise _UnfitError(f"{found.probes[probe.name].where} is called {probe.name} already; give it another NAME")
+def name_problem(name: str, found: OwnProbes) -> str:
+    """Return why a further probe cannot have a name, or nothing."""
+    if not _NAME.fullmatch(name):
+        return f"its name {name[:60]!r} is not of small letters, digits and '_'"
+    if name in registry.PROBES or name in registry.TESTS:
+        return f"a probe of fabtui is called {name} already; give it another NAME"
+    if name in found.probes:
+        return f"{found.probes[name].where} is called {name} already; give it another NAME"
+    return ""

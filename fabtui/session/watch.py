@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 from fabtui.model.events import PhaseStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.measure.retest import Pair, results_of
 from fabtui.session.options import SessionOptions
+from fabtui.session.renewals import Renewals
 from fabtui.session.sweep import Sweep
 from fabtui_node import registry
+
+Tests = Coroutine[Any, Any, None]
 
 PHASE = "watch"
 #: Seconds between two steps, each of which tests as many pairs as the rate allows.
@@ -31,6 +36,8 @@ DEAD_SHARE = 0.3
 #: Seconds between two looks at links and GPUs while it watches, and what is looked at.
 PROBE_INTERVAL = 60.0
 WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
+#: Seconds between two tests of the addresses that do not reach each other.
+MESH_INTERVAL = 30.0
 #: Seconds between two looks for something to test while there is nothing.
 IDLE = 1.0
 
@@ -133,11 +140,17 @@ class Round:
 class Watch:
     """Tests pairs again while it is on. Tests that a user asks for come between its steps.
 
-    It holds the lock ``testing`` during tests; ``end`` ends the tests of a session and emits the exit code.
+    It holds the lock ``testing`` during tests, which ``run`` runs; ``end`` ends the tests of a session and emits the
+    exit code.
     """
 
     def __init__(
-        self, options: SessionOptions, sweep: Sweep, testing: asyncio.Lock, end: Callable[[], Awaitable[None]]
+        self,
+        options: SessionOptions,
+        sweep: Sweep,
+        testing: asyncio.Lock,
+        run: Callable[[Callable[[], Tests]], Awaitable[None]],
+        end: Callable[[], Awaitable[None]],
     ) -> None:
         self._options = options
         self._sweep = sweep
@@ -145,11 +158,13 @@ class Watch:
         self._model = sweep.bed.pump.model
         self._go = sweep.bed.go
         self._testing = testing
+        self._run_tests = run
         self._end = end
         self._off = asyncio.Event()
         self._off.set()
         self._task: asyncio.Task[None] | None = None
         self._tested = 0
+        self._renewals = Renewals()
 
     @property
     def on(self) -> bool:
@@ -201,10 +216,11 @@ class Watch:
         self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
         order = Round(self._model)
         self._tested = 0
+        self._renewals = Renewals()
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
-        probing = asyncio.create_task(self._probe_periodically())
+        beside = [asyncio.create_task(work()) for work in (self._probe_periodically, self._mesh_periodically)]
         last = loop.time()
         try:
             with self._sweep.runner.counters.sampling():
@@ -219,9 +235,10 @@ class Watch:
                     await self._wait(now + (min(STEP, 1 / rate) if done else IDLE) - loop.time())
         finally:
             self._sweep.warm = False
-            self._pump.log("info", f"watching ended: {self._tested} pairs tested again")
-            probing.cancel()
-            await asyncio.gather(probing, return_exceptions=True)
+            self._pump.log("info", f"watching ended: {count(self._tested, 'pair')} tested again")
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
         async with self._testing:
             await self._sweep.cool()
             await self._end()
@@ -237,11 +254,37 @@ class Watch:
             except ExceptionGroup as errors:
                 self._pump.log("warning", f"probes: {one_line(str(errors.exceptions[0]), 300)}")
 
+    async def _mesh_periodically(self) -> None:
+        """Test the addresses again that did not reach each other, periodically, between the tests of pairs."""
+        while True:
+            await asyncio.sleep(MESH_INTERVAL)
+            await self._go.wait()
+            async with self._testing:
+                await self._run_tests(self._sweep.mesh_again)
+
     async def _wait(self, seconds: float) -> None:
         """Wait, but no longer than it is on."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._off.wait()
+
+    def _renewed(self) -> list[str]:
+        """Return the nodes whose rank hosts are to be replaced, before these nodes are blamed again."""
+        there = {node: self._sweep.bed.hosts[node] for node in self._sweep.alive(self._sweep.bed.hosts)}
+        broken = [node for node, host in there.items() if host.broken]
+        usable = [node for node, host in there.items() if host.numbers]
+        found = self._renewals.due(usable, broken, asyncio.get_running_loop().time())
+        for node in found:
+            why = f"could not be used: {there[node].broken}" if node in broken else "reached no other node any more"
+            self._pump.log("info", f"its rank host {why}; it is replaced", node)
+        return found
+
+    async def _again(self, dead: list[Pair], well: list[Pair]) -> None:
+        await self._sweep.ready_again()
+        if dead:
+            await self._sweep.runner.again(dead, DEAD_SHARE)
+        if well:
+            await self._sweep.runner.again(well, 1.0)
 
     async def _step(self, order: Round, count: int) -> int:
         """Test the next pairs; returns how many there were."""
@@ -251,19 +294,23 @@ class Watch:
                 return 0
             if self._model.phase.name != PHASE:
                 self._pump.emit(PhaseStart(name=PHASE, total=0))
-            await self._sweep.ready_again()
+            await self._sweep.ready_again(self._renewed())
             pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
             dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
             well = [pair for pair in pairs if pair not in dead]
-            if dead:
-                await self._sweep.runner.again(dead, DEAD_SHARE)
-            if well:
-                await self._sweep.runner.again(well, 1.0)
+            await self._run_tests(lambda: self._again(dead, well))
             await self._pump.flush()
-            for a, b in order.ended(pairs):
-                # The model logs each change of a verdict.
-                if not any(verdict.bad for verdict in verdicts_of(self._model, (a, b))):
-                    ends = f"{self._model.endpoints[a]} - {self._model.endpoints[b]}"
-                    self._pump.log("warning", f"{ends} is flapping")
-            self._tested += len(pairs)
+            self._note(order, pairs)
             return len(pairs)
+
+    def _note(self, order: Round, pairs: list[Pair]) -> None:
+        """Take note of pairs that were tested."""
+        ends = self._model.endpoints
+        for a, b in pairs:
+            verdicts = verdicts_of(self._model, (a, b))
+            self._renewals.ended(ends[a].node, ends[b].node, dead=all(verdict in _DEAD for verdict in verdicts))
+        for a, b in order.ended(pairs):
+            # The model logs each change of a verdict.
+            if not any(verdict.bad for verdict in verdicts_of(self._model, (a, b))):
+                self._pump.log("warning", f"{ends[a]} - {ends[b]} is flapping")
+        self._tested += len(pairs)

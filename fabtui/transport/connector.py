@@ -13,24 +13,29 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.transport import payload as bootstrap
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Backend, Link, NodeUnreachable
-from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv
+from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv, ssh_environment
+from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, is_plain
 from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
+from fabtui.transport.step_tree import StepTree
 
 if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login
     from fabtui.transport.asyncssh.jump_hosts import Logins
 
+TreeOption = Literal["auto", "on", "off"]
+#: Number of nodes of a job from which on one srun starts many node sides.
+TREE_FROM = 128
 _FILES_WANTED = 16384
 #: Why ssh may fail where a step of the job starts: no login on compute nodes, or names that only Slurm knows.
 _FALL_BACK = ("auth", "closed", "dns", "no-route", "refused", "unknown-host-key")
@@ -46,6 +51,8 @@ class ConnectorOptions:
     job: str = ""  #: The Slurm job or jobs whose nodes these are, or "".
     #: Options of srun that select the job and the node, by node.
     placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Whether one srun starts the node sides of many nodes; ``auto``: from `TREE_FROM` nodes on.
+    srun_tree: TreeOption = "auto"
     via: str = ""  #: Command line of a launcher, with ``{node}``.
     #: Returns which GPUs of a node may be used (`fabtui_node.runtime.supervisor.limit_gpus`), or None for all of them.
     gpus: Callable[[str], Awaitable[Mapping[str, object] | None]] | None = None
@@ -71,15 +78,19 @@ class ConnectorOptions:
 class Connector:
     """Opens links to nodes; they share keys, known hosts and jump hosts.
 
-    ``notice`` receives a line for the user from the event loop, each text once.
+    ``notice`` receives a line for the user from the event loop, each text once; ``ask`` asks the user what a server
+    wants to know at a login, None: nobody can answer.
     """
 
-    def __init__(self, options: ConnectorOptions, notice: Callable[[str], None]) -> None:
+    def __init__(self, options: ConnectorOptions, notice: Callable[[str], None], ask: Ask | None = None) -> None:
+        self._answers = LoginAnswers(ask)
         self.options = options
         self._notice = notice
         self._transport = options.transport
+        self._boot = bootstrap.marked(bootstrap.BOOT, secrets.token_hex(4))
         self._noticed: set[str] = set()
         self.gates = Gates(options.handshakes, options.direct_handshakes)
+        self.step_tree = self._made_tree(options)
         self._resolver: Resolver | None = None
         self._logins: Logins | None = None
         self._dialer = Dialer()
@@ -95,12 +106,26 @@ class Connector:
 
     async def close(self) -> None:
         """Close what the links share. Their owners close the links first."""
+        if self.step_tree is not None:
+            await self.step_tree.close()
         if self._logins is not None:
             await self._logins.close()
         if self._resolver is not None:
             await self._resolver.close()
         self._dialer.close()
         await self._cargo.close()
+
+    def _made_tree(self, options: ConnectorOptions) -> StepTree | None:
+        count = TREE_FROM if options.srun_tree == "auto" else 2
+        # A wrapper, such as a container, may neither pass the environment on nor have the network of the node.
+        if options.srun_tree == "on" and options.wrap:
+            self.notify("each node gets a step of its own: --srun-tree is not possible with --wrap")
+        if options.srun_tree == "off" or options.wrap or len(options.placements) < count:
+            return None
+        return StepTree(
+            *(options.job, options.placements, options.remote_python),
+            *(options.connect_timeout, options.limits.start, self.notify),
+        )
 
     async def open(self, host: str) -> Link:
         """Connect to a node, start its side and return the link.
@@ -129,12 +154,14 @@ class Connector:
 
     def command(self, host: str) -> list[str]:
         """Return the words that start the node side on a node."""
-        words = ["/bin/sh", "-c", bootstrap.command(self.options.remote_python)]
+        words = ["/bin/sh", "-c", bootstrap.command(self.options.remote_python, boot=self._boot)]
         return [*(word.replace("{node}", host) for word in shlex.split(self.options.wrap)), *words]
 
     def _typed_command(self, host: str) -> str:
         """Return the command line for a login shell that starts the node side."""
-        return shlex.join(self.command(host)) if self.options.wrap else bootstrap.command(self.options.remote_python)
+        if self.options.wrap:
+            return shlex.join(self.command(host))
+        return bootstrap.command(self.options.remote_python, boot=self._boot)
 
     async def log_in(self, host: str) -> Login:
         """Log in to a node by asyncssh without starting anything.
@@ -174,8 +201,13 @@ class Connector:
         if self._logins is None:
             assert self._resolver is not None
             self._logins = Logins(
-                *(self._resolver, options.host_key_policy, options.connect_timeout),
-                *(self.gates, self._dialer, self.notify),
+                self._resolver,
+                options.host_key_policy,
+                options.connect_timeout,
+                self.gates,
+                self._dialer,
+                self.notify,
+                self._answers,
             )
         return self._logins
 
@@ -226,18 +258,22 @@ class Connector:
         if ssh is None:
             raise NodeUnreachable("local", "there is no ssh program here", "install the OpenSSH client")
         within, via = options.connect_timeout, ""
+        more: list[str] = []
         policy: Policy = "strict" if options.host_key_policy == "config" else options.host_key_policy
         with contextlib.suppress(ConfigBroken):
             resolved = await self.resolve(host)
             policy = policy_for(options.host_key_policy, resolved)
             within = resolved.connect_timeout or within
             via = ",".join(jump.host for jump in resolved.jumps) or resolved.proxy_command or ""
-        words = ssh_argv(ssh, options.ssh_config, host, self._typed_command(host), policy, within)
+            if "setenv" in resolved.settings:
+                # The first SetEnv is the one that counts, so that those of the configuration do not.
+                more.append("SetEnv=FABTUI=1")
+        words = ssh_argv(ssh, options.ssh_config, host, self._typed_command(host), policy, within, more)
 
         async def attempt() -> Link:
             # The progress of ssh is unknown, so its place is released after a moment in any case.
             async with self.gates.login(f"openssh {via}" if via else "", lambda: False):
-                pipe = await SshPipe.run(words)
+                pipe = await SshPipe.run(words, ssh_environment())
                 return await self.start(pipe, host, "openssh", openssh_explainer(host), "")
 
         return await with_retries(attempt)
@@ -245,7 +281,7 @@ class Connector:
     async def open_local(self, host: str) -> Link:
         """Start the node side on this machine."""
         pythons = (sys.executable, *bootstrap.PYTHONS)
-        wrapped, own = self.command(host), bootstrap.command(self.options.remote_python, pythons)
+        wrapped, own = self.command(host), bootstrap.command(self.options.remote_python, pythons, self._boot)
         pipe = await ProcessPipe.run(wrapped if self.options.wrap else ["/bin/sh", "-c", own])
         return await self.start(pipe, host, "local", explain_end, "")
 

@@ -48,6 +48,7 @@ class FramedLink(Link):
         self._stderr = Tail()
         self._inbox: deque[tuple[Message, int]] = deque()
         self._queued = 0
+        self._uncharged = 0
         self._received = 0
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
@@ -190,7 +191,8 @@ class FramedLink(Link):
 
     def _take(self, data: bytes) -> None:
         """Decode bytes into the inbox; heartbeat answers end here."""
-        cost = len(data)
+        # A message is charged with all bytes since the one before: a large frame comes in many pieces.
+        self._uncharged += len(data)
         for message in self._decoder.feed(data):
             if message.get("t") == "hb":
                 number = message.get("n")
@@ -198,9 +200,9 @@ class FramedLink(Link):
                 if sent is not None:
                     self.round_trip = self._loop.time() - sent
             elif not self._closing:
-                self._inbox.append((message, cost))
-                self._queued += cost
-                cost = 0
+                self._inbox.append((message, self._uncharged))
+                self._queued += self._uncharged
+                self._uncharged = 0
         if self._inbox:
             self._arrived.set()
 
@@ -303,6 +305,11 @@ class FramedLink(Link):
                 await asyncio.wait_for(self._ended.wait(), 3.0)
             self._lose("lost", _text(error))
             raise self._gone() from None
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the node side was heard; see `Link.silence`."""
+        return 0.0 if self._held else self._loop.time() - self._heard
 
     def stderr_tail(self) -> str:
         """Return the last of what the node side wrote to its standard error, cleaned."""

@@ -78,6 +78,11 @@ class Link(ABC):
     hello: Message
     round_trip: float | None  #: Seconds from the last answered heartbeat to its answer, or None before the first.
 
+    @property
+    def silence(self) -> float:
+        """Seconds since the node side was heard, which answers each heartbeat; 0 where nothing listens for it."""
+        return 0.0
+
     @abstractmethod
     def stderr_tail(self) -> str:
         """Return the last of what the node side wrote to its standard error, cleaned."""

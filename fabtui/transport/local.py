@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,9 +131,26 @@ _ALWAYS = (
 )
 
 
-def ssh_argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy, within: float) -> list[str]:
+#: What ``ssh`` and its helpers (agents, ProxyCommand, askpass, Kerberos) read; SendEnv can send nothing else.
+_SSH_READS = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TERM|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|KRB5[A-Z_0-9]*"
+    r"|SSH_[A-Z_0-9]*|GSS[A-Z_0-9]*|GPG_TTY|LD_LIBRARY_PATH|PKCS11[A-Z_0-9]*"
+)
+
+
+def ssh_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for ``ssh``.
+
+    ``SendEnv`` of the user's configuration cannot be undone on the command line; it sends what the process has.
+    """
+    return {name: value for name, value in (environ or os.environ).items() if _SSH_READS.fullmatch(name)}
+
+
+def ssh_argv(
+    ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy, within: float, more: Sequence[str] = ()
+) -> list[str]:
     """Return the command line of the program ``ssh`` that runs a command on a host; ``within`` (s) to connect."""
-    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}", *_HOST_KEYS[policy]]
+    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}", *_HOST_KEYS[policy], *more]
     words = [ssh, "-T", "-x", "-a", "-e", "none"]
     if ssh_config is not None:
         words += ["-F", str(ssh_config)]

@@ -41,6 +41,10 @@ class NoCommonAlgorithmError(NodeUnreachable):
     """The server wants algorithms that asyncssh does not have; OpenSSH may have them."""
 
 
+class KeyExchangeBroken(NodeUnreachable):
+    """The connection ended in the key exchange; the next try may show why."""
+
+
 def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
     """Return the error for the output of an ``ssh`` that ended before the command ran; None if unknown."""
     text = clean(output)

@@ -65,7 +65,7 @@ PYTHONS = (
 
 # Runs on Python 3.6 as well, only to hand over to a newer one. Without quotes of either kind but for names, without
 # backslashes and exclamation marks: the login shell that sees it may be sh, bash, zsh, csh or fish.
-_BOOT = f"""\
+_NEWER = f"""\
 import json,os,signal,sys,zlib
 if sys.version_info<(3,8):
  for i in range(2,len(sys.argv)):
@@ -74,6 +74,8 @@ if sys.version_info<(3,8):
  os.write(2,b"python %d.%d is too old, 3.8 or newer is needed"%sys.version_info[:2])
  os._exit(127)
 signal.alarm({FIRST_STAGE})
+"""
+_TAKE = f"""\
 os.set_blocking(0,True)
 def take(n):
  got=bytes()
@@ -91,24 +93,48 @@ space["start"](payload)
 """
 
 #: The first stage on one line: csh ends a quoted word at a newline.
-BOOT = "exec(" + json.dumps(_BOOT) + ")"
+BOOT = "exec(" + json.dumps(_NEWER + _TAKE) + ")"
 
-# The arguments are BOOT and interpreters to try; BOOT gets those that are left, should this one be too old. The name of
-# the shell is the beginning of its error messages.
+# The arguments are BOOT, the two texts below and interpreters to try; BOOT gets those that are left, should this one be
+# too old. The name of the shell is the beginning of its error messages. An exec that fails ends most shells
+# (permission, architecture): their trap goes on with the search, and has each interpreter run nothing before its exec.
 _SEARCH = (
-    'boot=$1; shift; for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
-    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -IS -c "$boot" "$boot" "$@"; fi; tried="$tried $p"; done; '
-    'echo "no python3 found, tried:$tried" >&2; exit 127'
+    'boot=$1 loop=$2 again=$3 none=found; shift 3; trap "$again" 0; '
+    'command -v shopt >/dev/null && shopt -s execfail; eval "$loop"'
 )
+_LOOP = (
+    'for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    'if command -v "$p" >/dev/null 2>&1; then if test -z "$all" || why=$("$p" -IS -c "" 2>&1 </dev/null); then '
+    'exec "$p" -IS -c "$boot" "$boot" "$@"; test "$all" || eval "$again"; fi; none=runs tried="$tried $p ($why)"; '
+    'elif test -e "$p"; then none=runs tried="$tried $p (no permission to execute it)"; '
+    'else tried="$tried $p"; fi; done; '
+    'trap - 0; echo "no python3 $none, tried:$tried" | tr "[:cntrl:]" " " >&2; exit 127'
+)
+_AGAIN = 'set -- "$p" "$@"; all=1; eval "$loop"'
 
 
-def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) -> str:
+def marked(boot: str, session: str) -> str:
+    """Return a first stage whose command line shows to others that it belongs to a session (8 hexadecimal digits)."""
+    return f"{boot}#fabtui {session}"
+
+
+def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS, boot: str = BOOT) -> str:
     """Return the command line that starts the node side, for any login shell.
 
     ``remote_python`` is the one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
     """
     candidates = [remote_python] if remote_python else list(pythons)
-    return "exec " + shlex.join(["sh", "-c", _SEARCH, "fabtui", BOOT, *candidates])
+    return "exec " + shlex.join(["sh", "-c", _SEARCH, "fabtui", boot, _LOOP, _AGAIN, *candidates])
+
+
+def calling_boot() -> str:
+    """Return a first stage that connects to the controller before it reads, for a node side whose input is not it.
+
+    Raises:
+        FileNotFoundError: The installation is broken.
+    """
+    source = (_FOLDER / "runtime" / "call_back.py").read_text(encoding="utf-8")
+    return "exec(" + json.dumps(f"{_NEWER}exec({json.dumps(source)})\nconnect()\n{_TAKE}") + ")"
 
 
 def first_modules() -> dict[str, str]:

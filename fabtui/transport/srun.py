@@ -19,11 +19,8 @@ _CONTRADICT = re.compile(
     r"|SPREAD_JOB|CORE_SPEC|CLUSTER_CONSTRAINT|CONSTRAINT|MULTI_PROG|WORKING_DIR|ARRAY_\w+)"
     r"|SLURMD_\w+|(?:PMI|PMIX|OMPI|MPI|HYDRA|I_MPI)_?\w*"
 )
-#: Options of each step: alone on one node, sharing what the job has, without output of its own.
-_ALWAYS = (
-    *("--overlap", "--nodes=1", "--ntasks=1", "--input=0", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0"),
-    *("--quiet", "--job-name=fabtui", "--chdir=/"),
-)
+#: Options of each step: sharing what the job has, without output of its own.
+_ALWAYS = ("--overlap", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--job-name=fabtui", "--chdir=/")
 
 
 def srun_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,4 +37,24 @@ def srun_words(placement: Sequence[str], command: Sequence[str], wait: float) ->
         command: The command in words.
         wait: Time (s) for the step to start.
     """
-    return ["srun", *placement, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]
+    return _words([*placement, "--nodes=1", "--ntasks=1", "--input=0", "--quiet"], command, wait)
+
+
+def tree_words(placement: Sequence[str], nodes: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
+    """Return the command line of a step with a task on each of several nodes; lines of errors have labels.
+
+    Args:
+        placement: Options that select the job, ``("--jobid=12",)``.
+        nodes: The nodes.
+        command: The command in words.
+        wait: Time (s) for the step to start.
+    """
+    number = len(nodes)
+    tasks = [f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1", "--input=none"]
+    # --no-kill: the end of one node is not that of the step. --verbose: srun reports each task that it launched.
+    tasks += ["--label", "--no-kill", "--verbose"]
+    return _words([*placement, f"--nodelist={','.join(nodes)}", *tasks], command, wait)
+
+
+def _words(options: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
+    return ["srun", *options, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]

@@ -80,6 +80,7 @@ class ProbeSpec(NamedTuple):
         compare: How preflight compares a value, by its dotted path: ``kind`` (equal within a hardware kind), ``all``,
             ``near``, ``near-all`` or ``none``.
         view: Rows of the generic table in the node view: label and dotted path.
+        passive: Whether it only reads: no traffic between data addresses, no rank, no GPU memory, no port, no file.
         next: Next command for a finding of this probe; ``{node}`` stands for a node.
         watch: Whether it runs again and again in watch mode.
         beside_tests: Arguments that keep it from disturbing tests that run at the same time.
@@ -97,6 +98,7 @@ class ProbeSpec(NamedTuple):
     units: Mapping[str, str] = _EMPTY
     compare: Mapping[str, str] = _EMPTY
     view: Tuple[Tuple[str, str], ...] = ()
+    passive: bool = False
     next: str = ""
     watch: bool = False
     beside_tests: Mapping[str, Any] = _EMPTY
@@ -204,5 +206,5 @@ DEFAULT = (*probes_in("inspect", "mesh", "driver", "load", "finish"), *TESTS)
 OPTIONAL = probes_in("request")
 #: Probes of commands about running jobs.
 JOB = probes_in("job")
-#: Probes of a preflight.
+#: Probes of a preflight; all of them are passive.
 PREFLIGHT = probes_in("inspect", "driver", "finish")

@@ -11,6 +11,8 @@ from fabtui.model.turns import Turn
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
+    from fabtui.session.job_watch import JobWatch
+    from fabtui.transport.login_answers import Ask
 
 
 class Playback(NamedTuple):
@@ -26,6 +28,8 @@ class Feed:
 
     model: Model  #: State of the session. Only the feed changes it, in the event loop that runs the feed.
     can_test: bool  #: Whether `retest` and `sweep` have an effect (a replay cannot test).
+    read_only: bool = False  #: Whether it refuses everything that is not passive.
+    ask: Ask | None = None  #: Asks the user what servers want to know at a login; set before `run`.
     badges: list[str]  #: Short permanent warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
 
     async def run(self) -> None:
@@ -57,6 +61,10 @@ class Feed:
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
         """Keep a note about a finding by its key, or remove it if the note is empty. A replay does nothing."""
+
+    def job_watch(self) -> JobWatch | None:
+        """Return the watch of the job whose nodes these are, always the same; None without a job or in a replay."""
+        return None
 
     def watch(self, on: bool) -> None:
         """Test pairs again in the background, bad and oldest results first; a replay does nothing."""

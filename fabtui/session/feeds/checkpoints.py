@@ -74,5 +74,6 @@ class Checkpoints:
         if found is None or self._file is None:
             return START, Model()
         self._file.seek(found.start)
-        model: Model = pickle.loads(zlib.decompress(self._file.read(found.length)))
+        # Written by this process to a file without a name.
+        model: Model = pickle.loads(zlib.decompress(self._file.read(found.length)))  # noqa: S301  # nosec B301
         return found.place, model

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import itertools
 import re
 import shlex
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,9 +26,12 @@ from fabtui.model.events import (
     PhaseStart,
     ProbeResult,
     SessionEnd,
+    SessionResumed,
     SessionStart,
 )
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import ending_of
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
@@ -35,6 +40,8 @@ from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.feeds.base import Feed
+from fabtui.session.job_monitor import Answer, JobMonitor, answer_of
+from fabtui.session.job_query import JobQuery
 from fabtui.session.node_client import (
     NodeClient,
     NodeMessage,
@@ -44,23 +51,32 @@ from fabtui.session.node_client import (
     RankHostHalted,
     RankMessage,
 )
+from fabtui.session.node_returns import Returns, may_return
 from fabtui.session.options import SessionOptions
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
+from fabtui.session.standstill import Standstill
 from fabtui.session.step_runner import StepRunner
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
-from fabtui.transport.link import Link, NodeUnreachable
+from fabtui.transport.link import Link, LostKind, NodeUnreachable, UnreachableKind
 from fabtui.transport.registry import command_on_node
 from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
+    from fabtui.session.job_watch import JobWatch
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
 SETTLE = 3.0
 #: Deadline (s) for the end of a session, independent of the nodes.
 CLOSE_DEADLINE = 8.0
+#: Maximum time (s) that the first sweep waits for nodes that were lost in it.
+RETURN_PATIENCE = 10.0
+#: Time (s) after a standstill in which links that end do so because of it; a silent one ends within 10 s.
+AFTERMATH = 15.0
+#: Interval (s) between looks at links after a standstill.
+_LOOK = 0.1
 #: Maximum time (s) that the end of a sweep waits for running counter samples.
 COUNTER_PATIENCE = 1.0
 #: M_ARENA_MAX and M_MMAP_THRESHOLD of glibc's malloc.h.
@@ -94,6 +110,9 @@ class LiveFeed(Feed):
         self.badges: list[str] = []
         if options.host_key_policy == "off":
             self.badges.append("HOST KEYS NOT CHECKED")
+        self.read_only = options.read_only
+        if options.read_only:
+            self.badges.append("READ-ONLY")
         self._options = options
         self._opener = opener
         #: Why the recording ended before the session, or None.
@@ -111,6 +130,14 @@ class LiveFeed(Feed):
         self._order: list[str] = list(options.hosts)
         self._ready: dict[str, tuple[NodeClient, dict[str, Any]]] = {}
         self._gone: dict[str, str] = {}
+        self._lost: dict[str, str] = {}  #: Why the latest link of a node ended.
+        self._known: set[str] = set()  #: Nodes that were ready once.
+        self._due: set[str] = set()  #: Ready nodes of which something is left to test.
+        self._final: set[str] = set()  #: Nodes that are gone and not tried again.
+        self._returns = Returns()
+        self._standstill = Standstill(self._woke)
+        self._slept: dict[str, str] = {}  #: Nodes that were ready before a standstill, with what is to blame.
+        self._woken = float("-inf")
         self._clients: dict[str, NodeClient] = {}
         self._steps = StepRunner(self._pump, self._clients)
         self._sweep: Sweep | None = None
@@ -119,6 +146,7 @@ class LiveFeed(Feed):
         self._notes = AcknowledgementFile(file_of_site(lab=options.lab is not None))
         self._watch: Watch | None = None
         self._gpu_use: asyncio.Task[GpuUse] | None = None
+        self._job_watch: JobWatch | None = None
         self._sweeping = False
         self._swept: list[str] = []
 
@@ -151,7 +179,7 @@ class LiveFeed(Feed):
 
     def watch(self, on: bool) -> None:
         """Test pairs again in the background while ``on``."""
-        if self._watch is not None:
+        if self._watch is not None and not self.read_only:
             self._watch.turn(on, self._first_done)
 
     async def all_gone(self) -> None:
@@ -166,7 +194,33 @@ class LiveFeed(Feed):
 
     async def run_step(self, step: StepCommand) -> None:
         """Run a command that the user asked for on its node."""
+        if self.read_only and not step.read_only:
+            self._pump.log("warning", f"not run, the session is read-only: {one_line(step.text, 200)}", step.node)
+            return
         await self._steps.run(step)
+
+    def watch_job(self, monitor: JobMonitor) -> None:
+        """Take over the monitor of a job, which then asks the nodes over their open links."""
+        from fabtui.session.job_watch import JobWatch
+
+        monitor.ask, monitor.every = self._ask_about_job, True
+        self._job_watch = JobWatch(monitor, self._options, self._client_of)
+
+    def job_watch(self) -> JobWatch | None:
+        """Return the watch of the job whose nodes these are; it asks them over their open links."""
+        options = self._options
+        job = options.job.partition(",")[0]
+        if self._job_watch is None and (options.query is not None or job):
+            self.watch_job(JobMonitor(options.query or JobQuery(job)))
+        return self._job_watch
+
+    async def _client_of(self, node: str) -> NodeClient:
+        if (client := self._clients.get(node)) is None:
+            raise ProbeFailed("lost", self._gone.get(node) or "the node is not connected")
+        return client
+
+    async def _ask_about_job(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+        return await answer_of(await self._client_of(node), args, deadline)
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
         """Keep a note about a finding in the recording and in the state folder, or remove it."""
@@ -192,7 +246,7 @@ class LiveFeed(Feed):
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Test ordered pairs again, alone, after the running tests."""
-        if self._sweep is None:
+        if self._sweep is None or self.read_only:
             return
         numbers = {
             (min(a, b), max(a, b))
@@ -200,27 +254,29 @@ class LiveFeed(Feed):
             if (a := self.model.number(src)) is not None and (b := self.model.number(dst)) is not None and a != b
         }
         if self._sweeping or not self._first_done.is_set():
-            self._pump.log("info", f"{len(numbers)} pairs will be tested again when this sweep is over")
+            self._pump.log("info", f"{count(len(numbers), 'pair')} will be tested again when this sweep is over")
         async with self._testing:
             if numbers:
-                await self._sweep.retest(sorted(numbers))
+                sweep = self._sweep
+                await self._tests(lambda: sweep.retest(sorted(numbers)))
             await self._end("retest")
 
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
         """Run experiments about findings, after the running tests."""
-        if self._sweep is not None and experiments:
+        if (sweep := self._sweep) is not None and experiments and not self.read_only:
             async with self._testing:
-                await self._sweep.confirm(experiments)
+                await self._tests(lambda: sweep.confirm(experiments))
                 await self._end("experiments")
 
     async def sweep(self) -> None:
         """Repeat the sweep over the remaining nodes."""
-        if self._sweep is None or self._sweeping or not self._first_done.is_set():
+        sweep = self._sweep
+        if sweep is None or self._sweeping or not self._first_done.is_set():
             return
         self._sweeping = True
         try:
             async with self._testing:
-                await self._sweep.run(self._swept, [])
+                await self._tests(lambda: sweep.run(self._swept, []))
                 await self._end("sweep")
         finally:
             self._sweeping = False
@@ -233,11 +289,14 @@ class LiveFeed(Feed):
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self._go, faults)
+                if self._options.resumed is not None:
+                    self._sweep.resume()
                 self._hosts = self._sweep.bed.hosts
                 # Experiments follow at once, with the same ranks.
                 self._sweep.warm = self._options.confirm
                 self._sweep.probes.own = self._own.probes
-                self._watch = Watch(self._options, self._sweep, self._testing, self._end)
+                self._sweep.bed.void = self._standstill.void
+                self._watch = Watch(self._options, self._sweep, self._testing, self._tests, self._end)
                 stack.push_async_callback(self._leave)
                 try:
                     async with asyncio.TaskGroup() as group:
@@ -245,6 +304,8 @@ class LiveFeed(Feed):
                             group.create_task(self._node(name, reach))
                         group.create_task(self._conduct())
                         group.create_task(self._ask_scheduler())
+                        group.create_task(self._standstill.watch())
+                        group.create_task(self._sweep.probes.watch_for_newcomers())
                         await self._closing.wait()
                         raise _Closing
                 except* _Closing:
@@ -270,7 +331,7 @@ class LiveFeed(Feed):
             except ValueError as error:
                 raise InputError(str(error)) from None
             self._order = list(spec.names)
-            self._start()
+            await self._start()
             try:
                 lab = await stack.enter_async_context(Lab(spec, parsed))
             except LabError as error:
@@ -280,7 +341,7 @@ class LiveFeed(Feed):
             if lab.note:
                 self._pump.log("notice", lab.note)
         else:
-            self._start()
+            await self._start()
         if options.origin:
             self._pump.log("info", options.origin)
         await self._read_notes()
@@ -290,26 +351,20 @@ class LiveFeed(Feed):
         if self._opener is not None:
             return self._opener, faults
         # Imports asyncssh, which is slow: not before the first frame.
-        from fabtui.transport.connector import Connector, ConnectorOptions
+        from fabtui.session.connection import connector_options
+        from fabtui.transport.connector import Connector
 
         reach = Connector(
-            ConnectorOptions(
+            connector_options(
+                options,
                 transport=options.transport if options.lab is None else "ssh",
                 ssh_config=ssh_config,
-                remote_python=options.remote_python,
-                host_key_policy=options.host_key_policy,
-                connect_timeout=options.connect_timeout,
-                lease=options.lease,
                 env=dict(options.env),
-                fallback=options.fallback,
-                job=options.job,
-                placements=options.placements,
-                via=options.via,
-                wrap=options.wrap,
                 gpus=self._gpus_of,
                 more=self._own.modules(),
             ),
             notice=lambda text: self._pump.log("notice", one_line(text, 500)),
+            ask=self.ask,
         )
         return await stack.enter_async_context(reach), faults
 
@@ -321,7 +376,12 @@ class LiveFeed(Feed):
         if problem:
             self._pump.log("warning", problem)
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
+        if self._options.resumed is not None:
+            await self._pump.take_over(read_events(self._options.resumed))
+            self._steps.numbers = itertools.count(self.model.commands.last + 1)
+            self._pump.emit(SessionResumed(version=__version__))
+            return
         lab, faults, recorded = self._options.lab, self._options.lab_faults, self._options.recorded()
         nodes = list(self._order)
         self._pump.emit(SessionStart(nodes=nodes, options=recorded, version=__version__, lab=lab, faults=faults))
@@ -335,18 +395,44 @@ class LiveFeed(Feed):
                 group.create_task(client.link.close())
 
     def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
+        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, backend=backend))
+        self._gone.pop(name, None)
+        self._changed.set()
+
+    def _lose(self, name: str, text: str, hint: str | None, pause: float | None) -> None:
+        """Note that a node is gone, and the time (s) until it is tried again; None: it is not."""
         if hint and (config := self._options.ssh_config) is not None:
             # The command needs the ssh configuration of the session.
             hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
-        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, backend=backend))
-        if state.gone:
-            self._ready.pop(name, None)
-            self._gone[name] = text
+        state = NodeState.LOST if name in self._known else NodeState.FAILED
+        retry = None if pause is None else time.time() + pause
+        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, retry=retry))
+        if text != self._gone.get(name):
+            # Not at each try.
             self._pump.log("error", text, name)
+        self._ready.pop(name, None)
+        self._due.discard(name)
+        self._gone[name] = text
         self._changed.set()
 
     async def _node(self, name: str, reach: Opener) -> None:
-        self._state(name, NodeState.CONNECTING)
+        """Keep a node connected, for the whole session."""
+        while True:
+            pause = await self._visit(name, reach)
+            if pause is None:
+                break
+            await self._returns.wait(pause)
+        self._final.add(name)
+        self._changed.set()
+        if len(self._final) == len(self._order) and not self._closing.is_set():
+            ended = await asyncio.to_thread(ending_of, self._options.job) if self._options.job else ""
+            self._pump.log("error", f"all nodes are lost: {ended}" if ended else "all nodes are lost")
+            self._deserted.set()
+
+    async def _visit(self, name: str, reach: Opener) -> float | None:
+        """Connect to a node and serve it until its link ends; return the time (s) until the next try, or None."""
+        if name not in self._gone:
+            self._state(name, NodeState.CONNECTING)
         try:
             link = await reach.open(name)
         except NodeUnreachable as failed:
@@ -355,13 +441,19 @@ class LiveFeed(Feed):
             more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
             if not hint and more and self._options.lab is None:
                 hint = self._by_hand(name, "true").replace("ssh ", "ssh -v ", 1)
-            self._state(name, NodeState.FAILED, failed.text, hint)
-            return
-        client = self._clients[name] = NodeClient(link)
+            pause = self._pause(name, failed.kind, self._options.transport)
+            lost = self._lost.get(name)
+            self._lose(name, f"{lost}; then: {failed.text}" if lost else failed.text, hint, pause)
+            return pause
+        since = time.monotonic()
+        client = self._clients[name] = NodeClient(link, read_only=self.read_only)
+        back = name in self._gone
         self._state(name, NodeState.CONNECTED, backend=link.backend)
         if link.banner.strip():
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
-        inventory = asyncio.create_task(self._inventory(name, client))
+        if printed := link.stderr_tail().strip():
+            self._pump.log("info", f"printed while it started: {one_line(printed, 200)}", name)
+        inventory = asyncio.create_task(self._inventory(name, client, back=back))
         try:
             async for message in client.messages():
                 try:
@@ -369,19 +461,37 @@ class LiveFeed(Feed):
                 except Exception as error:
                     # No message of one node may end the session of the others.
                     client.reject(error)
+                await self._pump.room()
         finally:
             inventory.cancel()
             await asyncio.gather(inventory, return_exceptions=True)
         assert client.lost is not None
-        if name not in self._gone:
+        self._returns.lasted(name, time.monotonic() - since)
+        pause = None
+        # The end of a link may be the first that is noticed of a standstill.
+        self._standstill.look()
+        if name in self._slept and self._after_sleep < AFTERMATH and may_return(client.lost.kind):
+            self._lost[name] = self._slept[name]
+            self._ready.pop(name, None)
+            pause = 0.0
+        elif name not in self._gone:
+            pause = self._pause(name, client.lost.kind, client.link.backend)
             hint = None if self._options.lab else self._by_hand(name, "uptime", client.link.backend)
-            self._state(name, NodeState.LOST, client.lost.text, hint)
-        if (host := self._hosts.get(name)) is not None:
+            self._lost[name] = client.lost.text
+            self._lose(name, client.lost.text, hint, pause)
+        if (host := self._hosts.get(name)) is not None and host.client is client:
             host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
-        if len(self._gone) == len(self._order) and not self._deserted.is_set() and not self._closing.is_set():
-            ended = await asyncio.to_thread(ending_of, self._options.job) if self._options.job else ""
-            self._pump.log("error", f"all nodes are lost: {ended}" if ended else "all nodes are lost")
-            self._deserted.set()
+        if pause is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_DEADLINE):
+                    await link.close()
+        return pause
+
+    def _pause(self, name: str, kind: UnreachableKind | LostKind, transport: str) -> float | None:
+        """Return the time (s) until the next try of a node that is gone; None if there is none."""
+        # A launcher and its scheduler end what they started for reasons that do not pass.
+        launched = transport in ("srun", "via") or self._options.transport in ("srun", "via")
+        return None if launched or self._closing.is_set() or not may_return(kind) else self._returns.pause(name)
 
     def _by_hand(self, name: str, command: str, backend: str = "") -> str:
         """Return the command line that runs a command on a node by hand."""
@@ -414,17 +524,27 @@ class LiveFeed(Feed):
             for name, value in (await asyncio.to_thread(node_values, self._order)).items():
                 self._pump.emit(ProbeResult(node=name, probe="slurm", value=value))
 
-    async def _inventory(self, name: str, client: NodeClient) -> None:
+    async def _inventory(self, name: str, client: NodeClient, *, back: bool) -> None:
         self._state(name, NodeState.LOOKING, backend=client.link.backend)
         try:
             value = await client.probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
         except ProbeFailed as failed:
-            self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
-            await client.link.close()
+            if client.lost is None:
+                self._lose(name, f"inventory: {one_line(failed.text, 300)}", None, None)
+                await client.link.close()
             return
         self._pump.emit(InventoryUpdate(node=name, value=value))
         self._ready[name] = (client, value)
+        self._known.add(name)
+        if self._slept.pop(name, None) is not None and not back:
+            # What was being tested is tested again anyway.
+            assert self._sweep is not None
+            self._sweep.admit({name: self._ready[name]}, {}, [name])
+        else:
+            self._due.add(name)
         self._state(name, NodeState.READY, backend=client.link.backend)
+        if back:
+            self._pump.log("notice", "is back", name)
 
     def _process(self, name: str, message: NodeMessage) -> None:
         host = self._hosts.get(name)
@@ -437,6 +557,7 @@ class LiveFeed(Feed):
                 host.halted = on
             case RankHostExit(inner) if host is not None:
                 reason, kind = exit_reason(name, inner)
+                reason += host.limits
                 if not host.stopped:
                     self._pump.log("warning", reason, name)
                 host.end(reason, kind)
@@ -451,8 +572,7 @@ class LiveFeed(Feed):
         first: float | None = None
         while self._open_nodes():
             self._changed.clear()
-            new = [name for name in self._ready if name not in self._swept]
-            if new and first is None:
+            if self._due and first is None:
                 first = loop.time()
             left = None if first is None else first + SETTLE - loop.time()
             if left is not None and left <= 0:
@@ -463,24 +583,80 @@ class LiveFeed(Feed):
 
     async def _conduct(self) -> None:
         """Sweep the ready nodes; late nodes are swept against all others in a further pass."""
-        assert self._sweep is not None
-        shown: set[str] = set()
         while True:
             await self._settled()
-            new = [name for name in self._order if name in self._ready and name not in self._swept]
-            gone = {name: text for name, text in self._gone.items() if name not in shown and name not in self._swept}
-            async with self._testing:
-                self._sweep.admit({name: self._ready[name] for name in new}, gone, self._order)
-                shown |= gone.keys() | set(new)
-                if new:
-                    await self._sweep.run(new, list(self._swept))
-                    self._swept += new
-            if not self._open_nodes() and all(name in shown for name in self._order):
+            await self._pass()
+            if not self._open_nodes() and not self._due and not await self._wait_for_lost():
                 break
         if self._options.confirm:
             await self._confirm_first()
         await self._end("sweep")
         self._first_done.set()
+        while True:
+            while not self._due:
+                self._changed.clear()
+                await self._changed.wait()
+            await self._settled()
+            nodes = fold([name for name in self._order if name in self._due])
+            await self._pass()
+            await self._end(f"sweep with {nodes}")
+
+    async def _pass(self) -> None:
+        """Test what is left of the pairs of nodes that are new, or back."""
+        sweep = self._sweep
+        assert sweep is not None
+        async with self._testing:
+            new = [name for name in self._order if name in self._due and name in self._ready]
+            self._due.difference_update(new)
+            gone = {name: text for name, text in self._gone.items() if name not in self._swept}
+            sweep.admit({name: self._ready[name] for name in new}, gone, self._order)
+            if new:
+                old = [name for name in self._swept if name not in new]
+                await self._tests(lambda: sweep.run(new, old, left=True))
+                self._swept += [name for name in new if name not in self._swept]
+
+    async def _tests(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run tests, and once more if this process stood still meanwhile."""
+        assert self._sweep is not None
+        await self._rejoined()
+        while not await self._standstill.guard(run()):
+            await self._sweep.reset()
+            await self._rejoined()
+
+    def _woke(self, seconds: float) -> None:
+        """Note that this process stood still, so that no node is to blame for what broke."""
+        text = f"this machine slept, or fabtui was stopped, for {seconds:.0f} s"
+        self._pump.log("notice", f"{text}; nodes are joined again, and what was being tested is tested again")
+        self._slept, self._woken = dict.fromkeys(self._ready, text), asyncio.get_running_loop().time()
+        self._returns.call()
+
+    @property
+    def _after_sleep(self) -> float:
+        """Time (s) since this process woke up."""
+        return asyncio.get_running_loop().time() - self._woken
+
+    async def _rejoined(self) -> None:
+        """Wait until the nodes that were ready before a standstill have been heard, are connected again, or gone."""
+        while self._after_sleep < AFTERMATH and any(map(self._missing, self._slept)):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)
+
+    def _missing(self, name: str) -> bool:
+        if name in self._gone:
+            return False
+        return name not in self._ready or self._ready[name][0].link.silence > self._after_sleep
+
+    async def _wait_for_lost(self) -> bool:
+        """Wait a moment for the nodes that were lost in the first sweep; return True if one of them is there."""
+        try:
+            async with asyncio.timeout(RETURN_PATIENCE):
+                while not self._open_nodes() and not self._due:
+                    if not self._known & (self._gone.keys() - self._final):
+                        return False
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _confirm_first(self) -> None:
         """Run the experiments about the first findings."""
@@ -491,8 +667,9 @@ class LiveFeed(Feed):
 
         async with self._testing:
             self._sweep.warm = False
+            sweep = self._sweep
             if experiments := first_planned(self.model, findings(self.model)):
-                await self._sweep.confirm(experiments)
+                await self._tests(lambda: sweep.confirm(experiments))
             else:
                 await self._sweep.cool()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.model.events import Event, LogEntry
+from fabtui.model.events import Event, LogEntry, SessionResumed
 from fabtui.model.recording import START, EventReader, apply_recorded, last_time
 from fabtui.model.session_model import Model
 from fabtui.model.turns import Turn
@@ -219,7 +219,8 @@ class ReplayFeed(StillFeed):
         reader = EventReader(self._path, self._place)
         for event in reader:
             self._next = event.time
-            if not self._building.started:
+            # Nobody wants to wait for as long as a session was interrupted.
+            if not self._building.started or isinstance(event, SessionResumed):
                 self._hold(event.time)
             if not await self._is_due(event.time):
                 return

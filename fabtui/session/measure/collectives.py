@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.layers import COLLECTIVES
+from fabtui.model.layers import COLLECTIVES, busbw_factor
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.ranks.gather import Gathering, GroupRequest, failure
 from fabtui_node.protocol import ErrorKind
 
+#: Largest number of nodes of which every pair is a group: 2,016 groups. Of more, each node has up to three partners.
+EVERY_NODE_PAIR = 64
+
 
 class Group(NamedTuple):
-    """Ranks of one collective, and its name in the snapshot: ``all``, a node, a rail, or two nodes."""
+    """Ranks of one collective, and its name in the snapshot: ``all``, a node, a rail, two nodes, or ``first8``."""
 
     src: str
     dst: str
@@ -48,25 +52,52 @@ def groups_of(endpoints: Sequence[Endpoint], nodes: Sequence[str]) -> list[Group
         rails.setdefault(endpoint.index if endpoint.rail is None else endpoint.rail, []).append(endpoint.number)
     if len(rails) > 1:
         groups += [Group(f"rail{r}", f"rail{r}", tuple(mine)) for r, mine in sorted(rails.items()) if len(mine) > 2]
-    groups += [Group(a, b, ranks[a] + ranks[b]) for a, b in itertools.combinations(ranks, 2)]
+    groups += [Group(a, b, ranks[a] + ranks[b]) for a, b in _node_pairs([*ranks])]
     everything = tuple(itertools.chain.from_iterable(ranks.values()))
-    # With one node, its group is that of all.
-    if len(ranks) > 1:
+    # One node, or one pair of nodes, is all.
+    if len(ranks) > 2:
         groups.append(Group("all", "all", everything))
     return groups
 
 
-def factor(kind: str, ranks: int) -> float:
-    """Return the factor from algbw to busbw, as nccl-tests defines it for each collective."""
-    if kind == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if kind in ("all_gather", "reduce_scatter", "alltoall"):
-        return (ranks - 1) / ranks
-    return 1.0
+def _node_pairs(nodes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return every pair of nodes; of many nodes, each with the next and with those half the list away."""
+    if len(nodes) <= EVERY_NODE_PAIR:
+        return list(itertools.combinations(nodes, 2))
+    count = len(nodes)
+    pairs = {(min(at, to), max(at, to)) for at in range(count) for to in ((at + 1) % count, (at + count // 2) % count)}
+    return [(nodes[a], nodes[b]) for a, b in sorted(pairs)]
 
 
-async def run_collective(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
-    """Test a collective over each group, the largest last, in waves of groups that share no rank; report each wave."""
+def first_groups(endpoints: Sequence[Endpoint], nodes: Sequence[str], counts: Sequence[int]) -> list[Group]:
+    """Return a group of the first ranks for each number of them, node after node; without numbers beyond all."""
+    places = {node: at for at, node in enumerate(nodes)}
+    ranks = [e.number for e in sorted(endpoints, key=lambda e: (places[e.node], e.index))]
+    return [Group(f"first{count}", f"first{count}", tuple(ranks[:count])) for count in counts if count <= len(ranks)]
+
+
+def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequence[int]) -> bool:
+    """Return True if collectives over a group, with as many ranks, have good results of all sizes."""
+    for kind in kinds:
+        found = model.history(COLLECTIVES[kind], group.src, group.dst)
+        good = [
+            one for one in found if one.verdict is Verdict.OK and (one.extra or {}).get("ranks") == len(group.ranks)
+        ]
+        if not {one.bytes for one in good}.issuperset(sizes):
+            return False
+    return True
+
+
+async def run_collective(
+    bed: TestBed,
+    test: CollectiveTest,
+    groups: Sequence[Group],
+    begin: Callable[[list[Sequence[int]]], Awaitable[None]],
+) -> None:
+    """Test a collective over each group, the largest last, in waves of groups that share no rank; report each wave.
+
+    ``begin`` is called with the ranks of the groups of each wave, before it.
+    """
     message = {"op": "collective", **test._asdict()}
     seconds = (1 + len(test.sizes)) * test.deadline
     left = list(groups)
@@ -78,6 +109,7 @@ async def run_collective(bed: TestBed, test: CollectiveTest, groups: Sequence[Gr
                 wave[group] = GroupRequest(group.ranks, {**message, "ranks": list(group.ranks)}, seconds)
                 used |= set(group.ranks)
         left = [group for group in left if group not in wave]
+        await begin([group.ranks for group in wave])
         await Gathering(bed).run(list(wave.values()))
         for group, request in wave.items():
             bed.report([_measurement(bed, test, group, request, size) for size in test.sizes])
@@ -134,7 +166,7 @@ def _success(
     }
     return {
         "verdict": Verdict.OK,
-        "value": sent / seconds * factor(test.kind, count) / 1e9,
+        "value": sent / seconds * busbw_factor(test.kind, count) / 1e9,
         "how": f"{how}, up to {test.iters} iterations, slowest rank, result verified",
         "transport": one_line(str(transport), 120) if transport else None,
         "extra": {name: value for name, value in extra.items() if value is not None},

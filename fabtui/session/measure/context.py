@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Measured, PlanUpdate
-from fabtui.model.measurement import Measurement
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import PairIndex
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.ranks.rank_host import RankHost
@@ -21,6 +21,9 @@ ABORT_PATIENCE = 3.0
 LAG = 0.5
 #: The same, if that rank could not connect for a reason of its own and has waited for the others to join.
 LAG_KNOWN = 0.2
+
+#: Skipped pairs in one event: a line of a recording has a bounded length.
+_SKIPPED_TOGETHER = 20_000
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class TestBed:
     attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)  #: Number of attempts at each test.
     #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
+    #: Returns True while results are not to be trusted: this process stood still.
+    void: Callable[[], bool] = lambda: False
     arm: str | None = None  #: Running arm of an A/B comparison, or None.
     lasting: bool = False  #: Whether the rank hosts are needed after the pair tests.
 
@@ -47,13 +52,15 @@ class TestBed:
         """Emit finished measurements."""
         if self.arm is not None:
             measurements = [replace(m, arm=self.arm) for m in measurements]
+        if self.void():
+            measurements = [m for m in measurements if m.verdict is Verdict.OK]
         if measurements:
             self.pump.emit(Measured(measurements=measurements))
 
     def skip(self, lines: list[tuple[str, str, str]]) -> None:
         """Report ``(src, dst, reason)`` of pairs that will not be tested."""
-        if lines:
-            self.pump.emit(PlanUpdate(untested=lines))
+        for at in range(0, len(lines), _SKIPPED_TOGETHER):
+            self.pump.emit(PlanUpdate(untested=lines[at : at + _SKIPPED_TOGETHER]))
 
     def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:
         """Count an attempt at a test between two ends, and return the number of attempts."""
@@ -79,9 +86,10 @@ class TestBed:
         host = self.hosts.get(self.endpoints[rank].node)
         if host is None:
             return "it has no ranks"
-        return host.broken or host.bad_ranks.get(rank, "not ready")
+        return host.withheld.get(rank) or host.broken or host.bad_ranks.get(rank, "not ready")
 
     def forget(self, number: int) -> None:
         """Remove the keys of an ended test from the store."""
-        for epoch in {host.engine.epoch for host in self.hosts.values()}:
-            self.store.forget(f"{epoch}/{number}/")
+        # All have the same engine.
+        if (host := next(iter(self.hosts.values()), None)) is not None:
+            self.store.forget(f"{host.engine.epoch}/{number}/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.model.events import Measured, PhaseStart, ProbeResult
@@ -18,6 +18,7 @@ from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.mesh_targets import addresses_of
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui_node.probes.network.perftest_options import of_tool
 
 #: The layers of each probe, in the order they run.
 LAYERS = {probe: layer_of_probe(probe) for probe in ("iperf3", "perftest")}
@@ -26,6 +27,8 @@ SECONDS = 2
 CLIENT_DEADLINE = 10.0
 SERVER_DEADLINE = 20.0
 OPEN_DEADLINE = 6.0
+#: Somebody else who connects to a server may end it or keep it busy: a failure is measured again, at another port.
+TRIES = 3
 #: Maximum number of nodes of which every pair is measured; of more, each is measured with the next one.
 MAX_NODES = 16
 
@@ -44,7 +47,9 @@ class Port(NamedTuple):
 class PairTools:
     """Runs external tools between nodes."""
 
-    def __init__(self, bed: TestBed, clients: dict[str, NodeClient]) -> None:
+    def __init__(self, bed: TestBed, clients: dict[str, NodeClient], options: Sequence[str] = ()) -> None:
+        """``options``: further options of perftest, checked."""
+        self._options = list(options)
         self._bed = bed
         self._pump = bed.pump
         self._clients = clients
@@ -82,8 +87,11 @@ class PairTools:
         for here, there in rails:
             for layer in LAYERS[probe]:
                 for src, source, dst, target in ((a, here, b, there), (b, there, a, here)):
-                    found = await self._one(probe, layer, src, source, dst, target)
-                    self._pump.emit(Measured(measurements=[found]))
+                    for _ in range(TRIES):
+                        found = await self._one(probe, layer, src, source, dst, target)
+                        self._pump.emit(Measured(measurements=[found]))
+                        if found.verdict is not Verdict.FAILED:
+                            break
 
     async def _one(self, probe: str, layer: Layer, src: str, source: Port, dst: str, target: Port) -> Measurement:
         """Serve at the destination, measure from the source, and end both."""
@@ -115,11 +123,11 @@ class PairTools:
             server.cancel()
         return self._measurement(layer, src, source, dst, target, value)
 
-    @staticmethod
-    def _args(layer: Layer, target: Port, mine: Port) -> dict[str, Any]:
+    def _args(self, layer: Layer, target: Port, mine: Port) -> dict[str, Any]:
         args: dict[str, Any] = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
         if mine.device is not None:
             args |= {"device": mine.device, "ib_port": mine.ib_port, "gid_index": mine.gid_index}
+            args["options"] = self._options
         return args
 
     async def _call(
@@ -150,7 +158,7 @@ class PairTools:
             unit,
             size,
             time.time(),
-            f"{layer}, {SECONDS} s" if layer is not Layer.IB_READ_LAT else str(layer),
+            how(layer, self._options),
             src_addr=source.name,
             dst_addr=target.name,
             attempts=self._bed.attempt(str(layer), src, dst, source.name, target.name),
@@ -158,6 +166,13 @@ class PairTools:
             raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
             extra=None if retransmits is None else {"retransmits": retransmits},
         )
+
+
+def how(layer: Layer, options: Sequence[str] = ()) -> str:
+    """Return how a tool measures, with the options that were added."""
+    more = of_tool(str(layer), options)
+    timed = layer is not Layer.IB_READ_LAT and not {"-n", "-D"} & set(more)
+    return ", ".join([str(layer), *([f"{SECONDS} s"] if timed else []), *([" ".join(more)] if more else [])])
 
 
 def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:

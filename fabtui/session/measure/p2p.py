@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
 from fabtui.model.schedule import Dispatcher
+from fabtui.nodeset import count
+from fabtui.session.measure.communicator_pool import NODE_CTAS, Key
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
+from fabtui.session.measure.kept_communicators import KeptCommunicators
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.rank_host import (
+    LINK_SILENCE,
     HostFrozen,
     HostLoaded,
     HostLost,
@@ -45,6 +50,7 @@ class _Running:
     a: Endpoint
     b: Endpoint
     began: float
+    key: Key
     sides: dict[tuple[int, int, str], Side] = field(default_factory=dict)
     free: set[int] = field(default_factory=set)
     aborted: float | None = None
@@ -142,9 +148,21 @@ class PairSweep:
     that was running: a direction that had not begun is tested again, before the other.
     """
 
-    def __init__(self, bed: TestBed, test: PairTest, *, one_at_a_time: bool = False) -> None:
+    def __init__(
+        self,
+        bed: TestBed,
+        test: PairTest,
+        kept: KeptCommunicators,
+        *,
+        one_at_a_time: bool = False,
+        unlimited: bool = False,
+    ) -> None:
         self._bed = bed
         self._test = test
+        self._kept = kept
+        self._unlimited = unlimited
+        #: Pairs that were slow with fewer CTAs than NCCL takes by default; these results are not reported.
+        self.limited: set[tuple[int, int]] = set()
         self._alone = one_at_a_time
         self._running: dict[int, _Running] = {}
         self._reported: set[tuple[int, int]] = set()
@@ -163,6 +181,9 @@ class PairSweep:
         self._culprits = 0
         self._ended: list[asyncio.Future[None]] = []
         self._dispatcher = Dispatcher([], [], [])
+        self._reuses = False  #: Whether communicators of pairs to test are kept.
+        self._earliest = math.inf  #: Time before which no deadline of a running pair ends.
+        self._full: Set[int] = frozenset()  #: Endpoints without room for one with NCCL's default.
 
     async def run(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Test unordered pairs of endpoint numbers, in this order as far as endpoints are free."""
@@ -172,7 +193,7 @@ class PairSweep:
                 while self._again:
                     # The longest-running pair is the most likely culprit: it comes last, when fewest need its host.
                     again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
-                    self._bed.pump.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
+                    self._bed.pump.log("info", f"tested again, alone: {count(len(again), 'pair')} that ran beside it")
                     self._alone = self._last_chance = True
                     self.tested_alone |= {frozenset(pair) for pair in again}
                     await self._pass([(b, a) for a, b in again])
@@ -184,10 +205,16 @@ class PairSweep:
         self._dispatcher = Dispatcher(
             list(pairs), [e.nic for e in ends], [e.node for e in ends], width=1 if self._alone else None
         )
+        self._reuses = self._kept.reuses(self._key(*pair) for pair in pairs)
         self._recovery.begin_for({end for pair in pairs for end in pair})
         self._drop_broken()
         while self._dispatcher.waiting or self._dispatcher.running:
             self._start_some()
+            if (self._full or self._dispatcher.is_full) and not self._running:
+                await self._kept.make_room([self._key(*pair) for pair in self._dispatcher.pairs])
+                self._recovery.begin_for({end for pair in self._dispatcher.pairs for end in pair})
+                self._drop_broken()
+                self._start_some()
             for report in await self._reports.take(self._next_check()):
                 self._process(report)
             self._check_deadlines()
@@ -206,8 +233,17 @@ class PairSweep:
                 self._kill(host.node, text, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)
+                self._kept.lose()
             case _:
                 self._drop_broken()
+
+    def _key(self, a: int, b: int) -> Key:
+        return self._kept.key(a, b, unlimited=self._unlimited)
+
+    def _fits(self, a: int, b: int) -> bool:
+        if (a in self._full or b in self._full) and self._bed.endpoints[a].node != self._bed.endpoints[b].node:
+            return False
+        return self._kept.fits(self._key(a, b))
 
     def _busy_nodes(self) -> set[str]:
         return {node for pair in self._running.values() for node in pair.nodes}
@@ -216,11 +252,17 @@ class PairSweep:
         if not self._bed.go.is_set():
             return
         begun: list[tuple[str, str]] = []
-        for a, b in self._dispatcher.take(self._recovery.ends):
-            pair = _Running(next(self._bed.ids), self._bed.endpoints[a], self._bed.endpoints[b], time.monotonic())
+        # Endpoints without room are left out at once, as there may be very many pairs of them.
+        self._full = frozenset() if self._reuses else self._kept.full()
+        held = self._kept.full(ctas=NODE_CTAS) if self._full and not self._alone else frozenset()
+        for a, b in self._dispatcher.take(self._recovery.ends | held, self._fits):
+            ends = self._bed.endpoints
+            pair = _Running(next(self._bed.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair
+            self._earliest = min(self._earliest, self._due(pair))
             begun.extend((str(src), str(dst)) for src, dst in pair.directions)
             message = {"op": "pair", "id": pair.number, "a": a, "b": b, **self._test._asdict()}
+            message.update(self._kept.begin(pair.key))
             if self._last_chance:
                 message["meet"] = self._test.deadline / 2
             if self._alone:
@@ -233,9 +275,7 @@ class PairSweep:
     def _next_check(self) -> float:
         if not self._bed.go.is_set():
             return 0.2
-        now = time.monotonic()
-        due = [self._due(pair) - now for pair in self._running.values()]
-        return max(0.05, min(due, default=0.5))
+        return max(0.05, self._earliest - time.monotonic()) if self._running else 0.5
 
     def _due(self, pair: _Running) -> float:
         if pair.aborted is not None:
@@ -254,6 +294,7 @@ class PairSweep:
                 return
             if {src, dst} == pair.ends and (src if role == "src" else dst) in mine:
                 pair.sides.setdefault((src, dst, role), Side.read(message, self._bed.endpoints))
+                self._kept.measured(pair.key, src if role == "src" else dst, message.get("held"))
                 self._report(pair)
         elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
             self._freed(pair, int(message["rank"]), NO_REPORT, ErrorKind.NO_REPORT)
@@ -274,6 +315,7 @@ class PairSweep:
             pair.hopeless = time.monotonic()
             if any(s.phase == "connect" and not s.timeout and not s.is_consequence for s in pair.sides.values()):
                 pair.lag = LAG_KNOWN
+            self._earliest = min(self._earliest, self._due(pair))
 
     def _report(self, pair: _Running) -> None:
         """Report the directions with both sides; of a pair that is tested again, only those that passed."""
@@ -288,14 +330,26 @@ class PairSweep:
             names = (str(src), str(dst))
             host = self._bed.hosts[dst.node]
             how = f"{host.version or host.engine.name}, one way, data verified"
-            attempts = self._bed.attempt("p2p", *names)
+            ctas = pair.key.ctas or None
+            if ctas is not None:
+                how = f"{how}, at most {ctas} CTAs"
             now, asked = time.time(), self._test.bytes
             if not (src_side.ok and dst_side.ok):
                 self.bad_since.setdefault(frozenset(key), now)
-            self._bed.report(direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked))
+            attempts = self._bed.attempt("p2p", *names)
+            found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
+            if ctas is not None and self._bed.pump.model.is_slow(found[0]):
+                # It may be slow because of that: it is tested once more, and only that result counts.
+                self.limited.add(pair.key[:2])
+                text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
+                self._bed.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
+            else:
+                self._bed.report(found)
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
+        if pair.void is not None or not all(side.ok for side in pair.sides.values()):
+            self._kept.failed(pair.key)
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._bed.forget(pair.number)
         if self._alone:
@@ -309,6 +363,13 @@ class PairSweep:
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
+        if now < self._earliest:
+            # Thousands may be running.
+            return
+        self._look_at_deadlines(now)
+        self._earliest = min(map(self._due, self._running.values()), default=math.inf)
+
+    def _look_at_deadlines(self, now: float) -> None:
         for pair in list(self._running.values()):
             if now < self._due(pair):
                 continue
@@ -317,11 +378,15 @@ class PairSweep:
             else:
                 for rank in pair.ends - pair.free:
                     node = self._bed.endpoints[rank].node
+                    if self._bed.hosts[node].client.link.silence > LINK_SILENCE:
+                        # It did not hear of that. The link ends soon, or is heard again.
+                        continue
                     text = f"the rank host of {node} did not come back from a cancelled test"
                     self._kill(node, text)
 
     def _abort(self, pair: _Running) -> None:
         pair.aborted = time.monotonic()
+        self._earliest = min(self._earliest, self._due(pair))
         for rank in pair.ends - pair.free:
             self._bed.host_of(rank).send({"op": "abort", "id": pair.number})
 

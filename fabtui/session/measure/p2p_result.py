@@ -156,6 +156,7 @@ def direction(
     how: str,
     attempts: int,
     asked: int | None = None,
+    ctas: int | None = None,
 ) -> list[Measurement]:
     """Return the measurements of one direction of a pair: its bandwidth, and its latency if there is one."""
     transport = src_side.transport or dst_side.transport
@@ -183,7 +184,7 @@ def direction(
             error=error,
             made=made,
             raw=raw or None,
-            extra=_extra(dst_side, asked, kind) or None,
+            extra={**_extra(dst_side, asked, kind), **({} if ctas is None else {"ctas": ctas})} or None,
         )
     ]
     latency = src_side.latency if src_side.latency is not None else dst_side.latency

@@ -15,6 +15,7 @@ from typing import Any
 from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.nodeset import count
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.mesh_targets import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.measure.p2p_result import number
@@ -120,7 +121,7 @@ class PingMesh(MeshTest):
     async def _explain(self, bad: Asked) -> None:
         """Ask again with a tool that gives error messages, and try smaller sizes."""
         self._phase("mtu again", len(bad))
-        self._pump.log("info", f"{len(bad)} address pairs do not pass what their MTU allows: smaller sizes are tried")
+        self._pump.log("info", f"smaller sizes are tried, as the MTU does not pass: {count(len(bad), 'address pair')}")
         chosen = _first_of_each(bad, MAX_EXAMINED)
         smaller: Asked = [
             (target, payload)

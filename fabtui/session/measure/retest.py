@@ -44,6 +44,18 @@ def results_of(model: Model, a: int, b: int) -> list[Measurement]:
     return [m for src, dst in (names, names[::-1]) if (m := model.latest(Layer.P2P, src, dst)) is not None]
 
 
+def is_tested(model: Model, layer: Layer, a: int, b: int, asked: int | None = None) -> bool:
+    """Return True if both directions of a pair have a good or a slow result, of a message size if one is ``asked``."""
+    names = str(model.endpoints[a]), str(model.endpoints[b])
+    for src, dst in (names, names[::-1]):
+        found = model.latest(layer, src, dst)
+        if found is None or (src, dst) in model.untested or model.verdict(found) not in (Verdict.OK, Verdict.SLOW):
+            return False
+        if asked is not None and found.asked_bytes != asked:
+            return False
+    return True
+
+
 def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
     """Return True if both directions of a pair were tested after a time and are ok."""
     found = results_of(model, a, b)
@@ -88,8 +100,8 @@ def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
         # What ends a process is rarely a link.
-        so = "only this pair ends the ranks" if fatal else "so the path between them is at fault"
-        return f"both ends work with other partners ({', '.join(with_whom)}), {so}"
+        what = "only this pair ends the ranks" if fatal else "the path between them is at fault"
+        return f"{what}: both ends work with other partners ({', '.join(with_whom)})"
     for at, other in ((0, 1), (1, 0)):
         if good[at]:
             who = f"{names[at]} passes with {model.endpoints[others[at] or 0]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,24 +13,30 @@ from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
-from fabtui.model.schedule import in_parts, mode_for, pairs_for
+from fabtui.model.schedule import mode_for, pairs_for
+from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
-from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collective
+from fabtui.session.measure.collectives import (
+    EVERY_NODE_PAIR,
+    CollectiveTest,
+    first_groups,
+    groups_of,
+    is_measured,
+    run_collective,
+)
 from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.kept_communicators import KeptCommunicators
 from fabtui.session.measure.p2p import PairSweep, PairTest
-from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, retest
+from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, is_tested, results_of, retest
 from fabtui.session.measure.world import WorldSweep, WorldTest
-from fabtui.session.node_client import GRACE
-from fabtui.session.options import MIB, SessionOptions
-from fabtui.session.ranks.gather import Gathering, GroupRequest
+from fabtui.session.options import SessionOptions
 from fabtui.session.ranks.rank_host import HostLost, HostMessage, HostReports
+from fabtui_node.protocol import ErrorKind
 
 #: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
 USUAL_SLOW_BELOW = 0.7
-DEFAULT_BYTES = {"gloo": 4 * MIB}
-USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
 #: Share of the deadline for the retest of a dead pair.
 DEAD_SHARE = 0.7
@@ -39,10 +46,8 @@ DEAD_SHARE = 0.7
 MEET_SHARE = 0.25
 MEET_LEAST = 2.0
 MEET_AT_ONCE = 32
-#: Maximum number of communicators per endpoint; each holds memory of its GPU.
-PAIRS_BEFORE_REST = 32
-#: Deadline (s) of the release of communicators; rank hosts that miss it are ended.
-RELEASE_DEADLINE = 20.0
+#: How often a pair is tested again whose connection was closed: nobody can be kept from connecting to the ranks' ports.
+LOST_ROUNDS = 3
 #: Time (s) that the answers of the TCP check may take beyond the deadline of the connections.
 REACH_GRACE = 3.0
 #: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
@@ -67,22 +72,22 @@ class TestRunner:
         self._bad_since: dict[frozenset[int], float] = {}
         #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
-        #: Number of communicators that each endpoint keeps.
-        self._kept: Counter[int] = Counter()
-        #: Whether tests ran since broken communicators were released.
-        self._tested = False
+        self._kept = KeptCommunicators(bed)
+        self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
+        self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 
-    async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
-        """Run all tests with a node of ``new``; endpoints in ``busy`` are not tested."""
+    async def run(self, new: list[str], old: list[str], withheld: dict[int, str]) -> None:
+        """Run all tests with a node of ``new``; endpoints in ``withheld`` are not tested, for these reasons."""
         self._proven.clear()
         self._bad_since.clear()
         self._fatal.clear()
         self._bed.lasting = "all_reduce" in self._options.probes
+        self._kept.pool.resize(self._options.largest_message(self._engine), self._engine)
         if "p2p" in self._options.probes:
             with self.counters.sampling():
-                await self._pairs(new, old, busy)
+                await self._pairs(new, old, withheld)
         if "all_reduce" in self._options.probes:
-            await self._collectives([*old, *new], busy)
+            await self._collectives([*old, *new], withheld)
 
     @property
     def _engine(self) -> str:
@@ -90,29 +95,36 @@ class TestRunner:
 
     @property
     def _bytes(self) -> int:
-        return self._options.bytes or DEFAULT_BYTES.get(self._engine, USUAL_BYTES)
+        return self._options.message_size(self._engine)
 
     @property
     def _largest(self) -> int:
         return max(self._options.sizes, default=self._bytes)
 
-    async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
-        here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
+    async def _pairs(self, new: list[str], old: list[str], withheld: dict[int, str]) -> None:
+        there = {*old, *new} & self._bed.hosts.keys()
+        here = [e for e in self._bed.endpoints if e.node in there and e.kind != "none"]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
-        pairs = PairArray((a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh)
+        wanted = self._wanted(pairs_for(mode, here))
+        involved = PairArray(pair for pair in wanted if not fresh.isdisjoint(pair))
+        left = {layer: self._left(involved, Layer(layer)) for layer in self._options.layers}
+        pairs = PairArray(pair for pair in involved if any(pair in found for found in left.values()))
         self._pump.emit(PlanUpdate(slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
         if mode != "full":
             self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
-        pairs = self._without_busy(pairs, busy)
+        pairs = self._without_withheld(pairs, withheld)
         if not pairs:
             return
         self._pump.emit(PhaseStart(name="reach", total=0))
-        dead = await self._check_reach(self._options.timeout)
+        dead = await self._check_reach(pairs, self._options.timeout)
         if "world" in self._options.layers:
             ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
-            await self._world(sorted(ends - busy.keys()), PairSet(pairs))
-        if "p2p" not in self._options.layers:
+            # Without a pair that is left, the world is not formed again.
+            if asked := PairSet(pair for pair in pairs if pair in left["world"]):
+                await self._world(sorted(ends - withheld.keys()), asked)
+        pairs = PairArray(pair for pair in pairs if pair in left.get("p2p", ()))
+        if not pairs:
             return
         self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
         if self._engine == "gloo":
@@ -123,6 +135,14 @@ class TestRunner:
             await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
         if self._bed.arm is None:
             await self._suspects(PairSet(pairs))
+
+    def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
+        """Return the pairs that are left to test in a layer."""
+        asked = max(self._options.sizes, default=None) if layer is Layer.P2P else None
+        return PairSet(p for p in pairs if not (self.left and is_tested(self._model, layer, *p, asked=asked)))
+
+    def _is_limited(self, a: int, b: int) -> bool:
+        return any("ctas" in (one.extra or {}) for one in results_of(self._model, a, b))
 
     def _wanted(self, pairs: PairArray) -> PairArray:
         """Return the pairs requested by name, or all."""
@@ -136,8 +156,8 @@ class TestRunner:
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
 
-    async def _check_reach(self, deadline: float) -> dict[tuple[str, str], tuple[str, bool]]:
-        """Have all rank hosts connect to each other at once, so that dead paths cost one deadline in all.
+    async def _check_reach(self, pairs: Iterable[Pair], deadline: float) -> dict[tuple[str, str], tuple[str, bool]]:
+        """Have the rank hosts of pairs connect to each other at once, so that dead paths cost one deadline in all.
 
         Returns:
             The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
@@ -145,15 +165,18 @@ class TestRunner:
         live = [host for host in self._bed.hosts.values() if host.numbers and host.port and host.address]
         nodes, count = {host.node: at for at, host in enumerate(live)}, len(live)
         # One byte per ordered pair without an answer, as hundreds of nodes have many.
-        missing = bytearray(b"\1" * count**2)
-        missing[:: count + 1] = bytes(count)
+        missing = bytearray(count**2)
+        ends = self._bed.endpoints
+        for a, b in {(nodes.get(ends[a].node), nodes.get(ends[b].node)) for a, b in pairs}:
+            if a is not None and b is not None and a != b:
+                missing[a * count + b] = missing[b * count + a] = 1
         dead: dict[tuple[str, str], tuple[str, bool]] = {}
-        # Each entry is sent to all others and kept once.
-        entries = [(host, {"node": host.node, "address": host.address, "port": host.port}) for host in live]
+        # Each entry is sent to several others and kept once.
+        entries = [{"node": host.node, "address": host.address, "port": host.port} for host in live]
         until = asyncio.get_running_loop().time() + deadline + REACH_GRACE
         async with HostReports(live) as reports:
-            for host in live:
-                if peers := [entry for peer, entry in entries if peer is not host]:
+            for at, host in enumerate(live):
+                if peers := [*itertools.compress(entries, missing[at * count : (at + 1) * count])]:
                     host.send({"op": "reach", "peers": peers, "deadline": deadline})
             while 1 in missing and (left := until - asyncio.get_running_loop().time()) > 0:
                 for report in await reports.take(left):
@@ -187,7 +210,7 @@ class TestRunner:
         self._pump.emit(PhaseStart(name="world", total=2 * len(wanted)))
         # The layer that is to be there soon: half the messages of a pair test.
         test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
-        await self._make_room(ranks)
+        await self._kept.begin_groups([ranks])
         sweep = WorldSweep(self._bed, test)
         if suspects:
             text = (
@@ -201,7 +224,8 @@ class TestRunner:
             slow = await bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
-            self._pump.log("info", f"world layer: slow pairs are tested again (round {at + 1}): {self._named(slow)}")
+            self._pump.log("info", f"world layer, tested again (round {at + 1}): {self._named(slow)}")
+            await self._kept.begin_groups([ranks])
             await sweep.again(PairSet(slow))
 
     async def _world_suspects(self, ranks: list[int]) -> list[int]:
@@ -219,15 +243,17 @@ class TestRunner:
         # If nothing works, the test itself shows why.
         return sorted(suspects) if len(suspects) < len(ranks) - 1 else []
 
-    def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
-        """Remove the pairs of GPUs that other processes use, so that their jobs are not disturbed."""
-        lines = []
-        for a, b in pairs:
-            for n in {a, b} & busy.keys():
-                why = f"{self._bed.endpoints[n]} is in use by {busy[n]}; --force tests it all the same"
-                lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
-        self._bed.skip(lines)
-        return PairArray((a, b) for a, b in pairs if a not in busy and b not in busy)
+    def _without_withheld(self, pairs: PairArray, withheld: dict[int, str]) -> PairArray:
+        """Remove and report the pairs of endpoints that are not tested."""
+        self._bed.skip(
+            [
+                (self._name(src), self._name(dst), withheld[n])
+                for a, b in pairs
+                for n in {a, b} & withheld.keys()
+                for src, dst in ((a, b), (b, a))
+            ]
+        )
+        return PairArray((a, b) for a, b in pairs if a not in withheld and b not in withheld)
 
     def _name(self, rank: int) -> str:
         return str(self._bed.endpoints[rank])
@@ -267,11 +293,19 @@ class TestRunner:
         return PairArray(left)
 
     async def _run_pairs(
-        self, pairs: Sequence[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
+        self,
+        pairs: Sequence[Pair],
+        size: int,
+        *,
+        alone: bool = False,
+        share: float = 1.0,
+        meet: float = 0.5,
+        unlimited: bool = False,
     ) -> None:
-        """Test pairs, in parts that keep the number of communicators of each endpoint within its limit.
+        """Test pairs; those that were slow with fewer CTAs once more with NCCL's default, and from then on.
 
-        They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other.
+        They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other. With
+        ``unlimited``, all are tested with the default.
         """
         options, deadline = self._options, share * self._options.timeout
         test = PairTest(
@@ -283,60 +317,30 @@ class TestRunner:
             meet=min(deadline / 2, max(MEET_LEAST, meet * options.timeout)),
             both=options.both,
         )
-        for part in in_parts(pairs, PAIRS_BEFORE_REST):
-            await self._make_room(end for pair in part for end in pair)
-            sweep = PairSweep(self._bed, test, one_at_a_time=alone)
-            await sweep.run(part)
+        while pairs:
+            await self._kept.make_room([self._kept.key(*pair, unlimited=unlimited) for pair in pairs])
+            sweep = PairSweep(self._bed, test, self._kept, one_at_a_time=alone, unlimited=unlimited)
+            await sweep.run(pairs)
             self._proven |= sweep.tested_alone
             self._fatal |= sweep.fatal
             for pair_, since in sweep.bad_since.items():
                 self._bad_since.setdefault(pair_, since)
+            self._kept.unlimited |= sweep.limited
+            pairs = sorted(sweep.limited)
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
         """Test a few pairs again; more follow later."""
         self._bed.lasting = True
         await self._run_pairs(pairs, self._largest, alone=len(pairs) == 1, share=deadline_share)
 
-    async def _make_room(self, ends: Iterable[int]) -> None:
-        """Release the broken communicators, or all if an endpoint would exceed its limit.
-
-        A broken one may keep its GPU busy; an intact one costs memory only, and takes seconds to release.
-        """
-        more = Counter(ends)
-        if any(self._kept[end] + count > PAIRS_BEFORE_REST for end, count in more.items()):
-            await self.release()
-        elif self._tested:
-            await self._release_communicators(whole=False)
-        self._kept += more
-        self._tested = True
-
     async def release(self) -> None:
         """Have the ranks release all communicators; ranks that end release them anyway."""
-        if self._kept:
-            self._kept.clear()
-            await self._release_communicators(whole=True)
-
-    async def _release_communicators(self, *, whole: bool) -> None:
-        """Release the broken communicators, and with ``whole`` the intact ones; no test may be running."""
-        self._tested = False
-        if not (ready := tuple(sorted(self._bed.ready()))):
-            return
-        request = GroupRequest(ready, {"op": "rest", "whole": whole}, RELEASE_DEADLINE - GRACE)
-        await Gathering(self._bed, paused_too=True).run([request])
-        problems = [
-            f"{self._bed.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
-            for rank, report in request.last_reports("rested").items()
-            if report and report.get("error")
-        ]
-        nodes = {self._bed.endpoints[rank].node: text for rank, text in request.gone.items()}
-        problems += [f"{node}: communicators were not released: {text}" for node, text in nodes.items()]
-        for problem in problems:
-            self._pump.log("warning", problem)
+        await self._kept.release()
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
-        """Test pairs one at a time."""
+        """Test pairs one at a time, with NCCL's defaults."""
         with self.counters.sampling():
-            await self._run_pairs(pairs, self._largest, alone=True)
+            await self._run_pairs(pairs, self._largest, alone=True, unlimited=True)
 
     async def _suspects(self, swept: PairSet) -> None:
         """Test bad pairs again, alone, then their ends with other partners."""
@@ -344,12 +348,16 @@ class TestRunner:
         dead = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
         dead = [pair for pair in dead if frozenset(pair) not in self._proven]
         alone: Counter[Pair] = Counter()
+        limited = [pair for pair in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if self._is_limited(*pair)]
+        self._kept.unlimited.update(limited)
+        if len(limited) > MAX_SUSPECTS:
+            self._pump.log("info", f"slow pairs are tested again with NCCL's default of CTAs: {self._named(limited)}")
+            await self._run_pairs(limited, self._largest, unlimited=True)
+            await self._pump.flush()
         await self._slow_again(swept, alone)
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
-            self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
-            await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
-            await self._pump.flush()
+            await self._dead_again(dead)
         bad = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
@@ -357,10 +365,24 @@ class TestRunner:
         # Pairs tested alone are faster and have changed the median.
         await self._slow_again(swept, alone)
 
+    async def _dead_again(self, dead: list[Pair]) -> None:
+        """Test dead pairs again, several times while the connection closes: somebody else may be at its other end."""
+        for _ in range(LOST_ROUNDS):
+            self._pump.log("info", f"tested again, with no other traffic: {count(len(dead), 'dead pair')}")
+            await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
+            await self._pump.flush()
+            dead = [pair for pair in dead if self._was_closed(*pair)]
+            if not dead:
+                return
+
+    def _was_closed(self, a: int, b: int) -> bool:
+        found = results_of(self._model, a, b)
+        return any((one.extra or {}).get("error_kind") == ErrorKind.PEER_LOST.value for one in found)
+
     def _named(self, pairs: Sequence[Pair]) -> str:
-        """Return the number of pairs, and their names if they are few."""
+        """Return the number of slow pairs, and their names if they are few."""
         names = ", ".join(f"{self._name(a)} - {self._name(b)}" for a, b in pairs[:_MAX_NAMED])
-        return f"{len(pairs)} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
+        return f"{count(len(pairs), 'slow pair')} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
 
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
         """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them.
@@ -375,23 +397,35 @@ class TestRunner:
                 slow = random.Random(len(slow)).sample(slow, MAX_SUSPECTS)
             alone.update(slow)
             times = max(alone[pair] for pair in slow)
-            self._pump.log("info", f"slow pairs are tested again, alone (round {times}): {self._named(slow)}")
+            self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
             await self.pairs_alone(slow)
             await self._pump.flush()
 
-    async def _collectives(self, nodes: list[str], busy: dict[int, str]) -> None:
+    async def _collectives(self, nodes: list[str], withheld: dict[int, str]) -> None:
         await self._bed.settled()
-        usable = self._bed.ready() - busy.keys()
-        groups = groups_of([e for e in self._bed.endpoints if e.number in usable], nodes)
-        if not groups:
-            return
+        usable = self._bed.ready() - withheld.keys()
+        here = [e for e in self._bed.endpoints if e.number in usable]
+        if counts := self._options.group_sizes:
+            groups = first_groups(here, nodes, counts)
+            beyond = [str(count) for count in counts if count > len(here)]
+            if beyond and self._bed.arm is None:
+                self._pump.log("warning", f"--groups: not tested with {', '.join(beyond)} ranks: there are {len(here)}")
+        else:
+            groups = groups_of(here, nodes)
+            if (count := len({e.node for e in here})) > EVERY_NODE_PAIR and self._bed.arm is None:
+                tested = sum(group.src != group.dst for group in groups)
+                text = f"collectives: {tested} of {count * (count - 1) // 2} pairs of nodes are tested"
+                self._pump.log("notice", text)
         largest = self._bytes
         three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
         sizes = self._options.collective_sizes or three
         kinds = self._options.collectives
+        if self.resumed:
+            groups = [group for group in groups if not is_measured(self._model, group, kinds, sizes)]
+        if not groups:
+            return
         name = kinds[0] if len(kinds) == 1 else "collectives"
         self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(kinds)))
-        await self._make_room(usable)
         for kind in kinds:
             test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
-            await run_collective(self._bed, test, groups)
+            await run_collective(self._bed, test, groups, self._kept.begin_groups)

@@ -42,6 +42,10 @@ class GroupRequest:
     #: Messages of each rank about the request, in order.
     reports: dict[int, list[RankReport]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)  #: Why a rank gave no report: its rank host or node was lost.
+    members: frozenset[int] = field(init=False)  #: Its ranks, to find one among thousands.
+
+    def __post_init__(self) -> None:
+        self.members = frozenset(self.ranks)
 
     def message_for(self, node: str) -> dict[str, Any]:
         """Return the message that a node gets."""
@@ -156,7 +160,7 @@ class Gathering:
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         request = self._running.get(message.get("id", -1))
         rank = message.get("rank")
-        if request is None or not isinstance(rank, int) or rank not in request.ranks:
+        if request is None or not isinstance(rank, int) or rank not in request.members:
             return
         if not any(endpoint.number == rank for endpoint in host.endpoints):
             return

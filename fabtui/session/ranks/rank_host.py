@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from fabtui.sanitize import one_line
@@ -30,8 +31,12 @@ ALIVE_PERIOD = 1.0
 ALIVE_TICK = 0.1
 #: Maximum delay (s) of an answer; it comes from a thread that does nothing else, but the node may be crowded.
 ALIVE_PATIENCE = 3.0
+#: Silence (s) of a node's link after which its rank host cannot be judged: the network is cut, or the node is.
+LINK_SILENCE = 2.5
 #: Maximum delay (s) of an answer if the supervisor reports that the process is stopped.
 HALTED_PATIENCE = 0.5
+
+_PROCESSES = itertools.count(1)
 
 #: Parts of a rank host's start, in the order they are logged; ``total`` comes last.
 LAPS = ("import", "driver", "nccl", "contexts", "total")
@@ -47,6 +52,7 @@ class Engine:
     #: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
     faults: tuple[dict[str, Any], ...] = ()
     epoch: str = "e"  #: Prefix of the store keys of this session.
+    largest: int = 0  #: Size (bytes) of the largest message to come.
 
 
 class HostMessage(NamedTuple):
@@ -89,7 +95,14 @@ Report = HostMessage | HostLost | HostLoaded | HostFrozen | HostRestarted
 class RankHost:
     """The rank host of one node."""
 
-    def __init__(self, client: NodeClient, admission: Admission, engine: Engine, store: StoreServer) -> None:
+    def __init__(
+        self,
+        client: NodeClient,
+        admission: Admission,
+        engine: Engine,
+        store: StoreServer,
+        withheld: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self.client = client
         self.node = client.node
         self.engine = engine
@@ -100,8 +113,10 @@ class RankHost:
         self.port = 0  #: Port of its listener for the TCP check, once ready.
         self.address = next((e.address for e in self.endpoints if e.address), None)
         self.broken: str | None = None  #: Why it cannot be used, or None.
+        self.withheld = withheld  #: Endpoints that get no rank, with the reason: their GPUs are left alone.
         self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.
         self.restarts = 0
+        self.process = 0  #: Number of its process, unique among all rank hosts; 0 before the first.
         self.heard = 0.0  #: Time of its last message (monotonic seconds).
         self.stopped = False  #: Whether it was asked to end.
         self.starting = False
@@ -109,6 +124,7 @@ class RankHost:
         self.halted = False  #: Whether its process is known to be stopped (SIGSTOP).
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
+        self.limits = admission.limits  #: Limits of the login that may be the reason of its end, see `Admission`.
         self._argv = admission.argv
         self._library = admission.library
         self._store = store
@@ -130,13 +146,14 @@ class RankHost:
         """Numbers of the endpoints that can be tested."""
         if self.broken or self.starting or self.stopped or self.down:
             return []
-        return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
+        return [e.number for e in self.endpoints if e.number not in self.bad_ranks and e.number not in self.withheld]
 
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` gives the reason."""
         self.broken = None
         self.stopped = self.down = self.halted = False
         self.starting = True
+        self.process = next(_PROCESSES)
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
@@ -145,7 +162,7 @@ class RankHost:
                 await self.client.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
-            self.broken = failed.text
+            self.broken = failed.text.removesuffix(self.limits) + self.limits
             return
         except TimeoutError:
             self.broken = f"the ranks were not ready within {START_DEADLINE:.0f} s"
@@ -174,10 +191,12 @@ class RankHost:
             "timeout": self.engine.timeout,
             "start_deadline": START_DEADLINE,
             "library": self._library,
+            "largest": self.engine.largest,
             # GPUs have NICs of their own, which NCCL chooses.
             "ranks": [
                 {"rank": e.number, "index": e.index, "uuid": e.uuid, "address": e.address if e.kind == "cpu" else None}
                 for e in self.endpoints
+                if e.number not in self.withheld
             ],
             "world": world,
             "faults": list(self.engine.faults),
@@ -356,6 +375,9 @@ class HostReports:
         elif asked is not None and host.heard > asked:
             del self._asked[node]
             self._next[node] = asked + ALIVE_PERIOD
+        elif asked is not None and host.client.link.silence > LINK_SILENCE:
+            # Its answer cannot arrive; it has the whole time again when the link is heard.
+            self._asked[node] = now
         elif asked is not None:
             if now - asked > (HALTED_PATIENCE if host.halted else ALIVE_PATIENCE):
                 del self._asked[node]

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,9 @@ from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import Proxy, proxy_words
 from fabtui.transport.asyncssh.known_hosts import Known
 from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.key_trial import KeyTrial
 from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.login_answers import LoginTurn
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.ssh_config.resolved import Policy, Resolved
 
@@ -51,7 +54,14 @@ Road = socket.socket | Proxy | asyncssh.SSHClientConnection
 class Client(asyncssh.SSHClient):
     """The state of one login, with the host's known keys and how unknown ones are treated."""
 
-    def __init__(self, known: Known, policy: Policy) -> None:
+    def __init__(self, known: Known, policy: Policy, turn: LoginTurn, trial: KeyTrial) -> None:
+        self.turn = turn
+        self.trial = trial
+        self.keys: list[Any] = []  #: The keys to offer, once.
+        self.tried = False  #: Whether keys were offered.
+        self.has_turn = False
+        self.over = False  #: Whether the login has ended.
+        self._keyboard = False
         self.known = known
         self.policy = policy
         self.connection: asyncssh.SSHClientConnection | None = None
@@ -76,6 +86,38 @@ class Client(asyncssh.SSHClient):
     def auth_banner_received(self, msg: str, lang: str) -> None:
         """Keep the banner of the server."""
         self.banner = (self.banner + clean(msg, 4096))[:8192]
+
+    async def public_key_auth_requested(self) -> list[Any] | None:
+        """Return the keys to offer, unless other nodes have refused them."""
+        keys, self.keys = self.keys, []
+        if not keys:
+            return None
+        has_turn = await self.trial.begin()
+        if self.over:
+            # The connection was closed meanwhile.
+            self.trial.end("", None, has_turn=has_turn)
+            return None
+        self.has_turn = has_turn
+        if self.trial.why_not:
+            return None
+        self.tried = True
+        return keys
+
+    def kbdint_auth_requested(self) -> str | None:
+        """Return that any kind of question is fit, or None if nobody can answer."""
+        return "" if self.turn.may_answer else None
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> list[str] | None:
+        """Return the answers to the questions of the server."""
+        self._keyboard = True
+        return await self.turn.answer("\n".join(filter(None, (name, instructions))), prompts)
+
+    async def password_auth_requested(self) -> str | None:
+        """Return a password, unless the server has asked for it by its own questions."""
+        found = await self.turn.answer("", [("Password:", False)]) if not self._keyboard else None
+        return found[0] if found else None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Return True to accept an untrusted key. asyncssh also calls this for changed keys, which are refused."""
@@ -154,7 +196,11 @@ async def log_in(resolved: Resolved, road: Road, client: Client, offer: Offer, w
     if isinstance(road, socket.socket | Proxy):
         over = {"tunnel": None, "sock": road.sock if isinstance(road, Proxy) else road}
     try:
-        async with asyncio.timeout(within):
+        client.keys = list(offer.keys)
+        async with asyncio.timeout(within) as limit:
+            loop = asyncio.get_running_loop()
+            # The user takes longer than a server.
+            client.turn.waits = lambda waiting: limit.reschedule(None if waiting else loop.time() + within)
             connection = await asyncssh.connect(
                 resolved.hostname, resolved.port, **over, **_options(resolved, client, offer, within)
             )
@@ -218,16 +264,16 @@ def _options(resolved: Resolved, client: Client, offer: Offer, within: float) ->
         "server_host_key_algs": host_key_algorithms(resolved, known, client.policy),
         "x509_trusted_certs": None,
         "x509_trusted_cert_paths": [],
-        # An empty list would mean the default keys.
-        "client_keys": offer.keys or None,
+        # None but those of `Client`.
+        "client_keys": None,
         "agent_path": None,
         "agent_forwarding": False,
         "pkcs11_provider": None,
         "gss_host": None,
         "host_based_auth": False,
-        "kbdint_auth": False,
-        "password_auth": False,
-        "preferred_auth": ["publickey"],
+        "kbdint_auth": client.turn.may_answer,
+        "password_auth": client.turn.may_answer,
+        "preferred_auth": ["publickey", "keyboard-interactive", "password"],
         "x11_forwarding": False,
         "compression_algs": ["none"],
         "kex_algs": common.get("kexalgorithms", ()),
@@ -236,7 +282,8 @@ def _options(resolved: Resolved, client: Client, offer: Offer, within: float) ->
         "keepalive_interval": KEEPALIVE,
         "keepalive_count_max": KEEPALIVE_COUNT,
         "connect_timeout": None,
-        "login_timeout": within + 5,
+        # `log_in` has its own.
+        "login_timeout": 0,
         "utf8_decode_errors": "backslashreplace",
     }
 

@@ -12,8 +12,10 @@ from fabtui.transport.asyncssh.client_keys import KeyRing, Offer
 from fabtui.transport.asyncssh.connection import Client, Login, Road, common_algorithms, log_in
 from fabtui.transport.asyncssh.dial import Dialer, Proxy
 from fabtui.transport.asyncssh.known_hosts import HostKeys
+from fabtui.transport.key_trial import KeyTrial
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.login_errors import NoCommonAlgorithmError
+from fabtui.transport.login_answers import LoginAnswers, LoginTurn
+from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, Unfit
 from fabtui.transport.ssh_config.resolved import Jump, PolicyOption, Resolved, policy_for
@@ -43,6 +45,7 @@ class Logins:
         gates: Gates,
         dialer: Dialer,
         notice: Callable[[str], None],
+        answers: LoginAnswers,
     ) -> None:
         self._resolver = resolver
         self._policy = policy
@@ -50,6 +53,9 @@ class Logins:
         self._gates = gates
         self._host_keys = HostKeys(notice)
         self._keys = KeyRing()
+        self._answers = answers
+        #: By the user and the keys of logins.
+        self._trials: dict[tuple[str, tuple[str, ...], str | None], KeyTrial] = {}
         self._dialer = dialer
         self._unfit = Unfit()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
@@ -120,7 +126,39 @@ class Logins:
             raise NodeUnreachable(error.kind, text, error.hint, error.detail) from None
 
     async def _attempt(self, resolved: Resolved, via: Login | None) -> Login:
-        client = Client(await self._host_keys.known(resolved), policy_for(self._policy, resolved))
+        """Log in; once more if only answers that served elsewhere were given, which may serve once.
+
+        Once more, too, if the connection ended in the key exchange: a server without a common algorithm may reset it
+        before its own list was read.
+        """
+        answers = self._answers if resolved.settings.get("batchmode") != "yes" else LoginAnswers(None)
+        turn = answers.login(resolved.name, resolved.user)
+        try:
+            return await self._log_in(resolved, via, turn)
+        except NodeUnreachable as error:
+            if not isinstance(error, KeyExchangeBroken) and (error.kind != "auth" or not turn.reuse_failed):
+                raise
+        return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
+
+    async def _log_in(self, resolved: Resolved, via: Login | None, turn: LoginTurn) -> Login:
+        accepted: bool | None = None
+        trial = self._trials.setdefault((resolved.user, resolved.identities, resolved.identity_agent), KeyTrial())
+        client = Client(await self._host_keys.known(resolved), policy_for(self._policy, resolved), turn, trial)
+        try:
+            login = await self._over_road(resolved, via, client)
+            accepted = True
+        except NodeUnreachable as error:
+            accepted = False if error.kind == "auth" else None
+            if error.kind == "auth" and (why := turn.refusal() or (trial.why_not if not client.tried else "")):
+                raise NodeUnreachable("auth", f"{error.text}; {why}", error.hint) from None
+            raise
+        finally:
+            client.over = True
+            turn.end(accepted)
+            trial.end(resolved.name, accepted if client.tried else None, has_turn=client.has_turn)
+        return login
+
+    async def _over_road(self, resolved: Resolved, via: Login | None, client: Client) -> Login:
         within = resolved.connect_timeout or self._within
         sock: socket.socket | None = None
         if via is None and resolved.proxy_command is None:
@@ -161,6 +199,9 @@ class Logins:
                 await self._host_keys.remember(resolved, client.accepted)
             if isinstance(error, NoCommonAlgorithmError):
                 raise NeedsOpenSSH("the algorithms of its server") from None
+            asked = client.tried or client.has_turn
+            if isinstance(error, NodeUnreachable) and error.kind == "closed" and client.greeted and not asked:
+                raise KeyExchangeBroken(error.kind, error.text, error.hint, error.detail) from None
             raise
         finally:
             offer.close()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import fcntl
 import hmac
 import os
 import secrets
 import shlex
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from asyncssh import SSHKey, SSHKnownHosts
 
+from fabtui.paths import wait_for_lock
 from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config.resolved import Resolved, home
@@ -85,11 +84,12 @@ def load_file(path: str) -> SSHKnownHosts | None:
     if len(data) > _FILE_CAP:
         raise ValueError("too large")
     text = data.decode("utf-8", "replace")
-    with contextlib.suppress(ValueError):
+    # asyncssh has no name for X.509 certificates where pyOpenSSL is missing.
+    with contextlib.suppress(ValueError, NameError):
         return SSHKnownHosts(text)
     known = SSHKnownHosts()
     for line in text.splitlines():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, NameError):
             known.load(line)
     return known
 
@@ -198,15 +198,7 @@ def append(path: Path, line: bytes) -> tuple[_State, _State]:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        give_up = time.monotonic() + _LOCK_PATIENCE
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise TimeoutError("the file is locked") from None
-                time.sleep(0.05)
+        wait_for_lock(descriptor, _LOCK_PATIENCE)
         before = state_of(descriptor)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -232,7 +224,9 @@ def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool,
         )
         removals = "\n".join(f"ssh-keygen -R {shlex.quote(known.name)} -f {shlex.quote(path)}" for path in paths)
         return NodeUnreachable("changed-host-key", text, f"if it was reinstalled: {removals}")
-    text = f"the host key of {resolved.name} is not known: it shows {shown}"
+    alias = resolved.host_key_alias
+    under = f" as {alias} (HostKeyAlias)" if alias else ""
+    text = f"the host key of {resolved.name} is not known{under}: it shows {shown}"
     if reason:
         text += f" ({reason})"
     if resolved.jumps or resolved.proxy_command:
@@ -241,8 +235,8 @@ def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool,
         )
     port = "" if resolved.port == 22 else f"-p {resolved.port} "
     path = next(iter(resolved.user_known_hosts), f"{home()}/.ssh/known_hosts")
-    hint = (
-        f"compare the fingerprint, then: ssh-keyscan {port}{shlex.quote(resolved.hostname)} >> {shlex.quote(path)}"
-        " (or, for all nodes: --host-key-policy accept-new)"
-    )
+    # ssh-keyscan prints the keys with the name that it was given.
+    renamed = f" | sed {shlex.quote(f's/^[^ #]*/{known.name}/')}" if alias else ""
+    scan = f"ssh-keyscan {port}{shlex.quote(resolved.hostname)}{renamed} >> {shlex.quote(path)}"
+    hint = f"compare the fingerprint, then: {scan} (or, for all nodes: --host-key-policy accept-new)"
     return NodeUnreachable("unknown-host-key", text, hint)

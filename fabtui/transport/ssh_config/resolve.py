@@ -207,6 +207,9 @@ def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, po
         )
     except (ConfigParseError, OSError, ValueError) as error:
         raise ConfigBroken(str(error)) from None
+    except IndexError:
+        # A line such as "User=", of which the parser takes what is not there.
+        raise ConfigBroken(f"{paths[0]}: a keyword or its value is missing on a line") from None
     settings = Resolved(host, str(config.get("Hostname", host)), str(user or config.get("User", getpass.getuser())))
     user_files = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
     global_files = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])

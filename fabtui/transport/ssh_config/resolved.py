@@ -123,7 +123,7 @@ def expand_path(text: str, resolved: Resolved) -> Path | None:
     try:
         text = re.sub(r"\$\{(\w+)\}", lambda match: os.environ[match[1]], text)
         return Path(expand(os.path.expanduser(text), resolved))
-    except KeyError:
+    except (KeyError, ValueError):
         return None
 
 

@@ -35,6 +35,7 @@ class Format(NamedTuple):
         parse: Parses a text; never raises.
         argv: The command as a probe runs it; empty if no probe does.
         units: The unit of each value that has one, by the name it has in ``values``, at any depth.
+        log: True if it may have dates and tags before its lines, of which several processes wrote some.
     """
 
     name: str
@@ -43,13 +44,18 @@ class Format(NamedTuple):
     parse: Callable[[str], Reading]
     argv: Tuple[str, ...] = ()
     units: Dict[str, str] = {}  # noqa: RUF012 - never changed
+    log: bool = False
 
 
 def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
-    """Return a ``Format.likely``: that of the first pattern found in a text; ``^`` and ``$`` match at lines."""
+    """Return a ``Format.likely``: that of the first pattern found in a text; ``^`` and ``$`` match at lines.
+
+    Of a text without capitals, which somebody may have lost, the case of letters does not count.
+    """
 
     def likely(text: str) -> float:
-        return next((found for found, pattern in patterns if re.search(pattern, text, re.MULTILINE)), 0.0)
+        flags = re.MULTILINE | (re.IGNORECASE if text.islower() else 0)
+        return next((found for found, pattern in patterns if re.search(pattern, text, flags)), 0.0)
 
     return likely
 

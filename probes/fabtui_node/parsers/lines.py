@@ -27,15 +27,18 @@ def plain_lines(text: str) -> list[str]:
 
     A carriage return within a line restarts it, as on a terminal.
     """
-    if "\x1b" in text:
-        text = _ESCAPES.sub("", text)
     lines = []
-    for line in text.split("\n"):
+    for line in without_escapes(text).split("\n"):
         line = line[:LONGEST].rstrip("\r")
         if "\r" in line:
             line = line.rpartition("\r")[2]
         lines.append(unlabelled(line))
     return lines
+
+
+def without_escapes(text: str) -> str:
+    """Return a text without escape sequences."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def unlabelled(line: str) -> str:
@@ -68,6 +71,27 @@ def json_value(text: str) -> Any:
     except (ValueError, RecursionError):
         return None
     return value
+
+
+def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the objects that begin at the starts of lines, and how many of these are cut off or damaged.
+
+    An object may go on over several lines.
+    """
+    found: list[dict[str, Any]] = []
+    broken = 0
+    at = text.find("{")
+    while at >= 0 and len(found) < most:
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            broken += 1
+            end = at + 1
+        else:
+            found.append(value)
+        # The rest of a broken object has braces too; only those at the start of a line may begin the next one.
+        at = text.find("{", end) if end > at + 1 else text.find("\n{", end) + 1 or -1
+    return found, broken
 
 
 def json_number(value: Any) -> float | None:

@@ -42,6 +42,7 @@ PROBE = ProbeSpec(
     name="clock",
     title="time of day on the node",
     phase="inspect",
+    passive=True,
     needs="nothing",
     gives="seconds since the epoch, and whether the clock is synchronised",
     run=run,

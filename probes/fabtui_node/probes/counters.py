@@ -78,7 +78,7 @@ def port_counts(device: str) -> Counts:
     """Return ``{"mlx5_0/1": {name: count}}`` of the ports of a device, given its folder in sysfs."""
     found: Counts = {}
     for port in sysfs.names(device, "ports"):
-        if not port.isdigit() or len(port) > 4:
+        if not port.isdecimal() or len(port) > 4:
             continue
         counts: Dict[str, int] = {}
         for folder in ("counters", "hw_counters"):
@@ -166,6 +166,7 @@ PROBE = ProbeSpec(
     name="counters",
     title="counters of RDMA ports, network interfaces and NVLinks",
     phase="sample",
+    passive=True,
     needs="/sys/class/infiniband and /sys/class/net; the NVIDIA driver's NVML for NVLinks",
     gives="per port, interface and link: traffic and errors counted so far",
     run=run,

@@ -76,6 +76,7 @@ PROBE = ProbeSpec(
     name="firewall",
     title="whether a firewall drops incoming packets",
     phase="inspect",
+    passive=True,
     needs="root, and nft or iptables",
     gives="accept or drop, and the number of rules",
     run=run,

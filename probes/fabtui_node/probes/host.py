@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.probes import inventory
 from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.system import drivers, machine, pci, rdma_devices, sysfs
+from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sessions, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -32,12 +31,15 @@ def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Read the system settings.
+    """Read the system settings; with the argument ``sessions`` only whether other sessions are connected.
 
-    ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`); ``limits`` (`inventory`). ``acs`` (`pci`),
+    ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`); ``limits`` (`limits.read`), ``sessions``
+    (`sessions.others`). ``acs`` (`pci`),
     ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
     interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
+    if args.get("sessions"):
+        return {"sessions": sessions.others(proc)}
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]
     buses = [*graphics, *(bus for bus in cards if bus)]
@@ -49,7 +51,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "processors": machine.processors(sys, proc),
         "memory": machine.memory(sys, proc),
         "cgroup": machine.cgroup(sys, proc),
-        "limits": inventory.limits(),
+        "limits": limits.read(),
+        "sessions": sessions.others(proc),
         "acs": pci.read_acs(pci.device_paths(buses, sys), sys),
         "iommu": drivers.iommu(buses, sys, proc),
         "gpudirect": drivers.gpudirect(modules, sys, proc),
@@ -68,7 +71,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone."""
     devices = part(value, "devices")
     cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
-    found = _limits(value, cards, graphics) + _cores(value)
+    found = _limits(value, cards, graphics) + _cores(value) + _sessions(value)
     if cards or graphics > 1:
         found += _paths(value, cards, graphics)
     if graphics:
@@ -89,10 +92,18 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
         more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
         text = "memlock is %s in an SSH session%s: RDMA cannot register memory" % (size(soft), more)
         found.append(judgement("memlock", "bad", text))
+    tight = limits.tight(value.get("limits"), bool(graphics))
+    found += [judgement(name, "bad", "an SSH session has " + text) for name, text in tight]
     files = count(part(part(value, "limits"), "nofile"), "soft")
-    if graphics and files is not None and 0 <= files < ENOUGH_FILES:
+    if graphics and "nofile" not in dict(tight) and files is not None and 0 <= files < ENOUGH_FILES:
         found.append(judgement("nofile", "note", "%d open files: large jobs run out of them" % files))
     return found
+
+
+def _sessions(value: Dict[str, Any]) -> List[Judgement]:
+    text = "another fabtui is connected to this node (user %s, pid %s): both may test at the same time"
+    found = objects(value.get("sessions"))
+    return [judgement("sessions", "note", text % (one.get("user"), one.get("pid"))) for one in found]
 
 
 def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
@@ -161,8 +172,9 @@ PROBE = ProbeSpec(
     name="host",
     title="system settings that limit communication: limits, PCI ACS, IOMMU, GPUDirect, memory, processors",
     phase="inspect",
+    passive=True,
     needs="nothing; root for PCI ACS",
-    gives="memlock, open files, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
+    gives="limits, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
     run=run,
     judge=judge,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import interpreters as pythons
-from fabtui_node.system import nccl_libraries, pci, run_command, sysfs
+from fabtui_node.system import limits, nccl_libraries, pci, run_command, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
 _TOOLS += ["mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
@@ -40,20 +39,6 @@ def parse_meminfo(text: str) -> Optional[int]:
     """Return the bytes of memory from ``/proc/meminfo``."""
     found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
     return int(found.group(1)) * 1024 if found else None
-
-
-def limits() -> Dict[str, Dict[str, Optional[int]]]:
-    """Return ``{"memlock", "nofile"}``, each ``{"soft", "hard"}``: -1 is unlimited, None unknown; memlock in bytes."""
-    found: Dict[str, Dict[str, Optional[int]]] = {}
-    for name in ("memlock", "nofile"):
-        try:
-            pair = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
-        except (AttributeError, OSError, ValueError):
-            found[name] = {"soft": None, "hard": None}
-        else:
-            soft, hard = (-1 if limit == resource.RLIM_INFINITY else limit for limit in pair)
-            found[name] = {"soft": soft, "hard": hard}
-    return found
 
 
 def place_nics(
@@ -130,7 +115,7 @@ def _system() -> Dict[str, Any]:
         "os": parse_os_release(sysfs.text("/etc/os-release") or "") or os.uname().sysname,
         "cpus": cpus,
         "memory": parse_meminfo(sysfs.text("/proc/meminfo") or ""),
-        "limits": limits(),
+        "limits": limits.read(),
         "tools": {name: run_command.find(name) for name in _TOOLS},
         "endpoints": endpoints if endpoints is not None and endpoints >= 0 else None,
         "env": {name: value[:_ENV_LIMIT] for name, value in sorted(os.environ.items()) if _ENV.fullmatch(name)},
@@ -205,6 +190,7 @@ PROBE = ProbeSpec(
     name="inventory",
     title="GPUs, NICs, addresses, Python interpreters, libraries and limits of the node",
     phase="connect",
+    passive=True,
     needs="nothing; the NVIDIA driver for GPUs, iproute2 for secondary addresses",
     gives="host, gpus, nics, ib, data_addresses, pythons, nccl, limits, tools",
     run=run,

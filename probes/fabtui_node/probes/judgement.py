@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
-from fabtui_node.registry import Judgement
+if TYPE_CHECKING:
+    # It reads the source texts of all probes, for which the first frame would wait.
+    from fabtui_node.registry import Judgement
 
 
 def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = (), check: str = "") -> Judgement:

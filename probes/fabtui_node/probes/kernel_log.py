@@ -214,6 +214,7 @@ PROBE = ProbeSpec(
     name="kernel",
     title="kernel messages since boot: Xid, AER, PCIe limits, links of network cards",
     phase="inspect",
+    passive=True,
     needs="/dev/kmsg, dmesg or the journal; on many nodes only root may read them",
     gives="events with time, kind, PCI address, code and count",
     run=run,

@@ -75,7 +75,9 @@ class Verdict(TypedDict):
 class SideReport(Verdict):
     """``side``: one direction of a pair, as seen by its source or destination (``role``).
 
-    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds.
+    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds. ``held``
+    is by how much the free memory of the GPU fell since before the pair connected, without what messages take; None
+    where an earlier connection was used.
     """
 
     op: str
@@ -92,6 +94,7 @@ class SideReport(Verdict):
     dst_addr: Optional[str]
     both_rate: Optional[float]
     times: Optional[Times]
+    held: Optional[int]
 
 
 class ReducedReport(Verdict):

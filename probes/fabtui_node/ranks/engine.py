@@ -12,6 +12,7 @@ from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
 from fabtui_node.ranks.controller_channel import Store
+from fabtui_node.ranks.kept_links import Keepable, KeptLinks
 from fabtui_node.ranks.measure.verify import TWICE, Shape, shape
 
 THROTTLED_BUDGET = 0.2
@@ -30,7 +31,7 @@ Setup = Tuple[int, int, int]
 """Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and 0."""
 
 
-class Link:
+class Link(Keepable):
     """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
 
     Args:
@@ -114,10 +115,6 @@ class Link:
     def log(self) -> Optional[str]:
         """Return the library's output about this connection that is worth showing."""
         return None
-
-    def close(self, broken: bool) -> None:
-        """Release the connection, without waiting if it is ``broken``."""
-        raise NotImplementedError
 
     def send(self, job: PairJob, end: float) -> TransferResult:
         """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
@@ -300,8 +297,15 @@ class Endpoint:
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
+        self.kept = KeptLinks()
 
-    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
+    def free_memory(self) -> Optional[int]:
+        """Return the bytes of its GPU that are free or hold messages of its own; None without a GPU."""
+        return None
+
+    def connect(
+        self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
+    ) -> Link:
         """Connect to another rank, which does the same; fail with phase ``connect``.
 
         Args:
@@ -310,6 +314,7 @@ class Endpoint:
             peer_address: The data address of its node.
             attempt: Number of this link of the pair, the same at both ends; part of the store keys.
             end: Deadline.
+            ctas: Maximum number of CTAs (channels) of the library, if any.
         """
         raise NotImplementedError
 
@@ -320,8 +325,8 @@ class Endpoint:
         """Connect to all ranks of a group, which do the same; ``channels`` is the maximum, if any."""
         raise NotImplementedError
 
-    def release(self, everything: bool) -> Optional[str]:
-        """Release what closed links and groups left, healthy leftovers only with ``everything``; return the error.
+    def release(self, groups: bool) -> Optional[str]:
+        """Release what closed links left, and with ``groups`` what healthy groups left; return the error.
 
         Called while no rank of this process runs a test.
         """
@@ -336,6 +341,9 @@ class Engine:
     """A way to move data between endpoints."""
 
     name = ""
+
+    largest = 0
+    """Size (bytes) of the largest message to come, if known: memory for it is allocated once."""
 
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         self.address = address

@@ -186,7 +186,7 @@ class RankHost:
         if self._begun:
             raise ValueError("init came twice")
         self._begun = True
-        if message["engine"] == PROCESS_PER_RANK and not self._alone:
+        if message["engine"] == PROCESS_PER_RANK and not self._alone and message["ranks"]:
             self._processes = RankProcesses(self.send, self._fd, partial(_serve, alone=True))
             try:
                 self._processes.start(message)
@@ -215,6 +215,7 @@ class RankHost:
             self._info = HostInfo(str(message["node"]), address, listener.closed_port, faults)
             stage = "import"
             engine = self._engine(str(message["engine"]), address, message.get("library"))
+            engine.largest = int(message.get("largest") or 0)
             version = engine.load()
             self.send({"op": "loaded"})
             stage = "init"
@@ -258,6 +259,7 @@ class RankHost:
     def _on_pair(self, message: Message) -> None:
         op: Message = {key: int(message[key]) for key in ("a", "b", "bytes", "iters", "warmup", "latency_iters")}
         op["both"] = int(message.get("both") is True)
+        op["ctas"], op["keep"] = int(message.get("ctas") or 0), int(message.get("keep") is True)
         if op["a"] == op["b"] or op["bytes"] < 1 or op["iters"] < 1:
             raise ValueError("not a pair: %r" % (op,))
         if message.get("meet") is not None:
@@ -279,16 +281,24 @@ class RankHost:
         self._submit(message, op["ranks"], lambda endpoint, task: world.World(op, endpoint, task).run(self.send))
 
     def _on_rest(self, message: Message) -> None:
-        everything = message.get("whole") is not False
+        whole = message.get("whole") is not False
+        groups = whole or message.get("groups") is True
+        # Both ends close them in the same order: each may wait for the other.
+        closed = [(int(a), int(b), int(ctas), broken) for a, b, ctas, broken in message.get("links") or ()]
 
         def release(endpoint: Endpoint, task: Task) -> None:
+            me, kept = endpoint.rank.rank, endpoint.kept
             try:
-                error = endpoint.release(everything)
+                for a, b, ctas, broken in closed:
+                    if me in (a, b):
+                        kept.close((b if me == a else a, ctas), broken=bool(broken))
+                if whole:
+                    kept.clear()
+                error = endpoint.release(groups)
                 kind = None if error is None else ErrorKind.LIBRARY
             except Exception as problem:
                 error, kind = describe(problem), kind_of(problem)
-            rank = endpoint.rank.rank
-            self.send({"op": "rested", "id": task.id, "rank": rank, "error": error, "error_kind": kind})
+            self.send({"op": "rested", "id": task.id, "rank": me, "error": error, "error_kind": kind})
 
         self._submit({**message, "deadline": IDLE_DEADLINE}, list(self._threads), release)
 

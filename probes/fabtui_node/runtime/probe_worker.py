@@ -35,7 +35,7 @@ class Worker:
                 try:
                     threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
                 except RuntimeError as error:
-                    self._fail(message, ErrorKind.FAILED, "cannot start a thread: %s" % error)
+                    self._fail(message, ErrorKind.FAILED, "cannot start a thread: %s%s" % (error, _limits()))
 
     def _send(self, message: Message) -> None:
         frame = encode(message)
@@ -66,7 +66,16 @@ class Worker:
             bootloader.print_traceback()
             # When the supervisor has ended, the main thread notices and ends the process.
             with contextlib.suppress(OSError):
-                self._fail(message, ErrorKind.FAILED, "%s: %s" % (type(error).__name__, error))
+                self._fail(message, ErrorKind.FAILED, "%s: %s%s" % (type(error).__name__, error, _limits()))
+
+
+def _limits() -> str:
+    """Return the limits that may be the reason of an error, or ""."""
+    try:
+        return str(importlib.import_module("fabtui_node.system.limits").explain())
+    except Exception:
+        # The first error is the one to report.
+        return ""
 
 
 def serve(end: socket.socket) -> None:

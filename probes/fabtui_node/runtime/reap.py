@@ -57,7 +57,7 @@ def process_table() -> Dict[int, Tuple[int, str]]:
     """Return (parent's pid, state letter) by pid for every visible process."""
     table = {}
     for name in os.listdir("/proc"):
-        if name.isdigit():
+        if name.isdecimal():
             row = read_stat(int(name))
             if row is not None:
                 table[int(name)] = row

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 from fabtui_node.runtime import bootloader, reap
 
 # Set in the environment of a child and so of all its descendants: identifies the owner of an orphan.
-TOKEN = "FABTUI_CHILD"
+TOKEN = "FABTUI_CHILD"  # noqa: S105 - the name of a variable
 
 IGNORED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
 
@@ -60,7 +60,7 @@ def run_command(argv: Sequence[str], environment: Dict[str, str], stdin: int, ou
         os.dup2(output, 2)
         for fd in keep:
             os.set_inheritable(fd, True)
-        os.execvpe(argv[0], list(argv), environment)
+        os.execvpe(argv[0], list(argv), environment)  # noqa: S606 - an argument list
     except BaseException as error:
         os.write(2, ("cannot run %s: %s\n" % (argv[0], error)).encode("utf-8", "backslashreplace"))
     finally:

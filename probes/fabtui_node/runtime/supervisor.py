@@ -64,7 +64,7 @@ def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devic
     indexes = limit.get("only")
     if indexes is None:
         taken = limit.get("without") or []
-        there = sorted(int(name[6:]) for name in devices if name.startswith("nvidia") and name[6:].isdigit())
+        there = sorted(int(name[6:]) for name in devices if name.startswith("nvidia") and name[6:].isdecimal())
         indexes = [index for index in there if index not in taken]
     environ["CUDA_VISIBLE_DEVICES"] = ",".join("%d" % index for index in indexes if isinstance(index, int))
     # The order of Slurm and of nvidia-smi; that of CUDA may be another.

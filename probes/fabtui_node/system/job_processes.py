@@ -15,30 +15,39 @@ _WRAPPERS = ("sh", "bash", "dash", "zsh", "env", "nice", "timeout", "numactl", "
 MOST = 256
 
 
-def find(proc: str = "/proc") -> List[Dict[str, Any]]:
-    """Return the processes of jobs that this user may inspect, by process id.
+def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
+    """Return the processes of jobs that this user may inspect, by process id; with ``job`` none of other jobs of Slurm.
 
     Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped) and ``ras``, the address in
     NCCL_RAS_ADDR or None. Processes with the same rank start each other: a shell, the rank, its data loaders. The first
     Python of them is listed, else the first that is no wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
+    sides = set()
     for name in sysfs.names(proc):
         environ = variables(sysfs.text(proc, name, "environ", limit=1 << 18)) if name.isdecimal() else {}
         rank = next((number for key in _RANKS if (number := sysfs.to_integer(environ.get(key))) is not None), None)
         fields = _stat(sysfs.text(proc, name, "stat"))
-        if rank is None or fields is None or fields["state"] == "Z":
+        if rank is None or fields is None or fields["state"] == "Z" or is_of_another(environ, job):
             continue
         if "fabtui_node" in (sysfs.text(proc, name, "cmdline") or ""):
             # The node side itself, in a step of the job or in a container with a rank.
-            continue
+            sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
         found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
     return [
         {"pid": pid, **{key: one[key] for key in ("rank", "name", "state", "ras")}}
         for pid, one in list(found.items())
-        if _is_first(pid, found)
+        if not sides.intersection(_above(pid, found)) and _is_first(pid, found)
     ][:MOST]
+
+
+def _above(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:
+    """Return a process and all those above it that have a rank: what the node side starts has that of its step."""
+    line = [pid]
+    while line[-1] in found and found[line[-1]]["parent"] not in line:
+        line.append(found[line[-1]]["parent"])
+    return line
 
 
 def _is_first(pid: int, found: Dict[int, Dict[str, Any]]) -> bool:
@@ -64,6 +73,34 @@ def _line(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:
 
 def _is_python(one: Dict[str, Any]) -> bool:
     return str(one["program"]).startswith("python")
+
+
+def is_of_another(environ: Dict[str, str], job: str) -> bool:
+    """Return True for the environment of another job of Slurm than ``job``, of which there may be several (``1,2``)."""
+    own = environ.get("SLURM_JOB_ID")
+    if not job or own is None:
+        return False
+    array = "%s_%s" % (environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID"))
+    names = {own, array, environ.get("SLURM_HET_JOB_ID"), environ.get("SLURM_ARRAY_JOB_ID")}
+    return not names.intersection(name.partition("+")[0] for name in job.split(","))
+
+
+def state(pid: int, proc: str = "/proc") -> Optional[str]:
+    """Return the state of a process (``R``, ``S``, ``D``, ``T``, ``Z``), None if it is gone."""
+    fields = _stat(sysfs.text(proc, str(pid), "stat"))
+    return None if fields is None else str(fields["state"])
+
+
+def age(pid: int, proc: str = "/proc") -> Optional[float]:
+    """Return how long (s) ago a process started, or None."""
+    fields = (sysfs.text(proc, str(pid), "stat") or "").rpartition(")")[2].split()
+    uptime = (sysfs.text(proc, "uptime") or "").split()
+    # Field 22 of the line: the start in clock ticks since boot.
+    started = sysfs.to_integer(fields[19]) if len(fields) > 19 else None
+    try:
+        return None if started is None else max(0.0, float(uptime[0]) - started / float(os.sysconf("SC_CLK_TCK")))
+    except (IndexError, ValueError):
+        return None
 
 
 def variables(text: Optional[str]) -> Dict[str, str]:

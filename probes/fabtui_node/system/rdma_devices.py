@@ -73,7 +73,7 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
         "bus": pci.address(path),
         "path": path,
         "numa": numa if numa is not None and numa >= 0 else None,
-        "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdigit() and len(name) < 5],
+        "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdecimal() and len(name) < 5],
     }
 
 
@@ -105,7 +105,7 @@ def _gids(port: str) -> List[Dict[str, Any]]:
     found: List[Dict[str, Any]] = []
     for name in sysfs.names(port, "gids")[:_GIDS_READ]:
         gid = sysfs.text(port, "gids", name)
-        if gid and not _ZERO_GID.fullmatch(gid) and name.isdigit():
+        if gid and not _ZERO_GID.fullmatch(gid) and name.isdecimal():
             found.append({"index": int(name), "gid": gid, "type": sysfs.text(port, "gid_attrs/types", name)})
         if len(found) == _GIDS_KEPT:
             break

@@ -203,7 +203,8 @@ _LINK_ROW = re.compile(
 _LINK_PEER = re.compile(
     r"(?:(0x[0-9a-fA-F]{16})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*", re.ASCII
 )
-_LINK = re.compile(r"\s*(?:(\S+|undefined \([0-9]+\))\s+(.*?)\s+)?(\S+?)\s*/\s*(\S+)", re.ASCII)
+# With single blanks: more of them could be divided in too many ways.
+_LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
 _COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
 # The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
 _SETTINGS = re.compile(r"\)?\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
@@ -243,7 +244,7 @@ def _link_entry(row: "re.Match[str]", header: Dict[str, Any]) -> Dict[str, Any]:
     entry.update(guid=values.guid(guid) or header.get("guid"), lid=int(lid), port=int(port))
     entry.update(ext_port=int(ext) if ext else None, line_mode=named is not None, has_guid=guid is not None)
     entry.update(lanes=None, lane_rate=None, state="unknown", physical_state="unknown")
-    if found := _LINK.fullmatch(link):
+    if found := _LINK.fullmatch(" ".join(link.split())):
         width, speed, state, physical = found.groups()
         entry.update(state=state, physical_state=physical, lanes=values.lanes(width), lane_rate=values.gbps(speed))
     entry["rate"] = values.link_rate(entry["lanes"], entry["lane_rate"])

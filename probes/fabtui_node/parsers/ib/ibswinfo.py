@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
 
-_PAIR = re.compile(r"\s*([A-Za-z][\w#./ -]{0,40}?)\s*(?:\(([^()|]{1,20})\))?\s*[|:]\s*(.*)", re.ASCII)
+_PAIR = re.compile(r"\s*([A-Za-z][\w#./ -]{0,40}?)\s*(?:\(([^()|]{1,20})\)\s*)?[|:]\s*(.*)", re.ASCII)
 _RULE = re.compile(r"\s*[=-]{3,}\s*")
 _PSU = re.compile(r"psu([0-9]{1,2})[ .](status|dc|fan|power|part_number|serial)", re.ASCII | re.IGNORECASE)
 _FAN = re.compile(r"fan#([0-9]{1,3})(?:\.speed)?", re.ASCII)

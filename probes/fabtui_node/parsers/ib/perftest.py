@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"^\s*(local|remote) address: (?:LID (\S+) )?QPN (\S+) PSN
 _GID = re.compile(r"^\s*GID: ([0-9a-fA-F:]{20,60})")
 _HEADING = re.compile(r"^\s*#bytes\s")
 _ROW_HEADS = re.compile(
-    r"\s*(#bytes|#sl|#iterations|[\w.% ]*?\w[\w.% ]*?\[[^\]]+\]|CPU_Util\[%+\]|tps average|[A-Za-z]+ average)"
+    r"#bytes|#sl|#iterations|[\w.%][\w.% ]{0,40}\[[^\]]{1,30}\]|CPU_Util\[%+\]|tps average|[A-Za-z]{1,20} average"
 )
 _CONNECT = re.compile(r"Couldn't connect to (\S+?):(\d{1,5})")
 _QP = re.compile(r"Failed to modify (?:QP|UD QP)(?: (\d{1,10}))? to (\w+)")
@@ -89,7 +89,7 @@ class _Parser:
             return
         elif warning := _WARNING.search(line):
             self.notes.warn(warning[0])
-        elif self.columns and line.split() and (line.split()[0].isdigit() or line.split()[0].startswith("-nan")):
+        elif self.columns and line.split() and (line.split()[0].isdecimal() or line.split()[0].startswith("-nan")):
             self._row(line)
         elif ":" in line and not self.columns:
             for name, value in _SETTING.findall(line):

@@ -232,7 +232,8 @@ _XID = re.compile(
     r"(?:\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\] )?"
     r"NVRM: Xid \((?:PCI:)?("
     + _BUS
-    + r")[^)]{0,40}\): ([0-9]{1,4})(?:, ((?:(?!NVRM: Xid|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]).){0,600}))?"
+    + r")[^)]{0,40}\): ([0-9]{1,4})(?:, ((?:(?!NVRM: Xid|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]).){0,600}))?",
+    re.IGNORECASE,
 )
 # A report that is quoted in the output of another tool goes on with what that tool writes.
 _QUOTED = re.compile(r"\) => \{|\",? \"|\"\}")
@@ -242,7 +243,7 @@ _SXID = re.compile(
 )
 _SXID_MORE = re.compile("(?:Severity|Data) [{0-9]")
 _SWITCH_LINK = re.compile("Link ([0-9]{1,3})")
-_INIT = re.compile(r"NVRM: GPU (" + _BUS + r"): RmInitAdapter failed! \(([0-9a-fx:]{3,40})\)")
+_INIT = re.compile(r"NVRM: GPU (" + _BUS + r"): RmInitAdapter failed! \(([0-9a-fx:]{3,40})\)", re.IGNORECASE)
 _INIT_MINOR = re.compile(r"NVRM: GPU (" + _BUS + r"): rm_init_adapter failed, device minor number ([0-9]{1,4})")
 _BOARD = re.compile(r"NVRM: GPU at (?:PCI:)?(" + _BUS + r"): (GPU-[0-9a-fA-F-]{8,60})")
 _SERIAL = re.compile(r"NVRM: GPU Board Serial Number: ([0-9A-Za-z]{4,24})")
@@ -253,7 +254,7 @@ _NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
 
 #: Lines without any of these are skipped; most lines have none.
 _HINTS = (
-    *("NVRM", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
+    *("NVRM", "nvrm", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
     *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    ["),
 )
 
@@ -445,4 +446,4 @@ _UNITS = {
     **{"width": "lanes", "width_capable": "lanes", "power": "W"},
 }
 
-FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS)]
+FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS, log=True)]

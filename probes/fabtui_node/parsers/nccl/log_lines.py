@@ -198,7 +198,7 @@ def choice(lines: Iterable[Line]) -> Optional[str]:
     found = matches[-1]
     names = []
     for text, known in ((found["algorithm"], _ALGORITHMS), (found["protocol"], _PROTOCOLS)):
-        names.append(known[int(text)] if text.isdigit() and int(text) < len(known) else text.upper()[:40])
+        names.append(known[int(text)] if text.isdecimal() and int(text) < len(known) else text.upper()[:40])
     return "/".join(names)
 
 
@@ -396,4 +396,4 @@ def _likely(text: str) -> float:
 
 
 _TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
-FORMATS = [Format("nccl-log", _TITLE, _likely, parse)]
+FORMATS = [Format("nccl-log", _TITLE, _likely, parse, log=True)]

@@ -28,7 +28,7 @@ def _row(found: re.Match[str]) -> dict[str, Any] | None:
     scale = _SCALE[found["unit"]] / 8 if found["what"] == "bits" else 1024.0 ** "_KMGT".index(found["unit"] or "_")
     rest = found["rest"].split()
     udp = _UDP.search(found["rest"])
-    retries = rest[0] if rest and rest[0].isdigit() and not udp else None
+    retries = rest[0] if rest and rest[0].isdecimal() and not udp else None
     row = _row_of(
         found["id"],
         (start, end),

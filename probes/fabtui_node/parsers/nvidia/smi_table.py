@@ -40,8 +40,10 @@ _PROCESS = re.compile(
 )
 _RULE = re.compile(r"[|+]?[-=+|\s]{3,200}[|+]?")
 
-_LISTED = re.compile(r"GPU ([0-9]{1,4}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?", re.ASCII)
-_INSTANCE = re.compile(r"MIG (\S{1,24})\s{1,12}Device\s{1,4}([0-9]{1,4}): \(UUID: ([^)]{1,120})\)", re.ASCII)
+_LISTED = re.compile(r"GPU ([0-9]{1,4}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?", re.ASCII | re.IGNORECASE)
+_INSTANCE = re.compile(
+    r"MIG (\S{1,24})\s{1,12}Device\s{1,4}([0-9]{1,4}): \(UUID: ([^)]{1,120})\)", re.ASCII | re.IGNORECASE
+)
 
 _FIELDS = (
     *("index", "name", "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power"),

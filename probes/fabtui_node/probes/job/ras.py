@@ -15,14 +15,16 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from fabtui_node.probes.network import interfaces
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import job_processes
 
 #: Where RAS listens unless NCCL_RAS_ADDR is set.
 DEFAULT = "localhost:28028"
-#: Connections to one address, and the timeout (s) of the answer to the first line on each.
-ATTEMPTS = 3
-FIRST_ANSWER = 3.0
+#: Connections to one address, and the timeout (s) of the answer to the first line on each. Each one reaches any of the
+#: processes that share the port: of two, one of which is stopped, eight connections miss the other in 1 of 256 cases.
+ATTEMPTS = 8
+FIRST_ANSWER = 2.0
 #: Timeout (s) of a report: RAS waits 5 s for each leg of silent processes, and 5 s more.
 REPORT = 20.0
 #: Maximum length (bytes) of a report and of a line before it.
@@ -157,10 +159,10 @@ def run(
     """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at those of the jobs on this node.
 
     The reports come as parts: ``report`` (its number), ``format``, ``address`` and a piece of ``text``. The value has
-    ``problems`` (``address``, ``kind``, ``text``) and ``processes`` (`job_processes`).
+    ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`) and ``addresses`` of the node.
     """
     given, wait = str(args.get("address") or ""), float(args.get("wait") or 0)
-    processes = job_processes.find(proc)
+    processes = job_processes.find(proc, str(args.get("job") or ""))
     named = [str(one["ras"]) for one in processes if one["ras"]]
     problems: List[Dict[str, str]] = []
     reports = 0
@@ -176,7 +178,14 @@ def run(
             problems.append({"address": address, "kind": failed.kind, "text": failed.text[:500]})
         if reports:
             break
-    return {"reports": reports, "problems": problems, "processes": [dict(one, ras=None) for one in processes]}
+    listed = [dict(one, ras=None) for one in processes]
+    return {"reports": reports, "problems": problems, "processes": listed, "addresses": addresses()}
+
+
+def addresses() -> List[str]:
+    """Return the addresses of this node, by which RAS names it."""
+    nics = interfaces.read([], deadline=1.0)
+    return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
 
 
 def _send(emit: Callable[[Dict[str, Any]], None], number: int, answer: Answer) -> None:
@@ -189,6 +198,7 @@ PROBE = ProbeSpec(
     name="ras",
     title="report of NCCL's RAS service about a running job",
     phase="job",
+    passive=True,
     needs="a process of a job with NCCL 2.24 or later",
     gives="launched collectives of each rank, silent processes",
     run=run,

@@ -33,11 +33,15 @@ def run(
     Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
     It has ``frames`` (``name``, ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
     """
+    return {"ranks": inspected(job_processes.find(proc, str(args.get("job") or "")), deadline, proc)}
+
+
+def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/proc") -> List[Dict[str, Any]]:
+    """Return where processes (`job_processes`) are: the ``ranks`` of `run`."""
     end = time.monotonic() + deadline * 0.8
-    processes = job_processes.find(proc)
     before = {one["pid"]: processor_time(one["pid"], proc) for one in processes}
     began = time.monotonic()
-    time.sleep(min(_WINDOW, deadline / 4))
+    time.sleep(min(_WINDOW, deadline / 4) if processes else 0)
     ranks = []
     for one in processes:
         after, start = processor_time(one["pid"], proc), before[one["pid"]]
@@ -46,14 +50,15 @@ def run(
             {
                 "rank": one["rank"],
                 "pid": one["pid"],
-                "state": one["state"],
+                # Read with the wait channel: both change from moment to moment.
+                "state": job_processes.state(one["pid"], proc) or one["state"],
                 "wait": _wait(sysfs.text(proc, str(one["pid"]), "wchan")),
                 "cpu": cpu,
             }
         )
     for found in ranks:
         found.update(frames_of(found["pid"], proc) if time.monotonic() < end else {"problem": "no time was left"})
-    return {"ranks": ranks}
+    return ranks
 
 
 def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
@@ -136,6 +141,7 @@ PROBE = ProbeSpec(
     name="stacks",
     title="where the ranks of a running job are",
     phase="job",
+    passive=True,
     needs="processes with a rank; for stacks py-spy or pystack, and the rights to inspect the processes",
     gives="stack, state, wait channel and processor time of each rank",
     run=run,

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List
 
 from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.net import iperf3
+from fabtui_node.probes.network import perftest_options
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
@@ -57,7 +58,8 @@ def listens(port: int, tables: List[str]) -> bool:
 def server_argv(args: Row, port: int) -> List[str]:
     """Return the command of the server."""
     if args["tool"] == "iperf3":
-        return ["iperf3", "-s", "-1", "-B", args["address"], "-p", str(port)]
+        # Not for one client alone (-1): that may be somebody who scans the ports.
+        return ["iperf3", "-s", "-B", args["address"], "-p", str(port)]
     return _perftest(args, port)
 
 
@@ -73,9 +75,13 @@ def _perftest(args: Row, port: int) -> List[str]:
     argv = [args["tool"], "-d", args["device"], "-i", str(args["ib_port"]), "-p", str(port), "-F"]
     if args["gid_index"] is not None:
         argv += ["-x", str(args["gid_index"])]
-    if args["tool"] == "ib_read_lat":
-        return [*argv, "-s", "8", "-n", "2000"]
-    return [*argv, "--report_gbits", "-s", "1048576", "-D", str(args["seconds"])]
+    latency = args["tool"] == "ib_read_lat"
+    more = perftest_options.of_tool(args["tool"], args["options"])
+    argv += ["-s", "8"] if latency else ["--report_gbits", "-s", "1048576"]
+    if not {"-n", "-D"} & set(more):
+        argv += ["-n", "2000"] if latency else ["-D", str(args["seconds"])]
+    # The last of two counts.
+    return [*argv, *more]
 
 
 def _checked(args: Row) -> Row:
@@ -84,6 +90,10 @@ def _checked(args: Row) -> Row:
     if tool not in TOOLS:
         raise ValueError("no tool %r; there are %s" % (tool, ", ".join(TOOLS)))
     found: Row = {"tool": tool, "gid_index": None, "device": "", "ib_port": 1, "source": "", "port": 0, "seconds": 1}
+    options = args.get("options") or []
+    if not isinstance(options, list):
+        raise ValueError("the options are not a list")
+    found["options"] = perftest_options.checked([str(word) for word in options])
     for name in ("address", "source"):
         if args.get(name) is not None:
             found[name] = str(ipaddress.ip_address(str(args[name])))
@@ -147,8 +157,8 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
 
     ``role``: ``serve``, ``measure`` or ``end``; ``token``: the name of the server, to end it. To serve and to measure:
     ``tool`` (of `TOOLS`), ``address`` (the server's), and for perftest ``device``, ``ib_port``, ``gid_index`` (or
-    null); to measure also ``port``, ``source`` (the client's address) and ``seconds``. A server emits ``{"port"}`` as
-    soon as it listens.
+    null) and ``options`` (further words, as in `perftest_options`); to measure also ``port``, ``source`` (the client's
+    address) and ``seconds``. A server emits ``{"port"}`` as soon as it listens.
 
     Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",
     "raw"}``; of ``end`` ``{}``.

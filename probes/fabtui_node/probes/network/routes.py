@@ -70,6 +70,7 @@ PROBE = ProbeSpec(
     name="routes",
     title="routes, neighbours and reverse path filters, which explain what ping and udp find",
     phase="sample",
+    passive=True,
     needs="iproute2 for routes",
     gives="per address pair that fails: interface and gateway; MAC addresses of neighbours; rp_filter and arp_ignore",
     run=run,

@@ -213,7 +213,7 @@ def fabric_manager(deadline: float, root: str = "/sys", proc: str = "/proc") -> 
         version = parse_version(printed.stdout + "\n" + printed.stderr)
     state = run_command.run(["systemctl", "is-active", "nvidia-fabricmanager"], min(deadline / 2, 3.0))
     unit_state = state.stdout.strip()[:40] if not state.missing and not state.timed_out else ""
-    processes = [name for name in sysfs.names(proc) if name.isdigit()][:_MAX_PROCESSES]
+    processes = [name for name in sysfs.names(proc) if name.isdecimal()][:_MAX_PROCESSES]
     active: Optional[bool] = None
     if unit_state == "active" or any(sysfs.text(proc, name, "comm") == _FABRIC_MANAGER for name in processes):
         active = True
@@ -283,6 +283,7 @@ PROBE = ProbeSpec(
     name="gpus",
     title="GPU state: PCIe, clocks, ECC, remapped rows, MIG, NVLink fabric, power; Fabric Manager",
     phase="driver",
+    passive=True,
     needs="the NVIDIA driver's NVML, or nvidia-smi",
     gives="per GPU: PCIe generation and width, clocks in MHz and throttle reasons, memory errors, modes, W, C",
     run=run,

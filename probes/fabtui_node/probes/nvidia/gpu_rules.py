@@ -95,7 +95,7 @@ def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
         judged.add(gpu, "clocks", "note", "clocks are held down by the power limit", "power-limit")
     state = str(gpu.get("perf") or "")
     at_work = (count(gpu, "utilization") or 0) >= _AT_WORK
-    if at_work and state[1:].isdigit() and int(state[1:]) > _LOWEST_STATE:
+    if at_work and state[1:].isdecimal() and int(state[1:]) > _LOWEST_STATE:
         judged.add(gpu, "clocks", "warn", "it is at work in performance state %s" % state, "power-state")
     now, slowdown = count(gpu, "temperature"), count(gpu, "temperature_slowdown")
     if now is not None and slowdown is not None and now >= slowdown > 0:

@@ -199,6 +199,7 @@ PROBE = ProbeSpec(
     name="nvlink",
     title="NVLink state, speed and error counters",
     phase="driver",
+    passive=True,
     needs="nvidia-smi, or the NVIDIA driver's NVML",
     gives="per GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
     run=run,

@@ -193,6 +193,7 @@ PROBE = ProbeSpec(
     name="topology",
     title="distances between GPUs and NICs, and peer-to-peer access between GPUs",
     phase="finish",
+    passive=True,
     needs="nvidia-smi; for P2P the NVIDIA driver's NVML, or nvidia-smi",
     gives="matrices: NVLinks or PCIe distance per pair of devices; P2P read, write, NVLink, atomics per pair",
     run=run,

@@ -329,6 +329,7 @@ PROBE = ProbeSpec(
     name="ibfabric",
     title="InfiniBand fabric: the leaf of each port, links below what both ends support, ports with errors",
     phase="inspect",
+    passive=True,
     needs="infiniband-diags and permission to send management packets (usually root)",
     gives="per port: leaf, width, current and possible rate in Gb/s, subnet manager, errors; the same of the fabric",
     run=run,

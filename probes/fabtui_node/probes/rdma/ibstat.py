@@ -74,6 +74,7 @@ PROBE = ProbeSpec(
     name="ibstat",
     title="InfiniBand and RoCE ports",
     phase="inspect",
+    passive=True,
     needs="ibstat (infiniband-diags), or /sys/class/infiniband",
     gives="per port: state, physical state, rate in Gb/s, LID, SM LID, link layer, GUID, firmware",
     run=run,

@@ -77,7 +77,7 @@ def _port(root: str, device: Value, port: Value) -> Value:
     folder = os.path.join(root, "class/infiniband", ca, "ports", str(number))
     gids = read_gids(folder)
     usable = [gid for gid in gids if gid["type"] == "RoCE v2" and gid["ipv4"]]
-    keys = [name for name in sysfs.names(folder, "pkeys")[:_PKEYS_READ] if name.isdigit()]
+    keys = [name for name in sysfs.names(folder, "pkeys")[:_PKEYS_READ] if name.isdecimal()]
     return {
         "ca": ca,
         "type": device["type"],
@@ -197,7 +197,7 @@ def read_gids(port: str) -> List[Dict[str, Any]]:
     found = []
     for name in sysfs.names(port, "gids")[:_MOST_GIDS]:
         gid = sysfs.text(port, "gids", name)
-        if not name.isdigit() or not gid or _ZERO.fullmatch(gid) or _EMPTY.fullmatch(gid):
+        if not name.isdecimal() or not gid or _ZERO.fullmatch(gid) or _EMPTY.fullmatch(gid):
             continue
         kind = sysfs.text(port, "gid_attrs/types", name)
         if kind == "IB/RoCE v1":
@@ -316,6 +316,7 @@ PROBE = ProbeSpec(
     name="rdma",
     title="RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, NCCL settings",
     phase="inspect",
+    passive=True,
     needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces",
     gives="active MTU in bytes, GID table, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, errors",
     run=run,

@@ -95,6 +95,10 @@ class PairTest:
         self._peer = op["b"] if op["a"] == self._me else op["a"]
         self._hello: Message = {}
         self._link: Optional[Link] = None
+        #: Under which the link is kept, and its name at both ends.
+        self._kept_as = (self._peer, op.get("ctas", 0))
+        self._name_of_link: Optional[str] = None
+        self._free_before: Optional[int] = None
         self._attempts = 0
         self._reported: Set[str] = set()
 
@@ -115,7 +119,27 @@ class PairTest:
         except Exception as error:
             self._report_rest(Failed.from_error(CONNECT if not self._reported else TRANSFER, error))
         finally:
+            if self._op.get("keep") and self._link is not None and self._name_of_link is not None:
+                link, self._link = self._link, None
+                self._endpoint.kept.put(self._kept_as, self._name_of_link, link)
             self._drop_link(broken=False)
+
+    def _use_kept(self) -> None:
+        """Take the link that an earlier test left, if both ends have it still."""
+        kept = self._endpoint.kept
+        name = kept.name(self._kept_as)
+        if name is not None and name == self._hello.get("kept"):
+            link = kept.take(self._kept_as, self._task)
+            assert isinstance(link, Link)
+            self._link, self._name_of_link = link, name
+        else:
+            # The other end closes its own as well.
+            kept.close(self._kept_as, broken=True)
+            self._free_before = self._endpoint.free_memory()
+
+    def _held(self) -> Optional[int]:
+        now = self._endpoint.free_memory() if self._free_before is not None else None
+        return None if now is None or self._free_before is None else max(0, self._free_before - now)
 
     def _run(self) -> None:
         a, b = self._op["a"], self._op["b"]
@@ -124,6 +148,7 @@ class PairTest:
         outcomes: List[Tuple[int, int, Outcome]] = []
         try:
             self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
+            self._use_kept()
         except Failed as failed:
             lasting = failed
         for src, dst in ((a, b), (b, a)):
@@ -160,7 +185,8 @@ class PairTest:
         task, host, peer = self._task, self._host, self._peer
         mine = [list(f) for f in host.faults if {f.src, f.dst} == {self._me, peer}]
         own = self._endpoint.rank.address or host.address
-        hello = {"node": host.node, "address": own, "closed_port": host.closed_port, "faults": mine}
+        hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port, "faults": mine}
+        hello["kept"] = self._endpoint.kept.name(self._kept_as)
         task.put("hello/%d" % self._me, hello)
         take = partial(task.take, "hello/%d" % peer, end)
         return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)
@@ -271,8 +297,10 @@ class PairTest:
         if self._link is None:
             self._attempts += 1
             address = str(self._hello.get("address") or "")
-            connect = partial(self._endpoint.connect, task, self._peer, address, self._attempts, end)
+            ctas = self._op.get("ctas") or None
+            connect = partial(self._endpoint.connect, task, self._peer, address, self._attempts, end, ctas)
             self._link = run(task, connect, CONNECT, end)
+            self._name_of_link = "%slink%d" % (task.prefix, self._attempts)
         link = self._link
         assert link is not None
         outcome.phase = TRANSFER
@@ -334,6 +362,10 @@ class PairTest:
             return
         self._reported.add(role)
         ok, own, other, result = outcome.ok, outcome.own, outcome.other, outcome.result
+        try:
+            held = self._held()
+        except Exception:
+            held = None
         self._send(
             {
                 "op": "side",
@@ -356,5 +388,6 @@ class PairTest:
                 "raw": outcome.raw,
                 "both_rate": outcome.both_rate if ok else None,
                 "times": base.summarize(result.times) if ok else None,
+                "held": held,
             }
         )

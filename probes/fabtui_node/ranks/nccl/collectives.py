@@ -158,4 +158,4 @@ class NcclGroup(Group):
 
     def close(self, broken: bool) -> None:
         """Release the communicator."""
-        self._member.leave(broken)
+        self._member.leave(broken, group=True)

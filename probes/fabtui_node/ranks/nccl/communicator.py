@@ -35,6 +35,8 @@ class Gpu:
         notes: NCCL variables set for the tests.
         address: Data address of the node.
         small: Device memory for small messages.
+        buffers: Bytes of device memory for messages.
+        largest: Size of the largest message to come, for which memory is allocated at once.
         note: Pinned host memory for small messages.
         sample: Pinned host memory for the blocks that are checked.
     """
@@ -51,18 +53,31 @@ class Gpu:
         self.sample = self.device.pinned(verify.SAMPLE)
         self._data, self._data_size = 0, 0
         self._source, self._source_size = 0, 0
-        self._outgrown: List[int] = []
+        self._outgrown: List[Tuple[int, int]] = []
         self._done: List[Communicator] = []
+        self._spent: List[Communicator] = []
         self._broken: List[Communicator] = []
+        self.buffers = 0
+        self.largest = 0
+
+    def _allocate(self, size: int) -> int:
+        pointer = self.device.allocate(size)
+        self.buffers += size
+        return pointer
 
     def data(self, size: int) -> int:
         """Return device memory of at least ``size`` bytes, or raise; the same pointer while it is large enough."""
         if size > self._data_size:
-            pointer = self.device.allocate(size)
+            size = max(size, self.largest)
+            pointer = self._allocate(size)
             # Freeing waits for other GPUs as well, see `keep`.
-            self._outgrown.append(self._data)
+            self._outgrow(self._data, self._data_size)
             self._data, self._data_size = pointer, size
         return self._data
+
+    def _outgrow(self, pointer: int, size: int) -> None:
+        if pointer:
+            self._outgrown.append((pointer, size))
 
     def source(self, size: int) -> int:
         """Return device memory that repeats the pattern of `verify.PATTERN`, one period longer than ``size`` bytes.
@@ -70,39 +85,43 @@ class Gpu:
         So it contains every message of that size to any rank, at the offset `verify.shift`.
         """
         if size > self._source_size:
+            size = max(size, self.largest)
             length = size + verify.PERIOD
-            pointer = self.device.allocate(length)
-            self._outgrown.append(self._source)
+            pointer = self._allocate(length)
+            self._outgrow(self._source, self._source_size + verify.PERIOD)
             self._source, self._source_size = pointer, size
             self.device.upload(pointer, verify.PATTERN, verify.PERIOD)
             self.device.spread(pointer, verify.PERIOD, length)
         return self._source
 
-    def keep(self, comm: Communicator, broken: bool) -> None:
-        """Keep a communicator that is no longer used until `release`.
+    def keep(self, comm: Communicator, broken: bool, group: bool = False) -> None:
+        """Keep a communicator that is no longer used, of two ranks or a ``group``, until `release`.
 
         Not released at once: freeing its memory waits for every GPU of this process that can access that memory,
         while another thread's launch waits for the driver. With pairs in progress both would wait forever.
         """
-        (self._broken if broken else self._done).append(comm)
+        (self._broken if broken else self._spent if group else self._done).append(comm)
 
-    def release(self, everything: bool) -> Optional[str]:
+    def release(self, groups: bool) -> Optional[str]:
         """Release communicators and memory kept so far; nothing may be in progress on any GPU of this process.
 
-        Healthy communicators take 0.05 to 0.3 s each, and are released with ``everything``. Return the error if NCCL
-        does not return from one of them.
+        A healthy communicator takes up to 0.5 s; those of groups are released with ``groups``. Return the error if
+        NCCL does not return from a broken one.
         """
         end = time.monotonic() + ABORT_TIMEOUT
         stuck = [text for text in [comm.abort(max(0.1, remaining(end))) for comm in self._broken] if text]
         self._broken.clear()
-        if everything:
-            done, self._done = self._done, []
-            for comm in done:
-                comm.retire(DESTROY_TIMEOUT)
-            if not stuck:
-                outgrown, self._outgrown = self._outgrown, []
-                for pointer in filter(None, outgrown):
-                    self.device.free(pointer)
+        done, self._done = self._done, []
+        if groups:
+            done += self._spent
+            self._spent = []
+        for comm in done:
+            comm.retire(DESTROY_TIMEOUT)
+        if not stuck:
+            outgrown, self._outgrown = self._outgrown, []
+            for pointer, size in outgrown:
+                self.device.free(pointer)
+                self.buffers -= size
         return stuck[0] if stuck else None
 
 
@@ -117,11 +136,22 @@ class Member:
         self.gpu = gpu
         self.task = task
         self.me, self.size = me, size
-        self.comm = Communicator(gpu.nccl, lambda: task.cancelled)
+        self.comm = Communicator(gpu.nccl, lambda: self.task.cancelled)
         self.transports: Dict[Tuple[int, int, bool], Set[str]] = {}
         self._mark = self._surveyed = gpu.log.mark()
+        self._earlier: List[Line] = []
         self._laps: List[str] = []
         self._lap = time.monotonic()
+
+    def pause(self) -> None:
+        """Keep what NCCL printed about this communicator; the lines that follow are about others."""
+        self._earlier = log_capture.notable(self.lines())
+
+    def renew(self, task: Task) -> None:
+        """Use the communicator for another test."""
+        self.task = task
+        self._mark = self._surveyed = self.gpu.log.mark()
+        self._laps, self._lap = [], time.monotonic()
 
     @classmethod
     def joined(
@@ -215,7 +245,7 @@ class Member:
 
     def lines(self) -> List[Line]:
         """Return what NCCL printed for this GPU since the communicator was begun."""
-        return self.gpu.log.since(self._mark, self.gpu.device.ordinal)
+        return self._earlier + self.gpu.log.since(self._mark, self.gpu.device.ordinal)
 
     def survey(self) -> None:
         """Read what NCCL printed about its connections since the last call, into ``transports``."""
@@ -255,9 +285,9 @@ class Member:
         recent = log_lines.root(log_lines.warnings(log.warned(self._mark)))
         return recent or log_lines.root(log_lines.warnings(once))
 
-    def leave(self, broken: bool) -> None:
+    def leave(self, broken: bool, group: bool = False) -> None:
         """Release the communicator; queued work of a broken one is abandoned with its stream."""
-        self.gpu.keep(self.comm, broken)
+        self.gpu.keep(self.comm, broken, group)
         if broken:
             try:
                 self.gpu.device.wait(time.monotonic() + 0.2)

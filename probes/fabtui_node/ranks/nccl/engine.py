@@ -74,6 +74,7 @@ class NcclEngine(Engine):
         """Make the GPU's context and allocate its first memory."""
         began = time.monotonic()
         gpu = Gpu(rank, self.driver, self.nccl, self.log, self.notes, self.address)
+        gpu.largest = self.largest
         self.seconds["contexts"] = max(self.seconds.get("contexts", 0.0), time.monotonic() - began)
         return NcclEndpoint(rank, gpu)
 
@@ -96,14 +97,20 @@ class NcclEndpoint(Endpoint):
         except CudaError as error:
             raise Failed.from_error(CONNECT, error, "rank %d: " % self.rank.rank) from None
 
-    def release(self, everything: bool) -> Optional[str]:
-        """Release communicators and memory."""
-        return self._gpu.release(everything)
+    def free_memory(self) -> Optional[int]:
+        """Return the free memory of the GPU, as if messages took none."""
+        return self._gpu.device.memory()[0] + self._gpu.buffers
 
-    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
+    def release(self, groups: bool) -> Optional[str]:
+        """Release communicators and memory."""
+        return self._gpu.release(groups)
+
+    def connect(
+        self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
+    ) -> Link:
         """Make a communicator of two ranks."""
         ranks = sorted([self.rank.rank, peer])
-        member = Member.joined(self._gpu, task, "link%d/id" % attempt, ranks, end)
+        member = Member.joined(self._gpu, task, "link%d/id" % attempt, ranks, end, ctas)
         return NcclLink(member, peer, 1 - member.me)
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:

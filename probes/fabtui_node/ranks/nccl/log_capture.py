@@ -141,6 +141,12 @@ class Log:
             return dict(self._nics)
 
 
+def notable(lines: List[Line], most: int = 64) -> List[Line]:
+    """Return warnings and connections among lines, at most the first ``most``."""
+    found = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
+    return found[:most]
+
+
 def summary(lines: List[Line], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
     """Return at most ``most`` warnings and connections among lines, without repetitions.
 

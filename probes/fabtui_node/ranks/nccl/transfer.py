@@ -9,7 +9,7 @@ from typing import Callable, List, Optional, Tuple
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, PairJob
+from fabtui_node.ranks.base import TRANSFER, PairJob, Task
 from fabtui_node.ranks.engine import Link, Setup
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.nccl import log_capture
@@ -253,6 +253,14 @@ class NcclLink(Link):
     def log(self) -> Optional[str]:
         """Return NCCL's warnings and connections of this link."""
         return log_capture.summary(self._member.lines()) or None
+
+    def pause(self) -> None:
+        """Keep the communicator for the next test of the pair."""
+        self._member.pause()
+
+    def renew(self, task: Task) -> None:
+        """Use the communicator for another test."""
+        self._member.renew(task)
 
     def close(self, broken: bool) -> None:
         """Release the communicator, if it is of these two only."""

@@ -198,15 +198,21 @@ class TorchEndpoint(Endpoint):
             raise error
         return value
 
-    def release(self, everything: bool) -> Optional[str]:
-        """Release process groups."""
-        return self._engine.release(everything)
+    def free_memory(self) -> Optional[int]:
+        """Return the free memory of the GPU, as if torch had none for messages."""
+        return self._engine.free_memory()
 
-    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
+    def release(self, groups: bool) -> Optional[str]:
+        """Release process groups."""
+        return self._engine.release()
+
+    def connect(
+        self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
+    ) -> Link:
         """Make a process group of two."""
         me = self.rank.rank
         indices = (0, 1) if me < peer else (1, 0)
-        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address)
+        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address, ctas)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:

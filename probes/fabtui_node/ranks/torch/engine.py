@@ -5,13 +5,14 @@ torch is imported here and in no other module of the node side, and only in the 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib
 import os
 import re
 import time
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
@@ -19,7 +20,10 @@ from fabtui_node.ranks.base import CONNECT, Failed, Task
 from fabtui_node.ranks.controller_channel import Store, StoreError, to_bytes, to_text
 from fabtui_node.ranks.engine import Engine
 
-_NOISE = re.compile(r"^\w+(?:Error|Exception): |\[[^\]\s]*\.(?:cc|cpp|h):\d+\] ?|\.? ?This is typically caused.*$")
+_NOISE = re.compile(r"^\w+(?:Error|Exception): |\[[^\[\]\s]*\.(?:cc|cpp|h):\d+\] ?|\.? ?This is typically caused.*$")
+
+RETIRED = 64
+"""Number of stores that are kept after their groups were let go."""
 
 Ends = Tuple[int, int]
 """The numbers of this rank and of its peer."""
@@ -56,12 +60,20 @@ def carried_store(dist: Any) -> Any:
 
     Made by a function, because torch is not loaded at import time.
     """
-    clones: List[Any] = []
 
     class CarriedStore(dist.Store):  # type: ignore[misc]
         def __init__(self, store: Store, prefix: str, task: Task, end: float) -> None:
             super().__init__()
-            self._store, self._prefix, self._task, self._end = store, prefix, task, end
+            self._store, self._prefix = store, prefix
+            # C++ keeps only its half of a clone alive: the Python half is kept here.
+            self._clones: List[Any] = []
+            self.renew(task, end)
+
+        def renew(self, task: Task, end: float) -> None:
+            """Serve a later test."""
+            self._task, self._end = task, end
+            for clone in self._clones:
+                clone.renew(task, end)
 
         def _left(self) -> float:
             return base.remaining(self._end, 0.05)
@@ -96,9 +108,8 @@ def carried_store(dist: Any) -> Any:
             return int(self._ask("num_keys", None))
 
         def clone(self) -> Any:
-            # C++ keeps only its half alive: the Python half is kept here.
             clone = CarriedStore(self._store, self._prefix, self._task, self._end)
-            clones.append(clone)
+            self._clones.append(clone)
             return clone
 
         def set_timeout(self, timeout: timedelta) -> None:
@@ -126,7 +137,9 @@ class TorchEngine(Engine):
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         super().__init__(address, store, library)
         # A group in C++ keeps only the C++ half of its store alive: the Python half is kept here.
-        self._stores: List[Any] = []
+        self._stores: Dict[int, Any] = {}
+        # What a group that was let go may still use; no more are known to do that.
+        self._retired: Deque[Any] = collections.deque(maxlen=RETIRED)
 
     def _import(self) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -158,7 +171,9 @@ class TorchEngine(Engine):
     def enter(self) -> None:
         """Prepare the calling thread."""
 
-    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
+    def make(
+        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
+    ) -> Any:
         """Return a process group whose member here sends from an address, if given; raises what torch raises."""
         raise NotImplementedError
 
@@ -192,23 +207,45 @@ class TorchEngine(Engine):
         """Return the algorithm of the last collective, if the library reported it."""
         return None
 
-    def discard(self, group: Any, broken: bool) -> None:
-        """Release a process group that is no longer used."""
-
-    def release(self, everything: bool) -> Optional[str]:
-        """Release what `discard` kept, or only the broken part of it; nothing is in progress."""
-        if everything:
-            self._stores.clear()
+    def free_memory(self) -> Optional[int]:
+        """Return the bytes of GPU memory that are free or reserved by torch; None without a GPU."""
         return None
 
-    def group(self, task: Task, prefix: str, rank: int, size: int, end: float, address: Optional[str]) -> Any:
+    def discard(self, group: Any, broken: bool) -> None:
+        """Release a process group that is no longer used."""
+        self._retire(group)
+
+    def _retire(self, group: Any) -> None:
+        self._retired.append(self._stores.pop(id(group), None))
+
+    def release(self) -> Optional[str]:
+        """Release what `discard` kept; nothing is in progress."""
+        return None
+
+    def renew(self, group: Any, task: Task) -> None:
+        """Use a process group for another test."""
+        if id(group) in self._stores:
+            self._stores[id(group)].renew(task, task.end + task.deadline)
+
+    def group(
+        self,
+        task: Task,
+        prefix: str,
+        rank: int,
+        size: int,
+        end: float,
+        address: Optional[str],
+        ctas: Optional[int] = None,
+    ) -> Any:
         """Make a process group that is connected by ``end``, as `make` does; raise `Failed` if it is not formed."""
         began = time.monotonic()
         until = task.end + task.deadline if self.lasting else end
         store = self.carried(self.store, task.prefix + prefix, task, until)
-        self._stores.append(store)
         try:
-            return self.make(store, rank, size, base.remaining(end, 0.05), address)
+            group = self.make(store, rank, size, base.remaining(end, 0.05), address, ctas)
+            self._stores[id(group)] = store
+            return group
         except Exception as error:
+            self._retired.append(store)
             what = "the process group of %d ranks was not formed" % size
             raise failure(CONNECT, what, error, time.monotonic() - began) from None

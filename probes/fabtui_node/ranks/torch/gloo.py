@@ -1,4 +1,4 @@
-"""CPU ranks over gloo: one thread per rank, one process group per pair."""
+"""CPU ranks over gloo: one thread per rank, one process group and one port per pair."""
 
 from __future__ import annotations
 
@@ -22,26 +22,32 @@ class GlooEngine(TorchEngine):
     transport = "TCP"
 
     def open(self) -> None:
-        """Open gloo's device on this node's data address."""
+        """Check that torch has gloo, and that its device can be opened on this node's data address."""
         if not hasattr(self.dist, "ProcessGroupGloo"):
             raise RuntimeError("torch %s was built without gloo" % self.torch.__version__)
         gloo: Any = self.dist.ProcessGroupGloo
         self._options: Any = getattr(gloo, "_Options", None) or gloo.Options
         self._type: Any = gloo
         began = time.monotonic()
-        self._devices = {self.address: gloo.create_device(hostname=self.address)}
+        self._type.create_device(hostname=self.address)
         self.seconds["device"] = time.monotonic() - began
 
     def attach(self, rank: Rank) -> Endpoint:
-        """Return a rank, with a device on its data address."""
-        if rank.address and rank.address not in self._devices:
-            self._devices[rank.address] = self._type.create_device(hostname=rank.address)
+        """Return a rank, once its data address was tried."""
+        if rank.address and rank.address != self.address:
+            self._type.create_device(hostname=rank.address)
         return TorchEndpoint(rank, self)
 
-    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
-        """Make a process group whose full mesh gives up in time."""
+    def make(
+        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
+    ) -> Any:
+        """Make a process group whose full mesh gives up in time.
+
+        Each has a port of its own, which is closed with it. Connections to a port of gloo have numbers from 0 on, and
+        one that comes too early is kept. At a port of all groups, a stranger would take the places of later peers.
+        """
         options = self._options()
         options._timeout = timedelta(seconds=max(0.05, seconds / CONNECT_TRIES))
-        options._devices = [self._devices[address or self.address]]
+        options._devices = [self._type.create_device(hostname=address or self.address)]
         options._threads = 1
         return self._type(store, rank, size, options)

@@ -74,12 +74,16 @@ class TorchNcclEngine(TorchEngine):
         """Select the GPU for the calling thread."""
         self.torch.cuda.set_device(self._ordinal)
 
-    def make(self, store: Any, rank: int, size: int, seconds: float, address: Optional[str]) -> Any:
+    def make(
+        self, store: Any, rank: int, size: int, seconds: float, address: Optional[str], ctas: Optional[int]
+    ) -> Any:
         """Make a process group; its communicators are formed at their first use."""
         self._mark = self._log.mark()
         options = self._type.Options()
         # Waits have deadlines of their own; torch's watchdog is for abandoned ones.
         options._timeout = timedelta(seconds=seconds + 60.0)
+        if ctas is not None and hasattr(options, "config"):
+            options.config.max_ctas = ctas
         return self._type(store, rank, size, options)
 
     def joined(self, group: Any, end: float) -> None:
@@ -135,11 +139,16 @@ class TorchNcclEngine(TorchEngine):
         """Keep a group until `release`: a communicator is not destroyed while tests run."""
         (self._broken if broken else self._done).append(group)
 
-    def release(self, everything: bool) -> Optional[str]:
-        """Abort broken groups and with ``everything`` shut down the others, each in a thread that may hang."""
+    def free_memory(self) -> Optional[int]:
+        """Return the free memory of the GPU, and what torch has reserved of it."""
+        return int(self.torch.cuda.mem_get_info(self._ordinal)[0]) + int(self.torch.cuda.memory_reserved(self._ordinal))
+
+    def release(self) -> Optional[str]:
+        """Abort broken groups and shut down the others, each in a thread that may hang; give torch's memory back."""
         threads = []
-        for groups, method in ((self._broken, "abort"), (self._done, "shutdown"))[: 2 if everything else 1]:
+        for groups, method in ((self._broken, "abort"), (self._done, "shutdown")):
             for group in groups:
+                self._retire(group)
                 close = getattr(group, method, None) or getattr(group, "shutdown", None)
                 if close is not None:
                     threads.append(threading.Thread(target=self._closed, args=(close,), daemon=True))
@@ -151,7 +160,8 @@ class TorchNcclEngine(TorchEngine):
             thread.join(base.remaining(end))
         if any(thread.is_alive() for thread in threads):
             return "torch did not return from closing a process group"
-        return super().release(everything)
+        self.torch.cuda.empty_cache()
+        return None
 
     def _closed(self, close: Any) -> None:
         self.enter()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, PairJob
+from fabtui_node.ranks.base import TRANSFER, PairJob, Task
 from fabtui_node.ranks.engine import Link, Setup
 from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
 
@@ -19,6 +19,9 @@ PROBES = 2
 
 PERIOD = 4099
 """Length of the data pattern: prime, so that a block in the wrong place is noticed."""
+
+COMPARED = 16 << 20
+"""Bytes that are compared at once."""
 
 STAMPED = 64
 """Size from which on messages carry their number in their first 8 bytes."""
@@ -57,6 +60,8 @@ class TorchLink(Link):
         self._addresses = addresses
         self._inside = inside
         self._tag = 0
+        self._paused = False
+        self._transports: Dict[bool, Optional[str]] = {}
         self._wrong: Optional[str] = None
         self._expected: Any = None
         self._buffers: List[Any] = []
@@ -145,13 +150,26 @@ class TorchLink(Link):
 
     def _check(self, buffer: Any, number: int) -> None:
         """Compare the last message of a stream with what was sent."""
-        expected = self._expected[: buffer.numel()].clone()
+        expected = self._expected[: buffer.numel()]
+        head = expected[:8].clone()
         if expected.numel() >= STAMPED:
             expected[:8].view(self._torch.int64).fill_(number)
-        if self._wrong is None and not self._torch.equal(buffer, expected):
-            wrong = (buffer != expected).nonzero()
-            found = len(wrong), buffer.numel(), number + 1, int(wrong[0])
+        wrong, first = self._wrong_bytes(buffer, expected)
+        expected[:8].copy_(head)
+        if self._wrong is None and wrong:
+            found = wrong, buffer.numel(), number + 1, first
             self._wrong = "%d of %d bytes are wrong in message %d, the first at offset %d" % found
+
+    def _wrong_bytes(self, buffer: Any, expected: Any) -> Tuple[int, int]:
+        """Return the number of bytes that differ, and the offset of the first; part by part, to spare memory."""
+        wrong, first = 0, -1
+        for at in range(0, buffer.numel(), COMPARED):
+            differ = buffer[at : at + COMPARED] != expected[at : at + COMPARED]
+            count = int(differ.sum())
+            if count and not wrong:
+                first = at + int(differ.nonzero()[0])
+            wrong += count
+        return wrong, first
 
     def _send_probe(self, job: PairJob, end: float) -> float:
         pattern, self._note = self._pattern(self._rank, self._peer, job.bytes), self._bytes(8)
@@ -220,7 +238,7 @@ class TorchLink(Link):
             if number == 0:
                 began = time.perf_counter()
         seconds = time.perf_counter() - began
-        if not self._torch.equal(into, self._pattern(self._peer, self._rank, size)):
+        if self._wrong_bytes(into, self._pattern(self._peer, self._rank, size))[0]:
             self._wrong = "the data that rank %d sent at the same time is wrong" % self._peer
         return seconds
 
@@ -254,11 +272,22 @@ class TorchLink(Link):
     def _forget(self) -> None:
         self._expected, self._buffers = None, []
 
+    def pause(self) -> None:
+        """Keep the group for the next test of the pair."""
+        self._paused = True
+
+    def renew(self, task: Task) -> None:
+        """Use the group for another test."""
+        self._engine.renew(self._group, task)
+
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
         """Return the transport, where the engine knows it, and the two data addresses."""
         src, dst = (self._own, self._other) if sending else (self._other, self._own)
         here, there = self._addresses
-        return self._engine.transport_of(src, dst, sending), here or self._engine.address, there or None
+        if not self._paused:
+            # Later on, what the library printed last is about other groups.
+            self._transports[sending] = self._engine.transport_of(src, dst, sending)
+        return self._transports.get(sending), here or self._engine.address, there or None
 
     def close(self, broken: bool) -> None:
         """Release the group; with gloo its sockets close, and a peer that waits on them notices."""

@@ -1,0 +1,315 @@
+"""Nodes in network namespaces: rails of bridges, a router between them, an SSH server for each node, and faults.
+
+Every namespace belongs to a process that the kernel kills when the process that made the network dies. So nothing is
+left behind even when that is killed: interfaces, bridges, routes and rules go with the namespaces.
+
+A node is reached by ``ssh`` with a ProxyCommand that starts ``sshd -i`` inside its namespaces: no management network.
+With one, its SSH server listens there. The controller then runs in a namespace that has nothing else, or reaches that
+by a ProxyCommand. Addresses are ``10.<rail + 1>.0.<node + 1>``. Traffic between rails goes through a router. Each node
+sends from an address over the interface that has it, as hosts with several rails are set up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fabtui.lab.namespaces.effects import CONSOLE, FABRIC, Step, effect_of
+from fabtui.lab.namespaces.faults import Fault, Shape, parse_faults, places_of
+from fabtui.lab.namespaces.holder import Holder, path_of
+
+#: The most nodes and rails that have addresses.
+MAX_NODES, MAX_RAILS = 64, 8
+
+#: Both tables hold the faults: what stays within a rail is bridged, what crosses rails is routed.
+_TABLES = ("bridge", "inet")
+_FAULTS = "".join(
+    f"add table {family} mesh\n"
+    f"add chain {family} mesh faults {{ type filter hook forward priority 0; policy accept; }}\n"
+    for family in _TABLES
+)
+
+
+def _percent(text: object) -> str:
+    """Return a text as ssh_config has it, where a percent sign begins a token."""
+    return str(text).replace("%", "%%")
+
+
+class Network:
+    """Nodes and rails, reached by SSH.
+
+    Args:
+        folder: Where keys and configurations lie.
+        nodes: How many nodes, called ``n0`` and so on, or `names` instead.
+        rails: How many interfaces each has, ``eth0`` and so on.
+        mtu: Of everything.
+        management: The interface of each node in a management network, which has no route to the rails; "" without.
+        relayed: Whether the controller is outside the management network, and reaches the nodes by a ProxyCommand.
+        variables: Variables of logins on the nodes.
+        names: The nodes' names, instead of a number.
+
+    Attributes:
+        names: The nodes' names.
+        faults: What is planted, by its place.
+        ssh_config: The configuration that reaches them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 8,
+        rails: int = 4,
+        mtu: int = 9000,
+        management: str = "",
+        *,
+        relayed: bool = False,
+        variables: Mapping[str, str] | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.names = list(names) or [f"n{number}" for number in range(nodes)]
+        self.rails = range(rails)
+        self.mtu = mtu
+        self.folder = folder
+        self.ssh_config = folder / "ssh_config"
+        self.faults: dict[str, Fault] = {}
+        self._fabric = Holder("fabric")
+        self._hosts = {name: Holder(name) for name in self.names}
+        self._management = management
+        self._console = Holder("console") if management else None
+        self._relayed = relayed
+        self._variables = dict(variables or {})
+        self._rules: list[str] = []
+        self._loops: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            for host in self._all():
+                host.wait()
+            self._wire()
+            if self._console is not None:
+                self._manage(self._console)
+            self._serve()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take everything down."""
+        for where in list(self._loops):
+            self._end_loop(where)
+        for host in self._all():
+            host.end()
+
+    def _all(self) -> list[Holder]:
+        return [*self._hosts.values(), self._fabric, *([self._console] if self._console is not None else [])]
+
+    def controller(self, argv: Iterable[str]) -> list[str]:
+        """Return the command that runs a command where the controller is."""
+        return list(argv) if self._console is None else self._console.enter(argv, only_net=True)
+
+    def address(self, node: str, rail: int) -> str:
+        """Return the address of a node on a rail."""
+        return f"10.{rail + 1}.0.{self.names.index(node) + 1}"
+
+    def addresses(self) -> list[tuple[str, int, str]]:
+        """Return node, rail and address of everything that is to answer."""
+        return [(node, rail, self.address(node, rail)) for node in self.names for rail in self.rails]
+
+    def _wire(self) -> None:
+        # A bridge that is down passes nothing on, not even to the router.
+        lines = ["link set lo up", f"link add elsewhere mtu {self.mtu} type bridge"]
+        for rail in self.rails:
+            lines += [f"link add br{rail} mtu {self.mtu} type bridge", f"link set br{rail} up"]
+            lines += [f"addr add 10.{rail + 1}.0.254/24 dev br{rail}"]
+            for name in self.names:
+                port, pid = f"{name}r{rail}", self._hosts[name].pid
+                lines += [
+                    f"link add {port} mtu {self.mtu} type veth peer name eth{rail} mtu {self.mtu} netns {pid}",
+                    f"link set {port} master br{rail} up",
+                ]
+        self.fabric("ip", "-batch", "-", text="\n".join(lines) + "\n")
+        self.fabric("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.fabric("nft", "-f", "-", text=_FAULTS)
+        for name, host in self._hosts.items():
+            lines = ["link set lo up"]
+            for rail in self.rails:
+                own = self.address(name, rail)
+                lines += [f"addr add {own}/24 dev eth{rail}", f"link set eth{rail} up"]
+                lines += [self.routes(name, rail) + f"rule add from {own} table {100 + rail}"]
+            host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+
+    def routes(self, node: str, rail: int) -> str:
+        """Return the input of ``ip -batch`` that makes the routes of an interface."""
+        net, end = f"10.{rail + 1}.0", f"dev eth{rail} table {100 + rail}\n"
+        return f"route replace {net}.0/24 {end}route replace default via {net}.254 {end}"
+
+    def _manage(self, console: Holder) -> None:
+        """Connect the nodes and the controller by a network of its own."""
+        lines = ["link set lo up", "link add wire type bridge", "link set wire up", "addr add 10.99.0.254/24 dev wire"]
+        for name, host in self._hosts.items():
+            lines += [
+                f"link add {name} type veth peer name {self._management} netns {host.pid}",
+                f"link set {name} master wire up",
+            ]
+        console.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+        for name, host in self._hosts.items():
+            lines = [
+                f"addr add {self.login_address(name)}/24 dev {self._management}",
+                f"link set {self._management} up",
+            ]
+            host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+
+    def login_address(self, name: str) -> str:
+        """Return the address of a node in the management network."""
+        return f"10.99.0.{self.names.index(name) + 1}"
+
+    def server(self, node: str) -> tuple[str, ...]:
+        """Return the command that starts the SSH server of a node in the management network."""
+        if self._console is None:
+            return ("true",)
+        return (*self._sshd, "-o", f"ListenAddress={self.login_address(node)}")
+
+    @property
+    def _sshd(self) -> tuple[str, ...]:
+        return (path_of("sshd") or "sshd", "-f", str(self.folder / "sshd_config"))
+
+    def _serve(self) -> None:
+        """Write what ssh needs to reach the nodes."""
+        os.makedirs("/run/sshd", exist_ok=True)
+        for key in ("id", "host"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key], check=True)
+        public = " ".join((self.folder / "host.pub").read_text().split()[:2])
+        (self.folder / "known_hosts").write_text("".join(f"{name} {public}\n" for name in self.names))
+        variables = " ".join(f'"{name}={value}"' for name, value in self._variables.items())
+        (self.folder / "sshd_config").write_text(
+            f'HostKey "{self.folder}/host"\nAuthorizedKeysFile "{self.folder}/id.pub"\nStrictModes no\nUsePAM no\n'
+            "PasswordAuthentication no\nPermitRootLogin prohibit-password\nPidFile none\nMaxSessions 64\n"
+            + (f"SetEnv {variables}\n" if variables else "")
+        )
+        blocks = []
+        for name, host in self._hosts.items():
+            block = f"ProxyCommand {_percent(shlex.join(host.enter([*self._sshd, '-i'])))} 2>/dev/null"
+            if self._console is not None:
+                host.run(*self.server(name))
+                block = f"HostName {self.login_address(name)}\n HostKeyAlias {name}"
+                if self._relayed:
+                    relay = [sys.executable, "-IS", str(Path(__file__).with_name("relay.py"))]
+                    words = _percent(shlex.join(self._console.enter(relay, only_net=True)))
+                    block += f"\n ProxyCommand {words} %h %p"
+            blocks.append(f"Host {name}\n {block}\n")
+        self.ssh_config.write_text(
+            "".join(blocks) + f'Host *\n User root\n IdentityFile "{_percent(self.folder)}/id"\n IdentitiesOnly yes\n'
+            f' IdentityAgent none\n UserKnownHostsFile "{_percent(self.folder)}/known_hosts"\n'
+            " GlobalKnownHostsFile /dev/null\n"
+            " StrictHostKeyChecking yes\n ControlPath none\n"
+        )
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def in_fabric(self, argv: Iterable[str]) -> list[str]:
+        """Return the command that runs a command in the network between the nodes."""
+        return self._fabric.enter(argv, only_net=True)
+
+    def fabric(self, *argv: str, text: str = "") -> str:
+        """Run a command in the network between the nodes."""
+        return self._fabric.run(*argv, text=text, only_net=True)
+
+    def on(self, name: str, *argv: str, text: str = "") -> str:
+        """Run a command on a node."""
+        return self._hosts[name].run(*argv, text=text)
+
+    def holder(self, name: str) -> Holder:
+        """Return what holds the namespaces of a node."""
+        return self._hosts[name]
+
+    @property
+    def shape(self) -> Shape:
+        """Nodes and rails that faults may name."""
+        return Shape(tuple(self.names), len(self.rails))
+
+    def plant(self, *texts: str) -> None:
+        """Plant faults, all of them or none.
+
+        Raises:
+            ValueError: A text is not a fault, names what is not there, or its place has a fault already.
+        """
+        for fault in parse_faults(texts, self.shape, self.faults.values()):
+            self.faults[fault.where] = fault
+            self._put(fault)
+        self._write_rules()
+
+    def heal(self, *places: str) -> None:
+        """Take the faults of some places back, or all of them.
+
+        Raises:
+            ValueError: A place has no fault.
+        """
+        for where in places_of(places, self.faults):
+            self._end_loop(where)
+            self._run(effect_of(self.faults.pop(where), self).heal)
+        # Healing a fault may switch on what a second one has switched off.
+        for fault in self.faults.values():
+            self._put(fault)
+        if not places:
+            self._rules.clear()
+        self._write_rules()
+
+    def _put(self, fault: Fault) -> None:
+        effect = effect_of(fault, self)
+        self._run(effect.plant)
+        if effect.loop and fault.where not in self._loops:
+            self._loops[fault.where] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *self.in_fabric(["sh", "-c", effect.loop])],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def _end_loop(self, where: str) -> None:
+        if (loop := self._loops.pop(where, None)) is not None:
+            # With what it runs just now.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(loop.pid, signal.SIGKILL)
+            loop.wait(5)
+
+    def _run(self, steps: Iterable[Step]) -> None:
+        for place, argv, text in steps:
+            if place == FABRIC:
+                self.fabric(*argv, text=text)
+            elif place != CONSOLE:
+                self.on(place, *argv, text=text)
+            elif self._console is not None:
+                self._console.run(*argv, text=text, only_net=True)
+
+    def rule(self, match: str) -> None:
+        """Have the network drop what matches, within a rail and between rails."""
+        self._rules.append(match)
+        self._write_rules()
+
+    def _write_rules(self) -> None:
+        """Have the network drop what the faults name, in one step."""
+        matches = [*self._rules, *(rule for fault in self.faults.values() for rule in effect_of(fault, self).rules)]
+        lines = [f"flush chain {family} mesh faults" for family in _TABLES]
+        lines += [f"add rule {family} mesh faults {match} drop" for family in _TABLES for match in matches]
+        self.fabric("nft", "-f", "-", text="\n".join(lines) + "\n")
+
+    def forget_sources(self) -> None:
+        """Have nodes send to a rail over their interface there, from any address, as hosts usually do."""
+        for name, host in self._hosts.items():
+            lines = [f"rule del from {self.address(name, rail)} table {100 + rail}" for rail in self.rails]
+            host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)

@@ -1,0 +1,218 @@
+"""Standing labs from outside: make one, ask it, take it down."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fabtui.errors import InputError
+from fabtui.lab.standing.order import SOCKET, Order
+from fabtui.paths import private_folder, state_folder
+from fabtui.sanitize import one_line
+
+#: Time (s) in which a lab has to be made, to answer, to end by itself, and to end when it is killed.
+_MADE, _ANSWER, _ENDED, _KILLED = 90.0, 30.0, 20.0, 10.0
+_PAUSE = 0.05
+_LOCK = ".lock"
+
+
+def labs_folder() -> Path:
+    """Return the folder of all standing labs; it may not exist."""
+    return state_folder() / "labs"
+
+
+def standing() -> list[StandingLab]:
+    """Return the labs that stand, or of which something is left."""
+    return [StandingLab(path.stem) for path in sorted(labs_folder().glob(f"*{_LOCK}"))]
+
+
+class StandingLab:
+    """A lab with a name, whether it stands or not.
+
+    Raises:
+        InputError: The name is no name of a lab.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name, re.ASCII):
+            raise InputError(f"--name: {one_line(name, 60)!r} is not a name; expected letters, digits, - and _")
+        self.name = name
+        self.folder = labs_folder() / name
+        self.ssh_config = self.folder / "ssh_config"
+        self._lock = labs_folder() / f"{name}{_LOCK}"
+
+    @property
+    def stands(self) -> bool:
+        """True while a process holds it."""
+        if not self._lock.exists():
+            return False
+        lock = self._taken()
+        if lock is not None:
+            os.close(lock)
+        return lock is None
+
+    def _taken(self) -> int | None:
+        """Take the lock and return its descriptor; None if a process has it."""
+        while True:
+            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Another process may have removed it in the meantime.
+                if os.path.exists(self._lock) and os.path.samestat(os.fstat(lock), os.stat(self._lock)):
+                    return lock
+            except BlockingIOError:
+                os.close(lock)
+                return None
+            os.close(lock)
+
+    def up(self, nodes: int, rails: int, endpoints: int) -> None:
+        """Make it; it stands when this returns, and longer than this process.
+
+        Raises:
+            InputError: It stands already, or cannot be made.
+        """
+        private_folder(labs_folder())
+        lock = self._taken()
+        if lock is None:
+            raise InputError(
+                f"a lab named {self.name} is up already; fabtui lab down ends it, --name NAME makes a second one"
+            )
+        try:
+            # Of one that was killed.
+            shutil.rmtree(self.folder, ignore_errors=True)
+            private_folder(self.folder)
+            found = self._start(Order(str(self.folder), nodes, rails, endpoints), lock)
+        except BaseException:
+            self._remove()
+            raise
+        finally:
+            # The process that holds the lab has it as well.
+            os.close(lock)
+        if "ssh_config" not in found:
+            self._remove()
+            raise InputError(f"the lab could not be made: {one_line(str(found.get('error')), 500)}")
+
+    def _start(self, order: Order, lock: int) -> dict[str, Any]:
+        # -P: files in the working directory must not shadow the standard library.
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fabtui.lab.standing.keeper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[lock],
+            start_new_session=True,
+            text=True,
+        )
+        try:
+            os.pwrite(lock, f"{process.pid:<12}".encode(), 0)
+            out, errors = _first_line(process, order.to_json())
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        try:
+            found: dict[str, Any] = json.loads(out)
+        except ValueError:
+            process.kill()
+            found = {"error": (errors.strip().splitlines() or ["it printed nothing"])[-1]}
+        return found
+
+    def ask(self, do: str, words: Sequence[str] = ()) -> dict[str, Any]:
+        """Have it plant faults or heal them, and return what it is like.
+
+        Raises:
+            InputError: It does not stand, does not answer, or refuses.
+        """
+        if not self.stands:
+            raise InputError(f"there is no lab named {self.name}; fabtui lab up makes it")
+        try:
+            reply = self._asked({"do": do, "words": list(words)})
+        except (OSError, ValueError) as error:
+            raise InputError(f"the lab {self.name} does not answer: {error}; fabtui lab down ends it") from None
+        if "error" in reply:
+            raise InputError(str(reply["error"]))
+        return reply
+
+    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+                link.settimeout(_ANSWER)
+                link.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+                link.sendall(json.dumps(request).encode() + b"\n")
+                with link.makefile("rb") as file:
+                    reply: dict[str, Any] = json.loads(file.readline())
+                    return reply
+        finally:
+            os.close(folder)
+
+    def down(self) -> bool:
+        """Take it down, or remove what is left of it; return False if there is nothing of it.
+
+        Raises:
+            InputError: It does not end.
+        """
+        if not self._lock.exists():
+            return False
+        for number, patience in ((signal.SIGTERM, _ENDED), (signal.SIGKILL, _KILLED)):
+            if self._ended(number, patience):
+                return True
+        raise InputError(f"the lab {self.name} does not end, although its process was killed")
+
+    def _ended(self, number: signal.Signals, patience: float) -> bool:
+        end = time.monotonic() + patience
+        sent = False
+        while time.monotonic() < end:
+            lock = self._taken()
+            if lock is not None:
+                self._remove()
+                os.close(lock)
+                return True
+            if not sent:
+                # It holds the lock, so the number is still that of its process.
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int(self._lock.read_text()), number)
+                    sent = True
+            time.sleep(_PAUSE)
+        return False
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.unlink(missing_ok=True)
+
+
+def _first_line(process: subprocess.Popen[str], text: str) -> tuple[str, str]:
+    """Give a process its input, and return its first line and, if it ended, its errors.
+
+    Raises:
+        InputError: There was none in time.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(text + "\n")
+    process.stdin.flush()
+    alarm = signal.signal(signal.SIGALRM, _too_late)
+    signal.setitimer(signal.ITIMER_REAL, _MADE)
+    try:
+        line = process.stdout.readline()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+    return line, "" if line else process.stderr.read()
+
+
+def _too_late(*_: object) -> None:
+    raise InputError(f"the lab was not made within {_MADE:.0f} s")

@@ -1,0 +1,267 @@
+"""Monitor of one job: asks Slurm, reads its logs here or on the nodes, and reports. Nothing is started or changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from fabtui.errors import InputError
+from fabtui.jobs.monitor import log_names
+from fabtui.jobs.monitor.build_report import report_of
+from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
+from fabtui.jobs.monitor.rules import STALE
+from fabtui.jobs.monitor.settings import configured
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+from fabtui.scheduler.slurm_job import JobStatus, node_addresses, status_of
+from fabtui.session.job_query import JobQuery
+from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui_node.system import log_files
+
+#: Least time (s) between two questions to Slurm: sites forbid more.
+ASK_EVERY = 5.0
+#: Deadline (s) of a node, and of all names.
+NODE_DEADLINE, NAMES_DEADLINE = 10.0, 3.0
+#: Bytes of a log that are read at first, and of all logs in one reading.
+BUDGET = log_files.Budget(2 << 20, 16 << 20)
+#: Maximum size (bytes) of a configuration file, and number of nodes whose names are looked up.
+_MOST_CONF, _MOST_NAMES = 1 << 20, 256
+#: Parts of files that one answer of a node may have, and characters of their texts.
+_MOST_PARTS, _MOST_TEXT = 4096, 4 << 20
+
+
+class Answer(NamedTuple):
+    """Answer of a node to the probe ``job``: its value, and parts of files."""
+
+    value: Mapping[str, Any]
+    parts: Sequence[Mapping[str, Any]]
+
+
+class AskNode(Protocol):
+    """Asker of a node with an open link."""
+
+    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+        """Return the answer to the probe ``job``.
+
+        Raises:
+            ProbeFailed: The node is not connected or does not answer.
+        """
+
+
+async def answer_of(client: NodeClient, args: dict[str, Any], deadline: float) -> Answer:
+    """Return the answer of a node with an open link; ProbeFailed if it does not answer."""
+    parts: list[dict[str, Any]] = []
+    size = 0
+
+    def take(part: dict[str, Any]) -> None:
+        nonlocal size
+        size += len(str(part.get("text", ""))) + len(str(part.get("head", "")))
+        if size <= _MOST_TEXT and len(parts) < _MOST_PARTS:
+            parts.append(part)
+
+    return Answer(await client.probe("job", args, deadline, take), parts)
+
+
+class _Read(NamedTuple):
+    """Result of reading on this machine: paths, parts, problems, and the time."""
+
+    paths: list[str]
+    parts: list[dict[str, Any]]
+    problems: list[str]
+    now: float
+
+
+class JobMonitor:
+    """Watches one job; `refresh` reads what is new and returns the report.
+
+    ``ask`` asks nodes over links: all of them if ``every`` is set, else those without logs or a ``.gpu`` file here.
+    """
+
+    def __init__(
+        self,
+        query: JobQuery,
+        ask: AskNode | None = None,
+        *,
+        every: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.query = query
+        #: The latest report; None before the first `refresh`.
+        self.report: JobReport | None = None
+        self.ask = ask
+        #: Whether all nodes are asked.
+        self.every = every
+        self._one = asyncio.Lock()
+        self._clock = clock
+        self._status = JobStatus(query.job)
+        self._asked: float | None = None
+        self._logs = JobLogs(query.nodes)
+        self._conf = None if query.conf is None else _configuration(query.conf)
+        self._nodes: dict[str, NodeFacts] = {}
+        self._addresses: Mapping[str, frozenset[str]] | None = None
+
+    async def refresh(self) -> JobReport:
+        """Read what is new and return the report; Slurm is asked at most every `ASK_EVERY` seconds."""
+        async with self._one:
+            return await self._refresh()
+
+    async def _refresh(self) -> JobReport:
+        await self._ask_slurm()
+        patterns = self._patterns()
+        read = await asyncio.to_thread(_read, patterns, self._logs.known(""))
+        if not self._logs.nodes:
+            self._logs.nodes = list(self._status.nodes) or log_names.guessed_nodes(read.paths)
+        for part in read.parts:
+            self._logs.take("", [part], read.now)
+            # A megabyte takes 40 ms.
+            await asyncio.sleep(0)
+        if self.ask is not None and (self._status.stage == "running" or not self.query.job):
+            await self._ask_nodes(patterns)
+        if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
+            self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
+        facts = JobFacts(
+            self._status,
+            self._logs,
+            self._conf,
+            "" if self.query.conf is None else self.query.conf.name,
+            self.query.idle,
+            time.time(),
+            dict(self._nodes),
+            self._addresses or {},
+        )
+        self.report = report_of(facts, self._unread(read))
+        return self.report
+
+    async def _ask_slurm(self) -> None:
+        now = self._clock()
+        if not self.query.job or self._status.stage == "ended":
+            return
+        if self._asked is None or now - self._asked >= ASK_EVERY:
+            self._asked = now
+            self._status = await asyncio.to_thread(status_of, self.query.job, self._status)
+            if self._status.nodes and not self.query.nodes:
+                self._logs.nodes = list(self._status.nodes)
+
+    def _patterns(self) -> list[str]:
+        fields = self._status.letters
+        if self.query.logs:
+            return log_names.patterns(self.query.logs, fields)
+        return log_names.usual_patterns(self._status.outputs, fields)
+
+    async def _ask_nodes(self, patterns: list[str]) -> None:
+        """Ask the nodes at once; each deadline is its own."""
+        needed = self._needed()
+        asked = self._logs.nodes if self.every else list(needed)
+        await asyncio.gather(*(self._ask_node(node, patterns if needed.get(node) else []) for node in asked))
+
+    def _needed(self) -> dict[str, bool]:
+        """Return the nodes of which something is not visible here, and whether that is their logs."""
+        here = {file.node for (reader, _), file in self._logs.files.items() if not reader}
+        gpus = {file.node for (reader, _), file in self._logs.files.items() if not reader and file.stream == "gpu"}
+        found = {node: node not in here and "" not in here for node in self._logs.nodes}
+        return {node: logs for node, logs in found.items() if logs or node not in gpus}
+
+    async def _ask_node(self, node: str, patterns: list[str]) -> None:
+        assert self.ask is not None
+        before = self._nodes.get(node, NodeFacts())
+        known = [[path, one.inode, one.offset] for path, one in self._logs.known(node).items()]
+        wanted = not before.addresses
+        args = {"patterns": patterns, "known": known, "job": self.query.job, "addresses": wanted}
+        try:
+            answer = await self.ask(node, args, NODE_DEADLINE)
+            self._nodes[node] = self._take(node, answer, before)
+        except ProbeFailed as failed:
+            self._nodes[node] = NodeFacts(most_ranks=before.most_ranks, problem=one_line(failed.text, 300))
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            self._nodes[node] = NodeFacts(problem=f"its answer cannot be read: {type(error).__name__}")
+
+    def _take(self, node: str, answer: Answer, before: NodeFacts) -> NodeFacts:
+        value = answer.value
+        own = [part for part in answer.parts if not self._is_of_another(node, str(part["path"]), int(part["inode"]))]
+        self._logs.take(node, own, float(value["now"]))
+        files = self._logs.of(node, "gpu")
+        fresh = bool(files) and (self._logs.age(files[-1]) or 0.0) <= STALE
+        if isinstance(rows := value.get("gpus"), list) and rows and not fresh:
+            self._logs.take_gpus(node, rows[:64], time.time())
+        found = value.get("ranks")
+        # A rank of a shell script may have several processes.
+        ranks = {int(one["rank"]): str(one["state"])[:2] for one in (found if isinstance(found, list) else [])}
+        addresses = tuple(str(one)[:80] for one in value.get("addresses") or before.addresses)[:64]
+        most = max(before.most_ranks, len(ranks))
+        since = None if len(ranks) == most else before.fewer_since or time.time()
+        problem = one_line(str(value.get("gpu_problem") or ""), 200)
+        return NodeFacts(tuple(ranks.items()), most, since, addresses, "", problem)
+
+    def _is_of_another(self, node: str, path: str, inode: int) -> bool:
+        """Return whether a file that a node sees is read already, or bears the name of another node: it is shared."""
+        if (owner := log_names.node_of(path, self._logs.nodes)) or (node, path) in self._logs.files:
+            return owner not in ("", node)
+        return any(file.known is not None and file.known.inode == inode for file in self._logs.at(path))
+
+    def _unread(self, read: _Read) -> list[str]:
+        status = self._status
+        found = [status.problem] if status.problem and self.query.job else []
+        found += read.problems[:4]
+        silent: dict[str, list[str]] = {}
+        needed = self._needed()
+        for node, reported in self._nodes.items():
+            if reported.problem and node in needed:
+                silent.setdefault(reported.problem, []).append(node)
+        found += [f"{fold(nodes)}: {text}" for text, nodes in silent.items()]
+        if not self._logs.files and status.stage not in ("waiting", "unknown"):
+            where = self.query.logs or ", ".join(status.outputs) or "the job has no output files"
+            found.append(f"no logs were found ({where}); name them with --logs")
+        return [one_line(text, 500) for text in found]
+
+
+def _read(patterns: list[str], known: Mapping[str, log_files.Known]) -> _Read:
+    """Read what is new in the logs that are visible here. Blocks."""
+    paths = [path for path in log_files.find(patterns) if os.path.isfile(path) and log_names.is_log(path)]
+    parts, problems = log_files.read(paths, known, BUDGET)
+    return _Read(paths, parts, problems, time.time())
+
+
+def _configuration(path: Path) -> dict[str, str]:
+    """Return the settings of the user's configuration file.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_CONF).decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(f"--conf: {path} cannot be read: {error.strerror}") from None
+    return configured(text)
+
+
+def _addresses(nodes: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return the names and addresses of all nodes of Slurm, those of the job's nodes with the name service. Blocks."""
+    known = node_addresses()
+    found = {node: frozenset({address}) for node, address in known.items()}
+    names = [known.get(node, node) for node in nodes[:_MOST_NAMES]]
+    pool = ThreadPoolExecutor(16)
+    asked = [pool.submit(_look_up, name) for name in names]
+    end = time.monotonic() + NAMES_DEADLINE
+    for node, name, answer in zip(nodes, names, asked, strict=False):
+        with contextlib.suppress(TimeoutError):
+            found[node] = found.get(node, frozenset()) | {name, *answer.result(max(0.01, end - time.monotonic()))}
+    # A name service that does not answer is left alone.
+    pool.shutdown(wait=False, cancel_futures=True)
+    return found
+
+
+def _look_up(name: str) -> set[str]:
+    try:
+        rows = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return set()
+    return {str(row[4][0]) for row in rows if not str(row[4][0]).startswith("127.")}

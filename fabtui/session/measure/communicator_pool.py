@@ -1,0 +1,233 @@
+"""Memory of GPUs that tests take: which communicators the ranks keep, and which of them have to go.
+
+At any time a GPU holds at most `bound` bytes for messages and communicators; its CUDA context, about 0.5 GiB, which a
+process needs before it can do anything, is not counted. Communicators of pairs are kept for the next test of the same
+pair. Those used least recently go first, between tests: destroying one takes 0.5 s and holds a lock of the driver that
+transfers of the same process need.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fabtui.session.options import MIB
+
+#: Minimum of the bound, and its multiple of the largest message.
+BOUND = 2048 * MIB
+BOUND_MESSAGES = 4
+#: Buffers of a rank, in messages: one that arrives and one to send; with torch, two and what is expected.
+BUFFERS = {"torch": 3}
+USUAL_BUFFERS = 2
+#: Memory of a CUDA context with the code of NCCL; on H200, 0.5 GiB.
+CONTEXT = 640 * MIB
+#: CTAs (channels) of a communicator of two ranks of one node. Measured on H200 with NVLink: the same 359 GB/s as with
+#: NCCL's default of 32, with half of the memory (260 instead of 516 MiB), in half of the time (0.06 s).
+NODE_CTAS = 16
+#: Memory of a communicator of two ranks until it is measured, by its number of CTAs (0: NCCL's default). One over
+#: shared memory takes 28 to 92 MiB.
+ESTIMATES = {0: 516 * MIB, NODE_CTAS: 260 * MIB}
+#: First part of the key of a group's communicator.
+GROUP = -1
+#: Maximum number of communicators of an endpoint; each takes eight descriptors and two threads of the rank host (H200).
+MOST = 16
+#: Minimum that is counted of a communicator, as other processes may have freed memory while it was measured.
+LEAST = 28 * MIB
+
+
+def bound(largest: int) -> int:
+    """Return the maximum number of bytes that tests with messages up to a size take of a GPU."""
+    return max(BOUND, BOUND_MESSAGES * largest)
+
+
+def _buffers(largest: int, engine: str) -> int:
+    return BUFFERS.get(engine, USUAL_BUFFERS) * largest
+
+
+def needed(largest: int, engine: str) -> int:
+    """Return the free bytes of a GPU without which it is not tested: context, buffers and one communicator."""
+    return CONTEXT + _buffers(largest, engine) + ESTIMATES[0]
+
+
+class Key(NamedTuple):
+    """A communicator of two ranks, the lower one first; ``ctas`` is its maximum number of CTAs, 0 without one."""
+
+    a: int
+    b: int
+    ctas: int
+
+
+class Released(NamedTuple):
+    """Communicators for the ranks to release: those of pairs (``True``: broken), and those of groups."""
+
+    links: list[tuple[Key, bool]]
+    groups: bool
+
+
+@dataclass(slots=True)
+class _Kept:
+    held: dict[int, int]  #: Bytes at each end.
+    used: float
+    processes: dict[int, int]  #: The processes of its ends.
+    earlier: dict[int, int]  #: Bytes of an earlier one at each end that broke, and was not released yet.
+    broken: bool = False  #: Whether a test of it failed, or an end is lost; the next release gives its memory back.
+
+
+class CommunicatorPool:
+    """The communicators that ranks keep, as far as the controller knows.
+
+    Args:
+        clock: Returns the time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[int, ...], _Kept] = {}
+        self._used: defaultdict[int, int] = defaultdict(int)
+        self._measured = dict(ESTIMATES)  #: Size of the last one that was measured, or the estimate.
+        self._count: defaultdict[int, int] = defaultdict(int)
+        self._capacity = bound(0)
+        #: Endpoints without room for one more, by its number of CTAs; kept, as there may be tens of thousands.
+        self._full: dict[int, set[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def resize(self, largest: int, engine: str) -> None:
+        """Set the size of the largest message and the engine, whose buffers are part of the bound."""
+        self._capacity = max(0, bound(largest) - _buffers(largest, engine))
+        self._full.clear()
+
+    def held(self, end: int) -> int:
+        """Return the bytes of the communicators at an endpoint."""
+        return self._used[end]
+
+    def has(self, key: Key) -> bool:
+        """Return True if a communicator is kept."""
+        kept = self._kept.get(key)
+        return kept is not None and not kept.broken
+
+    def fits(self, key: Key) -> bool:
+        """Return True if the test of a pair may begin."""
+        return self.has(key) or not any(self._is_full(end, key.ctas) for end in key[:2])
+
+    def full(self, ctas: int) -> Set[int]:
+        """Return the endpoints that have no room for one more communicator; it changes with the pool."""
+        found = self._full.get(ctas)
+        if found is None:
+            found = self._full[ctas] = {end for end in self._used if self._is_full(end, ctas)}
+        return found
+
+    def _count_in(self, end: int, size: int, number: int = 0) -> None:
+        """Count bytes and communicators in at an endpoint, or out."""
+        self._used[end] += size
+        self._count[end] += number
+        for ctas, full in self._full.items():
+            (full.add if self._is_full(end, ctas) else full.discard)(end)
+
+    def _is_full(self, end: int, ctas: int) -> bool:
+        # One to make, and a second one if a direction fails in the first.
+        more = 2 * ESTIMATES[ctas]
+        return self._used[end] > 0 and (self._used[end] + more > self._capacity or self._count[end] >= MOST)
+
+    def begin(self, key: Key, processes: Mapping[int, int]) -> None:
+        """Note that a pair uses its communicator, or makes it; ``processes`` are those of its ends."""
+        kept = self._kept.get(key)
+        if kept is None or kept.broken:
+            self._add(key, dict.fromkeys(key[:2], ESTIMATES[key.ctas]), processes)
+        else:
+            kept.used = self._clock()
+
+    def begin_group(self, number: int, sizes: Mapping[int, int], processes: Mapping[int, int]) -> None:
+        """Note a communicator of a group, with its size at each rank; no other test uses it."""
+        self._add((GROUP, number), dict(sizes), processes)
+
+    def _add(self, key: tuple[int, ...], held: dict[int, int], processes: Mapping[int, int]) -> None:
+        before = self._kept.pop(key, None)
+        earlier = {} if before is None else before.held
+        for end, size in held.items():
+            held[end] = size + earlier.get(end, 0)
+            self._count_in(end, size, end not in earlier)
+        self._kept[key] = _Kept(held, self._clock(), {end: processes.get(end, 0) for end in held}, earlier)
+
+    def measured(self, key: Key, end: int, size: int) -> None:
+        """Note how much memory of a GPU the test of a pair took that made a communicator."""
+        kept = self._kept.get(key)
+        if kept is not None and end in kept.held:
+            self._measured[key.ctas] = max(LEAST, min(size, ESTIMATES[key.ctas]))
+            size = max(LEAST, size) + kept.earlier.get(end, 0)
+            self._count_in(end, size - kept.held[end])
+            kept.held[end] = size
+
+    def failed(self, key: Key) -> None:
+        """Note that a test failed: both ends close the communicator, as far as they can."""
+        if key in self._kept:
+            self._kept[key].broken = True
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        for end, size in self._kept.pop(key).held.items():
+            self._count_in(end, -size, -1)
+
+    def clear(self) -> None:
+        """Forget all: the ranks let go of everything, or have ended."""
+        self._kept.clear()
+        self._used.clear()
+        self._count.clear()
+        self._full.clear()
+
+    def needs_of(self, wanted: Iterable[Key]) -> dict[int, int]:
+        """Return how much room each endpoint needs for the tests of pairs."""
+        needs: dict[int, int] = {}
+        for key in wanted:
+            kept = self._kept.get(key)
+            if kept is None or kept.broken:
+                for end in key[:2]:
+                    first = end not in needs
+                    needs[end] = 2 * ESTIMATES[key.ctas] if first else needs[end] + self._measured[key.ctas]
+        return needs
+
+    def make_room(
+        self, needs: Mapping[int, int], processes: Mapping[int, int], wanted: Collection[Key] = ()
+    ) -> Released | None:
+        """Return what to let go of so that endpoints have room, and forget it; None if there is nothing.
+
+        An endpoint has the room that it needs then, or nothing is kept there. Those used least recently go first, and
+        those that are ``wanted`` last. What belonged to ``processes`` that have ended is forgotten.
+        """
+        self.lose(processes)
+        broken = [key for key, kept in self._kept.items() if kept.broken]
+        for found in broken:
+            self._forget(found)
+        # An end that the other one did not meet, or that is left of two, may have kept its half.
+        links = [(Key(*key), True) for key in broken if key[0] != GROUP]
+
+        def order(key: tuple[int, ...]) -> tuple[bool, bool, float]:
+            return key[0] != GROUP, key in wanted, self._kept[key].used
+
+        added = Counter(end for key in wanted if not self.has(key) for end in key[:2])
+        groups = False
+        for key in sorted(self._kept, key=order):
+            if not any(end in needs and self._is_over(end, needs[end], added[end]) for end in self._kept[key].held):
+                continue
+            if key[0] == GROUP:
+                groups = True
+            else:
+                links.append((Key(*key), False))
+            self._forget(key)
+        return Released(links, groups) if links or groups or broken else None
+
+    def _is_over(self, end: int, need: int, more: int) -> bool:
+        return self._used[end] + need > self._capacity or self._count[end] + min(max(1, more), MOST) > MOST
+
+    def lose(self, processes: Mapping[int, int]) -> None:
+        """Forget what processes held that have ended; ``processes`` are those that run, by endpoint."""
+        for key, kept in list(self._kept.items()):
+            for end in [end for end, process in kept.processes.items() if processes.get(end) != process]:
+                self._count_in(end, -kept.held.pop(end), -1)
+                del kept.processes[end]
+                kept.broken = kept.broken or key[0] != GROUP
+            if not kept.held:
+                del self._kept[key]

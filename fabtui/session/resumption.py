@@ -1,0 +1,165 @@
+"""Unfinished part of a recorded session, and the options to continue it with."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import types
+import typing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from fabtui import __version__
+from fabtui.errors import InputError
+from fabtui.model.layers import Layer
+from fabtui.model.recording import apply_recorded, read_events
+from fabtui.model.schedule import mode_for, pairs_for
+from fabtui.model.session_model import Model
+from fabtui.nodeset import check_name
+from fabtui.session.measure.retest import is_tested
+from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES, SessionOptions
+
+#: Names of options in recordings that differ from those of `SessionOptions`.
+_RENAMED = {"looks_only": "preflight_only"}
+#: Options that a recording does not hold, and those of which it holds names alone.
+_NOT_RECORDED = ("record", "resumed", "query", "probe_folder", "env")
+
+
+class Resumption(NamedTuple):
+    """A session to continue.
+
+    Attributes:
+        options: Its options, without the variables of the ranks.
+        env: Names of these variables, whose values are not recorded.
+        pairs: Number of pairs of endpoints that are known.
+        left: Number of those that are left to test.
+        missing: Nodes that have not had an endpoint yet.
+    """
+
+    options: SessionOptions
+    env: tuple[str, ...]
+    pairs: int
+    left: int
+    missing: tuple[str, ...]
+
+
+def resumption(path: Path) -> Resumption:
+    """Return what is left of the session of a recording.
+
+    Raises:
+        InputError: It is no recording, is still written, is damaged, or nothing can be continued.
+    """
+    _check_ended(path)
+    model = Model()
+    for event in read_events(path):
+        apply_recorded(model, event, path)
+    if model.software != __version__:
+        raise InputError(
+            f"{path}: recorded by fabtui {model.software or 'of an unknown version'}, and this is {__version__}, whose "
+            "options and results may differ; continue with the same version, or test again"
+        )
+    options = _options(path, model)
+    if options.preflight_only or not {"p2p", "all_reduce"} & set(options.probes):
+        raise InputError(f"{path}: this session had no tests of pairs to continue")
+    if options.compare is not None:
+        raise InputError(f"{path}: a comparison (--ab) repeats every pair; run it again instead")
+    ends = [end for end in model.rows if end.kind != "none"]
+    pairs = list(pairs_for("full" if options.pairs else mode_for(options.mode, len(ends)), ends))
+    if options.pairs:
+        asked = {frozenset(pair) for pair in options.pairs}
+        pairs = [(a, b) for a, b in pairs if frozenset((str(model.endpoints[a]), str(model.endpoints[b]))) in asked]
+    left = [pair for pair in pairs if not _done(model, options, pair)] if "p2p" in options.probes else []
+    placed = {end.node for end in ends}
+    missing = tuple(name for name in model.nodes if name not in placed)
+    if not left and not missing and model.exit_code is not None:
+        raise InputError(f"{path}: nothing is left to test: all {len(pairs)} pairs have results; start a new session")
+    return Resumption(options, tuple(map(str, model.asked("env"))), len(pairs), len(left), missing)
+
+
+def _done(model: Model, options: SessionOptions, pair: tuple[int, int]) -> bool:
+    largest = max(options.sizes, default=None)
+    return all(
+        is_tested(model, Layer(layer), *pair, asked=largest if layer == Layer.P2P else None) for layer in options.layers
+    )
+
+
+def _check_ended(path: Path) -> None:
+    """Check that no session is writing the recording.
+
+    Raises:
+        InputError: One is.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        # Reported by who reads it.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise InputError(f"{path}: a session is still recording to it; end that one first") from None
+    finally:
+        os.close(descriptor)
+
+
+def _options(path: Path, model: Model) -> SessionOptions:
+    """Return the options of a recording, which is as untrusted as any file.
+
+    Raises:
+        InputError: One of them is unknown, or not valid.
+    """
+    hints = typing.get_type_hints(SessionOptions)
+    known = {field.name for field in fields(SessionOptions)}
+    found: dict[str, Any] = {}
+    for name, value in model.options.items():
+        own = _RENAMED.get(name, name)
+        if own in _NOT_RECORDED:
+            continue
+        try:
+            if own not in known:
+                raise ValueError("unknown")
+            found[own] = _typed(hints[own], value)
+        except ValueError:
+            raise InputError(f"{path}: the option {name!r} cannot be used by this version of fabtui") from None
+    options = SessionOptions(**found)
+    for name in (*options.hosts, *options.placements):
+        check_name(name, str(path))
+    if not {*options.probes} <= {*ALL_PROBES, *OPTIONAL_PROBES} or not {*options.layers} <= {*ALL_LAYERS}:
+        raise InputError(f"{path}: the recorded probes or layers are none of this version of fabtui")
+    if not options.hosts and options.lab is None:
+        raise InputError(f"{path}: the recording names no nodes to connect to")
+    return options
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """Return a JSON value as the value of a type.
+
+    Raises:
+        ValueError: It is none of it.
+    """
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal and value in inner:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for one in inner:
+            try:
+                return _typed(one, value)
+            except ValueError:
+                continue
+    if origin is tuple and isinstance(value, list):
+        if inner[-1] is ...:
+            return tuple(_typed(inner[0], one) for one in value)
+        if len(inner) == len(value):
+            return tuple(_typed(kind, one) for kind, one in zip(inner, value, strict=True))
+    if origin is dict and isinstance(value, dict):
+        return {name: _typed(inner[1], one) for name, one in value.items()}
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and type(value) in (int, float) and value >= 0:
+        return float(value)
+    if type(value) is hint and not (hint is int and value < 0):
+        return value
+    raise ValueError("another type")

@@ -1,0 +1,1 @@
+"""Copies of recordings and snapshots without names, addresses and serial numbers."""

@@ -1,0 +1,244 @@
+"""Rewriting of the texts of a session: every name, address and serial number becomes its pseudonym."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EVENTS
+from fabtui.model.measurement import Measurement
+from fabtui.sharing.identities import HOME, Identities, is_serial
+from fabtui.sharing.pseudonyms import Pseudonyms
+
+#: What is replaced, by the names of the groups of the pattern and the kinds of names, in the order of the preview.
+KINDS = {
+    "host": "nodes and hosts",
+    "user": "users",
+    "job": "jobs, partitions",
+    "ipv4": "IPv4 addresses",
+    "ipv6": "IPv6 addresses, GIDs",
+    "mac": "MAC addresses",
+    "guid": "GUIDs",
+    "uuid": "UUIDs, machine ids",
+    "serial": "serial numbers",
+    "path": "paths in home folders",
+    "word": "words of --also",
+}
+#: Fields with values from fixed lists.
+_FIXED = frozenset(
+    (
+        *("kind", "state", "verdict", "layer", "unit", "level", "probe", "backend", "version", "software", "format"),
+        "$schema",
+        *("engine", "mode", "host_key_policy", "rule", "severity", "confidence", "layers", "probes", "collectives"),
+        "class",
+    )
+)
+#: Keys that are names of fields; a node may have the same name.
+_FIELDS = frozenset(
+    {
+        *(one.name for event in EVENTS.values() for one in fields(event)),
+        *(one.name for kind in (Endpoint, Measurement) for one in fields(kind)),
+        *("host", "user", "name", "switch", "leaf"),
+    }
+)
+_BEFORE, _AFTER = "(?<![A-Za-z0-9])", "(?![A-Za-z0-9])"
+_NUMBER = r"(?:[0-9]+|\[[0-9,-]+\])"
+_REST = r"(?:/[^\s\"'<>|,;()\[\]{}=:&*`]*)?"
+#: Most specific first: a path may hold an address, and an address looks like the end of a longer one.
+_PATTERNS = (
+    rf"(?P<path>{HOME}{_REST}|(?<![\w~])~{_REST.removesuffix('?')})",
+    rf"(?P<uuid>{_BEFORE}(?:[0-9A-Fa-f]{{8}}(?:-[0-9A-Fa-f]{{4}}){{3}}-[0-9A-Fa-f]{{12}}|[0-9A-Fa-f]{{32}}){_AFTER}"
+    r"|(?<=SHA256:)[A-Za-z0-9+/]{43})",
+    r"(?P<octets>(?<![0-9A-Za-z:])(?:[0-9A-Fa-f]{2}:){5,19}[0-9A-Fa-f]{2}(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
+    rf"(?P<dashed>{_BEFORE}(?:[0-9A-Fa-f]{{2}}-){{5}}[0-9A-Fa-f]{{2}}{_AFTER})",
+    r"(?P<quads>(?<![0-9A-Za-z:])[0-9A-Fa-f]{4}(?::[0-9A-Fa-f]{4}){3}(?![0-9A-Za-z]|:[0-9A-Fa-f:]))",
+    r"(?P<ipv6>(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9A-Fa-f]{1,4}|(?<=::))"
+    r"(?:/[0-9]{1,3})?(?![0-9A-Za-z]|:[0-9A-Fa-f]))",
+    rf"(?P<ipv4>{_BEFORE}(?<![0-9]\.)[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}(?:/[0-9]{{1,2}})?(?!\.[0-9]){_AFTER})",
+    rf"(?P<guid>{_BEFORE}(?:0[xX][0-9A-Fa-f]{{9,16}}|[0-9A-Fa-f]{{9,16}}){_AFTER})",
+)
+#: What may be a name and was not recognised: paths outside of system folders, domains, hashes.
+_UNKNOWN = re.compile(
+    r"(?<![\w./~])/(?!(?:usr|etc|proc|sys|dev|lib|lib64|bin|sbin|tmp|run|var|opt/(?:nvidia|mellanox)|home)\b)"
+    r"[A-Za-z0-9_.-]+/[\w./-]+"
+    r"|(?<![\w.-])(?:[A-Za-z0-9-]{1,63}\.){1,6}(?:com|org|net|edu|gov|mil|int|local|lan|internal|intra|corp|cluster|hpc)\b"
+    rf"|{_BEFORE}(?=[0-9]*[A-Fa-f])(?=[A-Fa-f]*[0-9])[0-9A-Fa-f]{{12,}}{_AFTER}"
+)
+_KNOWN_FILES = re.compile(r"python[0-9.]*|site-packages|lib\w+\.so[0-9.]*")
+_KNOWN_PLACES = ("/.ssh/config", "/.ssh/known_hosts")
+#: Characters of a text in which unknown names are looked for.
+_PROBED = 20_000
+#: Most texts come again and again: keys, names of endpoints, methods.
+_SHORT, _REMEMBERED = 200, 100_000
+
+
+class _Rewritten(NamedTuple):
+    text: str
+    names: list[tuple[str, str]]
+    unknown: list[str]
+
+
+class Rewriter:
+    """Replaces the names in texts and JSON values, and counts what it replaced.
+
+    Attributes:
+        pattern: Everything that may be replaced.
+        replaced: Number of places by kind and by real name.
+        made: Pseudonyms by kind and by real name.
+        unknown: What may be a name and was left as it is, with the number of places.
+    """
+
+    def __init__(self, identities: Identities, key: bytes) -> None:
+        self._identities = identities
+        self._pseudonyms = Pseudonyms(key, identities.runs())
+        self.pattern = re.compile("|".join((*_PATTERNS, *_names(identities))))
+        self.replaced: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+        self.made: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+        self.unknown: Counter[str] = Counter()
+        self._texts: dict[str, _Rewritten] = {}
+
+    def value(self, value: Any, field: str = "") -> Any:
+        """Return a JSON value with pseudonyms."""
+        if isinstance(value, dict):
+            return {
+                key if key in _FIELDS else self.text(key): inner if key in _FIXED else self.value(inner, key)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self.value(inner, field) for inner in value]
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int) and not isinstance(value, bool) and is_serial(field):
+            return int(self.text(str(value)))
+        return value
+
+    def text(self, text: str) -> str:
+        """Return a text with pseudonyms."""
+        known = self._texts.get(text)
+        if known is None:
+            known = self._rewritten(text)
+            if len(text) <= _SHORT and len(self._texts) < _REMEMBERED:
+                self._texts[text] = known
+        for kind, real in known.names:
+            self.replaced[kind][real] += 1
+        self.unknown.update(known.unknown)
+        return known.text
+
+    def _rewritten(self, text: str) -> _Rewritten:
+        names: list[tuple[str, str]] = []
+        pieces, rest, end = [], [], 0
+        for found in self.pattern.finditer(text):
+            kind, made = self._pseudonym(found)
+            if not kind:
+                continue
+            if made != found[0]:
+                names.append((kind, found[0]))
+                self.made[kind].setdefault(found[0], made)
+            pieces += [text[end : found.start()], made]
+            rest.append(text[end : found.start()])
+            end = found.end()
+        rest.append(text[end:])
+        unknown = [found[0] for found in _UNKNOWN.finditer(" ".join(rest)[:_PROBED])]
+        return _Rewritten("".join((*pieces, text[end:])), names, unknown)
+
+    def _pseudonym(self, found: re.Match[str]) -> tuple[str, str]:
+        """Return the kind of what was found and its pseudonym; no kind for what is no name after all."""
+        group, text = found.lastgroup or "", found[0]
+        if found["path"] is not None:
+            return "path", self._path(found)
+        match group:
+            case "uuid":
+                return "uuid", self._pseudonyms.digits("uuid", text)
+            case "octets" | "dashed" | "quads":
+                return self._of_groups(text, group)
+            case "ipv4" | "ipv6":
+                try:
+                    return group, self._pseudonyms.address(text)
+                except ValueError:
+                    return "", text
+            case "guid":
+                return self._hexadecimal(text)
+            case "host":
+                known = text.lower() in self._identities.hosts or "[" in text
+                # Others of the same shape are nodes that no field names; short ones are any word.
+                if not known and not (len(text) > 3 and any(char.isdigit() for char in text)):
+                    return "", text
+                return "host", self._pseudonyms.host(text)
+        return self._name(text)
+
+    def _name(self, text: str) -> tuple[str, str]:
+        kind = self._identities.names.get(text.lower(), "")
+        if kind == "serial":
+            return kind, self._pseudonyms.serial(text.upper())
+        return kind, self._pseudonyms.name("name" if kind == "word" else kind, text) if kind else text
+
+    def _path(self, found: re.Match[str]) -> str:
+        home, owner = found[0], found["owner"]
+        rest = home[1:]
+        if owner is not None:
+            start = f"{home[: found.start('owner') - found.start()]}"
+            rest = home[len(start) + len(owner) :]
+            home = start + (owner if owner == "root" else self._pseudonyms.name("user", owner))
+        else:
+            home = "~"
+        if not rest.strip("/") or rest in _KNOWN_PLACES:
+            return home + rest
+        folder, _, last = rest.rpartition("/")
+        tail = f"/{last}" if _KNOWN_FILES.fullmatch(last) else ""
+        return f"{home}/{self._pseudonyms.name('path', folder if tail else rest)}{tail}"
+
+    def _of_groups(self, text: str, group: str) -> tuple[str, str]:
+        """Return a MAC address, a GUID, or the hardware address of IPoIB (its last 64 bits are a GUID)."""
+        mark = "-" if group == "dashed" else ":"
+        plain = text.replace(mark, "")
+        width = len(text.split(mark)[0])
+        kind = "mac" if len(plain) == 12 else "guid"
+        if len(plain) not in (12, 16, 40):
+            return "uuid", self._pseudonyms.digits("uuid", text)
+        low = plain[-16:] if kind == "guid" else plain
+        made = (self._pseudonyms.mac if kind == "mac" else self._pseudonyms.guid)(int(low, 16))
+        digits = plain[: len(plain) - len(low)] + f"{made:0{len(low)}x}"
+        written = mark.join(digits[at : at + width] for at in range(0, len(digits), width))
+        return kind, written.upper() if text != text.lower() else written
+
+    def _hexadecimal(self, text: str) -> tuple[str, str]:
+        """Return a GUID or a MAC address written as one number; decimal numbers and unknown short ones stay."""
+        marked = text[:2] in ("0x", "0X")
+        digits = text[2:] if marked else text
+        if text.lower() in self._identities.hosts:
+            return "host", self._pseudonyms.host(text)
+        if text.lower() in self._identities.names:
+            return self._name(text)
+        value = int(digits, 16)
+        known = value in self._identities.guids
+        if not known and not marked and (len(digits) < 16 or digits.isdigit() or digits.isalpha()):
+            return "", text
+        is_mac = known and len(digits) <= 12 and value < 1 << 48
+        made = self._pseudonyms.mac(value) if is_mac else self._pseudonyms.guid(value)
+        written = f"{made:0{len(digits)}x}"
+        return "mac" if is_mac else "guid", text[: 2 * marked] + (
+            written.upper() if digits != digits.lower() else written
+        )
+
+
+def _names(identities: Identities) -> list[str]:
+    """Return the patterns of hosts, by their shape, and of other names."""
+    shapes = {_shape(name) for name in identities.hosts}
+    hosts = "|".join(sorted(shapes, key=lambda shape: (-len(shape), shape)))
+    simple = any(name.isalnum() for name in identities.names)
+    others = sorted((name for name in identities.names if not name.isalnum()), key=lambda name: (-len(name), name))
+    spelled = "|".join(map(re.escape, others))
+    domain = r"(?:\.[A-Za-z][A-Za-z0-9-]*)*"
+    return [
+        *([rf"(?P<name>{_BEFORE}(?i:{spelled}){_AFTER})"] if spelled else []),
+        *([rf"(?P<host>{_BEFORE}(?i:{hosts})(?:(?<=[0-9\]]){domain})?{_AFTER})"] if hosts else []),
+        # Looked up, as there may be thousands.
+        *([rf"(?P<word>{_BEFORE}[0-9A-Za-z]+{_AFTER})"] if simple else []),
+    ]
+
+
+def _shape(name: str) -> str:
+    return "".join(_NUMBER if piece.isdigit() else re.escape(piece) for piece in re.findall("[0-9]+|[^0-9]+", name))

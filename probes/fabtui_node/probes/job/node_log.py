@@ -1,0 +1,87 @@
+"""Probe ``job``: a running job on one node: new lines of its log files, its GPUs, its ranks and the node's addresses.
+
+It reads only: files of the patterns that it is given, NVML, and ``/proc``. A part of the answer is a part of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from fabtui_node.probes.network import interfaces
+from fabtui_node.probes.nvidia import nvml
+from fabtui_node.registry import ProbeSpec
+from fabtui_node.system import job_processes, log_files
+
+#: Maximum number of bytes of all files in one answer, and of those of a file that is new.
+MOST_BYTES = 256 * 1024
+_MAX_PROCESSES = 64
+
+
+def run(
+    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
+) -> Dict[str, Any]:
+    """Read what is new in the files of ``patterns``, of which ``known`` has path, inode and offset.
+
+    The value has ``now`` (this node's clock), ``ranks`` of the job ``job`` (``rank``, ``pid``, ``state``),
+    ``addresses``, ``problems``, and ``gpus`` or ``gpu_problem``. Memory is in bytes, ``power`` in W.
+    """
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    asked = nvml.Task(lambda library: gpus(library, setting))
+    known = {str(path): log_files.Known(int(inode), int(offset)) for path, inode, offset in args.get("known") or []}
+    paths = log_files.find([str(pattern) for pattern in args.get("patterns") or []])
+    parts, problems = log_files.read(paths, known, log_files.Budget(MOST_BYTES, MOST_BYTES))
+    for part in parts:
+        emit(part)
+    ranks = job_processes.find(proc, str(args.get("job") or ""))
+    value: Dict[str, Any] = {
+        "now": time.time(),
+        "ranks": [{name: one[name] for name in ("rank", "pid", "state")} for one in ranks],
+        "problems": problems[:16],
+    }
+    if args.get("addresses"):
+        value["addresses"] = _addresses(deadline / 4)
+    value["gpus"], value["gpu_problem"] = asked.result(deadline / 2)
+    return value
+
+
+def _addresses(deadline: float) -> List[str]:
+    found = [entry["address"] for nic in interfaces.read([], deadline=deadline) for entry in nic["addresses"]]
+    return [address for address in found if not address.startswith(("127.", "::1", "fe80:"))][:64]
+
+
+def gpus(library: Any, setting: Optional[str]) -> List[Dict[str, Any]]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible; unknown values are None."""
+    handles, uuids = nvml.devices(library)
+    found: List[Dict[str, Any]] = []
+    for at, instance in nvml.visible_devices(setting, uuids):
+        handle = nvml.ask(library.nvmlDeviceGetHandleByUUID, instance) if instance else handles[at]
+        if handle is None:
+            continue
+        memory = nvml.ask(library.nvmlDeviceGetMemoryInfo, handle)
+        used = nvml.ask(library.nvmlDeviceGetUtilizationRates, handle)
+        power = nvml.number(nvml.ask(library.nvmlDeviceGetPowerUsage, handle))
+        running = nvml.ask(library.nvmlDeviceGetComputeRunningProcesses, handle)
+        found.append(
+            {
+                "index": len(found),
+                "utilization": nvml.number(getattr(used, "gpu", None)),
+                "memory": nvml.number(getattr(memory, "total", None)),
+                "memory_used": nvml.number(getattr(memory, "used", None)),
+                "power": None if power is None else power / 1000.0,
+                "processes": None if running is None else len(running[:_MAX_PROCESSES]),
+            }
+        )
+    return found
+
+
+PROBE = ProbeSpec(
+    name="job",
+    title="log files, GPUs and ranks of a running job",
+    phase="job",
+    passive=True,
+    needs="log files on the node or visible there; for GPUs the NVIDIA driver",
+    gives="new lines of the logs; use, memory and power of the GPUs; ranks; addresses",
+    run=run,
+)

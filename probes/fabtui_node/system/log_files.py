@@ -1,0 +1,124 @@
+"""New parts of growing log files, within a budget of bytes. Nothing is remembered here: the caller knows the offsets.
+
+A part ends at the end of a line. What follows the last line end is ``unfinished`` and is read again the next time. A
+file that has become shorter, or has another inode, was truncated or rotated and starts again; the rest of a file that
+was renamed to ``NAME.1`` is read first.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+#: Bytes from the start of a file that come with its first part.
+HEAD = 64 * 1024
+#: A file this many times ahead of what may be read at once is not read in full: its latest part counts.
+_FAR = 16
+#: Smallest part (bytes) of a file, and maximum number of files of one reading.
+_LEAST = 4096
+MOST_FILES = 8192
+#: Maximum length (bytes) of the unfinished line at the end of a file.
+_UNFINISHED = 16 * 1024
+
+
+class Known(NamedTuple):
+    """Known part of a file: its inode, and the offset of the first byte that is not known."""
+
+    inode: int
+    offset: int
+
+
+class Budget(NamedTuple):
+    """Bytes of one reading: of a file that is not known yet, and of all files together."""
+
+    first: int
+    total: int
+
+
+def find(patterns: Sequence[str]) -> List[str]:
+    """Return the paths that match shell patterns, or are named literally, in order and without repetitions."""
+    found: Dict[str, None] = {}
+    for pattern in patterns:
+        for path in [pattern] if os.path.lexists(pattern) else sorted(glob.iglob(pattern)):
+            found.setdefault(path)
+            if len(found) >= MOST_FILES:
+                return list(found)
+    return list(found)
+
+
+def read(paths: Sequence[str], known: Mapping[str, Known], budget: Budget) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """Return the new parts of files, and what could not be read, one line each.
+
+    A part has ``path``, ``inode``, ``size``, ``start``, ``end`` (the offset to know), ``text`` and ``unfinished``. It
+    has ``modified``, in s since the epoch by the clock of the file server, and ``again`` if the file has started again.
+    The first part of a file that is not read from its start has ``head``. Files that have not changed have no text.
+    """
+    share = max(_LEAST, budget.total // max(len(paths), 1))
+    parts: List[Dict[str, Any]] = []
+    problems: List[str] = []
+    for path in paths:
+        try:
+            parts.extend(_parts(path, known.get(path), min(budget.first, share), share))
+        except OSError as error:
+            problems.append("%s: %s" % (path, error.strerror or error))
+    return parts, problems
+
+
+def _parts(path: str, known: Optional[Known], first: int, share: int) -> List[Dict[str, Any]]:
+    # A FIFO would wait for a writer.
+    end = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(end)
+        if not stat.S_ISREG(about.st_mode):
+            return []
+        parts = []
+        again = False
+        if known is not None and (known.inode != about.st_ino or known.offset > about.st_size):
+            parts = _rest_of_renamed(path, known, share) if known.inode != about.st_ino else []
+            again, known = True, Known(about.st_ino, 0)
+        parts.append(_part(end, path, about, known, first, share, again))
+        return parts
+    finally:
+        os.close(end)
+
+
+def _rest_of_renamed(path: str, known: Known, share: int) -> List[Dict[str, Any]]:
+    """Return what was written to a file before it was renamed to ``NAME.1``, if it was."""
+    try:
+        end = os.open(path + ".1", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        about = os.fstat(end)
+        if about.st_ino != known.inode or not stat.S_ISREG(about.st_mode) or about.st_size <= known.offset:
+            return []
+        return [_part(end, path, about, known, share, share, False)]
+    finally:
+        os.close(end)
+
+
+def _part(
+    end: int, path: str, about: os.stat_result, known: Optional[Known], first: int, share: int, again: bool
+) -> Dict[str, Any]:
+    size = about.st_size
+    start = known.offset if known is not None else max(0, size - first)
+    if known is not None and size - start > _FAR * share:
+        start = size - share
+    jumped = start > (known.offset if known is not None else 0)
+    data = os.pread(end, min(share, size - start), start)
+    if jumped:
+        # The first line is probably cut; the line after it is not.
+        skipped = data.find(b"\n") + 1
+        start, data = start + skipped, data[skipped:]
+    cut = data.rfind(b"\n") + 1
+    if not cut and len(data) >= min(share, _UNFINISHED):
+        # A line without an end: a progress bar, or no text at all.
+        cut = len(data)
+    part = {"path": path, "inode": about.st_ino, "size": size, "modified": about.st_mtime}
+    part.update(start=start, end=start + cut, text=data[:cut].decode("utf-8", "replace"), again=again)
+    part["unfinished"] = data[cut:].decode("utf-8", "replace") if start + len(data) >= size else ""
+    if known is None and jumped:
+        part["head"] = os.pread(end, min(HEAD, start), 0).decode("utf-8", "replace")
+    return part
