@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity
+from fabtui.diagnosis.node_bandwidth import values_at
 from fabtui.diagnosis.pairs.context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.diagnosis.rank_order import Hop, rank_order
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
@@ -29,16 +31,6 @@ _MOST_EXACT, _MOST_STEPS = 64, 3000
 _MOST_ITEMS = 4096
 #: Rings of fewer nodes are all the same.
 _FEWEST_OF_RING = 4
-#: Minimum factor that a different order of the nodes has to gain.
-_LEAST_GAIN = 1.02
-
-
-class Hop(NamedTuple):
-    """Two neighbours of a ring, and the value of their best pair in the slower direction (GB/s)."""
-
-    source: str
-    destination: str
-    value: float
 
 
 class Ring(NamedTuple):
@@ -108,7 +100,9 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     most, _ = independent(fit, a, b, later[node])
     if most.sum() <= kept.sum() + joining.sum():
         most[:] = False
-    order, ring = _ordered(names, np.flatnonzero(chosen), _hops(model, table, ok, node, chosen))
+    numbers = np.flatnonzero(chosen)
+    kinds = [model.endpoints_of(names[number])[0].name for number in numbers.tolist()]
+    order, ring = _ordered(names, numbers, _hops(model, table, ok, node, chosen), kinds)
     ranks = tuple(end for name in order for end in model.endpoints_of(name))
     hit = {names[number] for number in np.unique(node[np.concatenate((a, b))]).tolist()}
     reasons, chosen_names = _reasons(model), frozenset(order)
@@ -282,9 +276,9 @@ def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Flags) 
     place = np.where(chosen, np.cumsum(chosen) - 1, -1)
     source, target = place[node[table.source]], place[node[table.target]]
     mine = ok & (source >= 0) & (target >= 0) & (source != target)
-    values = _values(model, Layer.P2P, table.row[mine])
+    values = values_at(model, Layer.P2P, table.row[mine])
     if np.isnan(values).all():
-        values = _values(model, Layer.WORLD, table.row[mine])
+        values = values_at(model, Layer.WORLD, table.row[mine])
     best = np.full((int(chosen.sum()), int(chosen.sum())), -np.inf)
     np.maximum.at(best, (source[mine], target[mine]), np.where(np.isnan(values), -np.inf, values))
     best[np.isinf(best)] = np.nan
@@ -292,67 +286,11 @@ def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Flags) 
     return slower
 
 
-def _values(model: Model, layer: Layer, rows: Ints) -> Floats:
-    """Return the values of rows of a table; NaN for rows of a different layer or without a value."""
-    shapes, shape_of, values = model.columns()
-    mine = np.array([shape is not None and shape.layer is layer and shape.has_value for shape in shapes])
-    # A view of an array that may still grow would prevent that: the rows are copied.
-    found: Floats = np.where(mine[np.array(shape_of)[rows]], np.array(values)[rows], np.nan)
-    return found
-
-
-def _ordered(names: Sequence[str], chosen: Ints, hops: Floats) -> tuple[list[str], Ring | None]:
+def _ordered(names: Sequence[str], chosen: Ints, hops: Floats, kinds: Sequence[str]) -> tuple[list[str], Ring | None]:
     """Return the chosen nodes in the order whose ring has the fastest slowest hop, and its slowest hops."""
     nodes = [names[number] for number in chosen.tolist()]
     if len(nodes) < _FEWEST_OF_RING or np.isnan(hops).all():
         return nodes, None
-    # Unknown hops are neither sought nor avoided.
-    known = np.where(np.isnan(hops), np.nanmedian(hops), hops)
-    np.fill_diagonal(known, -np.inf)
-    given = np.arange(len(nodes))
-    orders = [_two_opt(given.copy(), known), _two_opt(_nearest(known), known)]
-    found = max(orders, key=lambda order: float(_around(known, order).min()))
-    before, after = _slowest(nodes, hops, given), _slowest(nodes, hops, found)
-    if before is None or after is None or after.value < _LEAST_GAIN * before.value:
-        return nodes, None if before is None else Ring(before, before)
-    found = np.roll(found, -int(np.argmin(found)))
-    return [nodes[at] for at in found.tolist()], Ring(before, after)
-
-
-def _around(hops: Floats, order: Ints) -> Floats:
-    """Return the values of the hops of a ring."""
-    found: Floats = hops[order, np.roll(order, -1)]
-    return found
-
-
-def _slowest(nodes: Sequence[str], hops: Floats, order: Ints) -> Hop | None:
-    values = _around(hops, order)
-    if np.isnan(values).all():
-        return None
-    at = int(np.nanargmin(values))
-    return Hop(nodes[order[at]], nodes[np.roll(order, -1)[at]], float(values[at]))
-
-
-def _nearest(hops: Floats) -> Ints:
-    """Return the order that goes on to the node with the fastest hop each time."""
-    order, left = [0], np.arange(len(hops)) > 0
-    while left.any():
-        order.append(int(np.argmax(np.where(left, hops[order[-1]], -np.inf))))
-        left[order[-1]] = False
-    return np.array(order)
-
-
-def _two_opt(order: Ints, hops: Floats) -> Ints:
-    """Return an order in which no exchange of two hops replaces the slowest one by faster ones."""
-    for _ in range(4 * len(order)):
-        after, values = np.roll(order, -1), _around(hops, order)
-        at = int(np.argmin(values))
-        gain = np.minimum(hops[order[at], order], hops[after[at], after])
-        # Hops beside it share a node with it.
-        gain[[at - 1, at, (at + 1) % len(order)]] = -np.inf
-        other = int(np.argmax(gain))
-        if gain[other] <= values[at]:
-            break
-        low, high = sorted((at, other))
-        order[low + 1 : high + 1] = order[low + 1 : high + 1][::-1].copy()
-    return order
+    found = rank_order(nodes, hops, kinds)
+    ring = None if found.before is None or found.after is None else Ring(found.before, found.after)
+    return found.nodes, ring

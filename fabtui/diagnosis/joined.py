@@ -13,6 +13,8 @@ _SAME = 0.7
 _MOST_COMMANDS = 5
 #: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
 _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT220", "FT221"})
+#: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
+_REPORTED = frozenset({"FT220", "FT221"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234"})
 
@@ -117,8 +119,10 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
 
 def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about the component that a finding blames, or about a rival of it."""
-    if not (one.cells or one.measurements or one.rivals) or one.severity is Severity.NOTE:
+    if one.severity is Severity.NOTE:
         return False
+    if not (one.cells or one.measurements or one.rivals):
+        return one.rule.id in _REPORTED and _same_device(fact, one)
     suspects = {one.subject, *one.rivals}
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))
 

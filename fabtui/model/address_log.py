@@ -10,6 +10,7 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.measurement_store import NONE, MeasurementStore
+from fabtui.model.pair_results import MOST_ATTEMPTS
 
 NodePair = tuple[str, str]
 AddressPair = tuple[str, str]
@@ -25,7 +26,7 @@ class Seat(NamedTuple):
 
 
 class AddressLog:
-    """All attempts by layer, ordered node pair and ordered address pair."""
+    """The latest attempts by layer, ordered node pair and ordered address pair."""
 
     def __init__(self) -> None:
         #: Incremented by each measurement.
@@ -67,12 +68,16 @@ class AddressLog:
         pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
         key = (measurement.src_addr or "", measurement.dst_addr or "")
         before = pairs.get(key, NONE)
-        pairs[self._pairs.setdefault(key, key)] = self._kept.add(measurement, before)
+        row = pairs[self._pairs.setdefault(key, key)] = self._kept.add(measurement, before)
+        rows = self._kept.attempts(row)
+        if len(rows) > MOST_ATTEMPTS:
+            # A session that watches for days tests bad pairs again and again.
+            self._kept.remove(rows[-1], after=rows[-2])
         self.version += 1
         return None if before == NONE else self._kept.get(before)
 
     def attempts(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return all measurements of an ordered node pair in a layer, oldest first."""
+        """Return the latest measurements of an ordered node pair in a layer, oldest first."""
         kept, pairs = self._kept, self._found.get(layer, {}).get((src, dst), {})
         found = [kept.get(row) for last in pairs.values() for row in reversed(kept.attempts(last))]
         return sorted(found, key=lambda m: m.time)

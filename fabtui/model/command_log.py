@@ -61,6 +61,11 @@ class CommandLog:
         level = "info" if event.exit == 0 else "warning"
         self._log.append(LogLine(event.time, level, node, f"{name}: {outcome(event)}"))
 
+    @property
+    def last(self) -> int:
+        """Number of the latest command."""
+        return max(self._runs, default=0)
+
     def latest(self, command: str) -> CommandRun | None:
         """Return the latest run of a next step, by its text."""
         return self._latest.get(command)

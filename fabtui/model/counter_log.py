@@ -3,23 +3,24 @@
 Deltas are a JSON object in the shape of the probe's value, without the zeros::
 
     {"hca": {"mlx5_0/1": {name: int}}, "net": {"eth0": {name: int}}, "nvlink": {"0": {"3": {name: int}}},
-     "errors": [[...path]], "reset": [[...path]], "full": [[...path]]}
+     "errors": [[...path]], "reset": [[...path]], "full": [[...path]], "still": ["mlx5_1/1"]}
 
 A path is ``["hca", "mlx5_0/1", "symbol_error"]`` or ``["nvlink", "0", "3", "crc"]``. ``errors`` lists the counters of
 errors; ``reset`` those that went down, or up by an implausible amount, whose difference is unknown; ``full`` those at
-their limit, where they stop counting. Empty parts are omitted.
+their limit, where they stop counting; ``still`` the RDMA ports that count data and had none. Empty parts are omitted.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
@@ -37,11 +38,16 @@ _MOST_LONG = 10_000
 #: Levels of names below each part of a value.
 _PARTS = {"hca": 2, "net": 2, "nvlink": 3}
 _MOST_COUNTERS = 20_000
+_MOST_STILL = 128
 _NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
 #: Maximum plausible difference between two readings; beyond it the counter was replaced.
 _IMPLAUSIBLE = 1 << 60
 #: InfiniBand counts data in words of four octets.
 _WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
+#: Data that a port or an interface sent or received (bytes): the kernel's names, those of EFA, Broadcom and Intel.
+_SENT = ("port_xmit_data", "tx_bytes", "rdma_write_bytes", "rdma_read_resp_bytes", "ip4OutOctets", "ip6OutOctets")
+_RECEIVED = ("port_rcv_data", "rx_bytes", "rdma_write_recv_bytes", "rdma_read_bytes", "ip4InOctets", "ip6InOctets")
+_DATA = frozenset((*_SENT, *_RECEIVED))
 
 #: Words in the names of error counters.
 _ERROR_WORDS = re.compile(
@@ -127,7 +133,24 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
                 counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
                 if path[0] == "hca" and now == LIMITS.get(path[-1]):
                     full.append(path)
-    return _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
+    found = _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
+    if found and (still := _still(before.get("hca"), after.get("hca"))):
+        found["still"] = still
+    return found
+
+
+def _still(before: Any, after: Any) -> list[str]:
+    """Return the RDMA ports whose counters of data are known and did not move."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return []
+    found = []
+    for port, counts in after.items():
+        was = before.get(port)
+        if isinstance(port, str) and _NAME.fullmatch(port) and isinstance(counts, dict) and isinstance(was, dict):
+            known = [name for name in _DATA & counts.keys() if _is_count(counts[name])]
+            if known and all(was.get(name) == counts[name] for name in known):
+                found.append(port)
+    return sorted(found)
 
 
 def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
@@ -157,6 +180,20 @@ def paths_of(value: Any) -> frozenset[Path]:
     )
 
 
+class Traffic(NamedTuple):
+    """Data of a node over a time, in bytes sent and received: of each RDMA port and of each interface.
+
+    Attributes:
+        ports: RDMA ports (``mlx5_0/1``) that count data, also if they had none.
+        interfaces: Interfaces that had any.
+        exact: False if a counter of data was reset, or is at its limit.
+    """
+
+    ports: dict[str, tuple[int, int]]
+    interfaces: dict[str, tuple[int, int]]
+    exact: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """Counters that moved, shared by the intervals in which the same ones did."""
@@ -165,6 +202,15 @@ class _Shape:
     errors: frozenset[Path]
     reset: frozenset[Path]
     full: frozenset[Path]
+    still: tuple[str, ...]
+    #: Of the counters of data: place in ``paths``, the path, and whether it counts what was sent.
+    data: tuple[tuple[int, Path, bool], ...] = field(default=(), compare=False)
+
+    def indexed(self) -> _Shape:
+        """Return it with ``data``."""
+        listed = enumerate(self.paths)
+        data = tuple((at, path, path[-1] in _SENT) for at, path in listed if path[0] != "nvlink" and path[-1] in _DATA)
+        return replace(self, data=data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +219,22 @@ class _Interval:
     until: float
     shape: _Shape
     counts: array[int]
+
+
+def _data_of(intervals: list[_Interval]) -> Traffic:
+    """Return the data of a node over intervals."""
+    data: dict[str, dict[str, tuple[int, int]]] = {"hca": {}, "net": {}}
+    exact = True
+    for interval in intervals:
+        shape = interval.shape
+        exact = exact and not any(path[-1] in _DATA for path in (*shape.reset, *shape.full))
+        for port in shape.still:
+            data["hca"].setdefault(port, (0, 0))
+        for at, (part, name, _), out in shape.data:
+            sent, received = data[part].get(name, (0, 0))
+            count = interval.counts[at]
+            data[part][name] = (sent + count * out, received + count * (not out))
+    return Traffic(data["hca"], data["net"], exact)
 
 
 class CounterLog:
@@ -185,6 +247,8 @@ class CounterLog:
         self._began: dict[tuple[str, str], float] = {}
         self._long: dict[tuple[str, str, float], float] = {}
         self._worlds: list[float] = []
+        #: Traffic by node and the intervals it is of: many pairs are tested in the same.
+        self._traffic_of: dict[tuple[str, float, float], Traffic] = {}
         self._in_world = False
         #: Changes of the carrier by node and interface, also of intervals that are not kept.
         self.carrier_changes: Counter[tuple[str, str]] = Counter()
@@ -192,14 +256,18 @@ class CounterLog:
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
         """Add the deltas of a node over an interval (seconds since the epoch)."""
         counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
-        listed = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
-        shape = _Shape(tuple(counts), *listed)
+        errors, reset, full = (paths_of(found.get(name)) for name in ("errors", "reset", "full"))
+        ports = found.get("still")
+        named = ports[:_MOST_STILL] if isinstance(ports, list) else []
+        still = tuple(port for port in named if isinstance(port, str) and _NAME.fullmatch(port))
+        shape = _Shape(tuple(counts), errors, reset, full, still)
         for path, count in counts.items():
             if path[0] == "net" and path[-1] == "carrier_changes":
                 self.carrier_changes[node, path[1]] += count
         if len(self._shapes) > self._most:
             self._shapes.clear()
-        shape = self._shapes.setdefault(shape, shape)
+        shape = self._shapes.get(shape) or self._shapes.setdefault(shape, shape.indexed())
+        self._traffic_of.clear()
         kept = self._nodes.setdefault(node, deque(maxlen=self._most))
         kept.append(_Interval(since, until, shape, array("q", counts.values())))
 
@@ -241,6 +309,26 @@ class CounterLog:
                 reset |= interval.shape.reset
                 full |= interval.shape.full
         return _built(counts, errors, reset, full)
+
+    def traffic(self, measurement: Measurement) -> dict[str, Traffic]:
+        """Return the data of both nodes while a pair was measured, other tests of that time included.
+
+        Nodes without known counters are left out.
+        """
+        # A short test may have begun in the interval before the one that it ended in.
+        since = min(self._since(measurement), measurement.time - LONG)
+        nodes = dict.fromkeys(map(node_of, (measurement.src, measurement.dst)))
+        return {node: one for node in nodes if (one := self._traffic(node, since, measurement.time)) is not None}
+
+    def _traffic(self, node: str, since: float, until: float) -> Traffic | None:
+        kept = self._nodes.get(node, ())
+        # In the order of time, and there may be many.
+        first = bisect_right(kept, since, key=lambda one: one.until) if kept else 0
+        found = list(itertools.takewhile(lambda one: one.since < until, itertools.islice(kept, first, None)))
+        if not found or found[-1].until < until:
+            return None
+        key = node, found[0].since, found[-1].until
+        return self._traffic_of.get(key) or self._traffic_of.setdefault(key, _data_of(found))
 
     def of(self, measurement: Measurement) -> dict[str, Deltas]:
         """Return the deltas of the nodes of a measurement while it was made.

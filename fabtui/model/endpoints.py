@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 
 class PairClass(StrEnum):
@@ -23,6 +24,19 @@ class PairClass(StrEnum):
     NODE_PAIR = "node-pair"
     ONE_NODE = "one-node"
     ALL = "all"
+
+
+#: Name of the group of the first ranks of a collective, and their number.
+FIRST_RANKS = re.compile(r"first([0-9]{1,7})")
+
+
+#: Indexes of a node's endpoints, and rails, are below this; arrays are made from them.
+MAX_INDEX = 1 << 16
+
+
+def is_index(value: object) -> TypeGuard[int]:
+    """Return True for an untrusted value that can be the index of an endpoint on its node, or a rail."""
+    return type(value) is int and 0 <= value < MAX_INDEX
 
 
 class ClassKey(NamedTuple):
@@ -140,8 +154,8 @@ class EndpointTable:
         self._numbers: dict[str, int] = {}
         self._by_node: dict[str, list[int]] = {}
 
-    def add(self, endpoint: Endpoint) -> None:
-        """Add the next endpoint.
+    def add(self, endpoint: Endpoint) -> str | None:
+        """Add the next endpoint; return the name of the row without endpoint that it replaces, or None.
 
         Raises:
             ValueError: Its number is not the next one.
@@ -151,8 +165,12 @@ class EndpointTable:
         self.endpoints.append(endpoint)
         self.names.append(str(endpoint))
         self._numbers[self.names[-1]] = endpoint.number
-        self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+        mine = self._by_node.setdefault(endpoint.node, [])
+        # The row of a node that could not be reached keeps its number, but is no row of the node any more.
+        replaced = self.names[mine.pop()] if mine and self.endpoints[mine[0]].kind == "none" else None
+        mine.append(endpoint.number)
         self.hardware.append(self._hardware_number(endpoint, 0.0))
+        return replaced
 
     def _hardware_number(self, endpoint: Endpoint, rate: float) -> int:
         return self._hardware_numbers.setdefault((endpoint.name, rate), len(self._hardware_numbers))
@@ -205,11 +223,14 @@ class EndpointTable:
         return ClassKey(kind, apart, (one, other) if one <= other else (other, one))
 
     def _key_of_group(self, src: str, dst: str) -> ClassKey:
-        """Return the class of the ranks of a node, of two nodes, of a rail or of all."""
+        """Return the class of the ranks of a node, of two nodes, of a rail, of the first ranks or of all."""
         if src == "all":
             return ClassKey(PairClass.ALL)
         mine, theirs = self._by_node.get(src, []), self._by_node.get(dst, [])
         # The slowest hardware limits a group.
+        if not mine and (count := FIRST_RANKS.fullmatch(src)) is not None:
+            # Bandwidth depends on the number of ranks, so each number is a class of its own.
+            return ClassKey(PairClass.ALL, False, (int(count[1]), int(count[1])))
         kinds = [self.hardware[number] for number in (*mine, *theirs)]
         hardware = (min(kinds), max(kinds)) if kinds else (0, 0)
         if src != dst:

@@ -13,7 +13,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.endpoints import Endpoint, is_index
 from fabtui.model.measurement import Measurement
 
 #: Version of the recording format.
@@ -140,10 +140,11 @@ _MEASUREMENT: dict[str, Rule] = {
     "extra": _or_none(_matches(_EXTRA)),
 }
 _ENDPOINT: dict[str, Rule] = {
-    **dict.fromkeys(("number", "index"), _is_integer),
+    "number": _is_integer,
+    "index": is_index,
     **dict.fromkeys(("node", "kind", "name"), _is_text),
     **dict.fromkeys(("uuid", "bus", "nic", "address"), _or_none(_is_text)),
-    "rail": _or_none(_is_integer),
+    "rail": _or_none(is_index),
 }
 _ENDPOINT_FIELDS = tuple(field.name for field in fields(Endpoint))
 
@@ -226,8 +227,9 @@ def _reader_of(annotation: str) -> Reader:
     return (lambda value: None if value is None else reader(value)) if annotation.endswith(" | None") else reader
 
 
-# Frozen classes with slots would double the time of this import, which the first frame waits for.
-@dataclass
+# Frozen classes with slots would double the time of this import, which the first frame waits for; methods
+# of their own for each class do the same.
+@dataclass(repr=False, eq=False)
 class Event:
     """One event.
 
@@ -252,8 +254,14 @@ class Event:
                 value[one.name] = found
         return value
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-@dataclass
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+
+@dataclass(repr=False, eq=False)
 class SessionStart(Event):
     """Start of a session.
 
@@ -278,9 +286,12 @@ class SessionStart(Event):
     format: int = FORMAT
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class NodeUpdate(Event):
-    """New connection state of a node, with its transport (``backend``)."""
+    """New connection state of a node, with its transport (``backend``).
+
+    ``retry`` is the time of the next try to reach a node that is gone; None: there is none.
+    """
 
     kind: ClassVar[str] = "node"
 
@@ -289,9 +300,10 @@ class NodeUpdate(Event):
     text: str | None = ""
     hint: str | None = None
     backend: str | None = ""
+    retry: EpochSeconds | None = None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class InventoryUpdate(Event):
     """Result of the inventory probe on a node."""
 
@@ -301,7 +313,7 @@ class InventoryUpdate(Event):
     value: JsonObject
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class EndpointsAdded(Event):
     """New endpoints; ``notes`` gives, by node, the reason why a node has nothing to test."""
 
@@ -315,7 +327,7 @@ class EndpointsAdded(Event):
         return Event.to_json(self) | {"endpoints": [asdict(endpoint) for endpoint in self.endpoints]}
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ProbeResult(Event):
     """Result of a probe on a node: its value, or why there is none."""
 
@@ -327,7 +339,7 @@ class ProbeResult(Event):
     error: str | None = None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class PhaseStart(Event):
     """Start of a phase (``connect``, ``look``, ``ping``, ``p2p``, ``done``...); ``total`` is its number of tests."""
 
@@ -337,7 +349,7 @@ class PhaseStart(Event):
     total: int = 0
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class RanksReady(Event):
     """The ranks of a node have started or failed to, in the phase ``ranks``, whose total is a number of nodes."""
 
@@ -346,7 +358,7 @@ class RanksReady(Event):
     node: str
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class PairsStarted(Event):
     """Ordered pairs whose tests have just started."""
 
@@ -355,7 +367,7 @@ class PairsStarted(Event):
     pairs: Sequence[Pair]
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Measured(Event):
     """Finished measurements."""
 
@@ -368,7 +380,7 @@ class Measured(Event):
         return Event.to_json(self) | {"measurements": [one.to_json() for one in self.measurements]}
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class PlanUpdate(Event):
     """Change of the test plan.
 
@@ -387,7 +399,7 @@ class PlanUpdate(Event):
     suspects: Sequence[PairText] = ()
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Experiment(Event):
     """End of an experiment about a finding; its measurements came before, in its `arm`.
 
@@ -422,7 +434,7 @@ class Experiment(Event):
         return " ".join(f"{name}={value}" for name, value in self.env.items())
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class CommandStart(Event):
     """Start of a command that the user runs on a node.
 
@@ -441,7 +453,7 @@ class CommandStart(Event):
     argv: Sequence[str] = ()
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class CommandEnd(Event):
     """End of a command that the user ran.
 
@@ -464,7 +476,7 @@ class CommandEnd(Event):
     problem: str = ""
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Acknowledged(Event):
     """A finding that the user knows about.
 
@@ -483,7 +495,7 @@ class Acknowledged(Event):
     since: EpochSeconds = 0.0
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class CounterDeltas(Event):
     """Counter deltas of a node between two samples (`fabtui.model.counter_log`); none are sent where nothing moved."""
 
@@ -495,7 +507,7 @@ class CounterDeltas(Event):
     deltas: JsonObject
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class LogEntry(Event):
     """Line of the event log; ``level`` is ``info``, ``notice``, ``warning`` or ``error``."""
 
@@ -506,7 +518,7 @@ class LogEntry(Event):
     node: str | None = None
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Paused(Event):
     """Pause of a session, or its end."""
 
@@ -515,7 +527,7 @@ class Paused(Event):
     on: bool
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Watching(Event):
     """Start or end of watching: pairs are tested again in the background."""
 
@@ -524,7 +536,7 @@ class Watching(Event):
     on: bool
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class SessionEnd(Event):
     """End of a session's tests, with the exit code."""
 
@@ -534,7 +546,16 @@ class SessionEnd(Event):
     text: str = ""
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
+class SessionResumed(Event):
+    """Continuation of a session whose earlier part was cut short; what comes before is a copy of its recording."""
+
+    kind: ClassVar[str] = "resumed"
+
+    version: str = ""
+
+
+@dataclass(repr=False, eq=False)
 class UnknownEvent(Event):
     """Event of a kind that this version does not know."""
 
@@ -562,6 +583,7 @@ EVENTS: dict[str, type[Event]] = {
         Paused,
         Watching,
         SessionEnd,
+        SessionResumed,
     )
 }
 _FIELD_READERS = {

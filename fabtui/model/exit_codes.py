@@ -30,7 +30,7 @@ def exit_code_if_left(model: Model) -> int:
 
 def wants_endpoints(model: Model) -> bool:
     """Return True if endpoint tests were requested; probes and the mesh do not need endpoints."""
-    return any(probe in ("p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+    return any(probe in ("p2p", "all_reduce") for probe in model.asked("probes", ["p2p"]))
 
 
 def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
@@ -63,7 +63,7 @@ def _too_few(model: Model) -> str:
 def not_tested(model: Model) -> list[str]:
     """Return what was requested and could not be tested, one line each."""
     lines: list[str] = []
-    probes = model.options.get("probes", ["p2p"])
+    probes = model.asked("probes", ["p2p"])
     wants_ends = wants_endpoints(model)
     alike: dict[str, list[str]] = {}
     for record in model.nodes.values():

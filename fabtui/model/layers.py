@@ -263,3 +263,12 @@ COLLECTIVES: dict[str, Layer] = {layer.spec.collective: layer for layer in all_l
 MESH: tuple[Layer, ...] = tuple(one for one in all_layers() if one.spec.by_address and not one.spec.tool)
 #: Layers of external tools.
 TOOLS: tuple[Layer, ...] = tuple(layer for layer in all_layers() if layer.spec.tool)
+
+
+def busbw_factor(kind: str, ranks: int) -> float:
+    """Return the factor from algbw to busbw, as nccl-tests defines it for each collective."""
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if kind in ("all_gather", "reduce_scatter", "alltoall"):
+        return (ranks - 1) / ranks
+    return 1.0

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fabtui.model.layers import Layer
 
+#: Units of values: 1e9 bytes a second, times, bytes, shares; "" where there is no value.
+UNITS = frozenset(("", "GB/s", "us", "ms", "B", "%"))
+
 
 class Verdict(StrEnum):
     """Result of a test. It is separate from the value: a timeout is never 0 GB/s."""
@@ -87,7 +90,7 @@ class Measurement(_Stored):
         dst: Destination, likewise.
         verdict: Verdict of the test itself; the model judges slowness against the class later.
         value: The value in ``unit``, or None when there is none.
-        unit: ``GB/s`` (1e9 bytes a second), ``us``, ``ms``, ``B``, ``%``.
+        unit: One of `UNITS`.
         bytes: The message size, or None.
         time: When it was obtained, seconds since the epoch.
         how: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
@@ -147,6 +150,8 @@ class Measurement(_Stored):
             known = {name: value[name] for name in cls.__slots__ if name in value}
             # Looked up in a dict: an enumeration takes a microsecond to find a member.
             known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
+            if known.get("unit", "") not in UNITS:
+                raise ValueError("unknown unit")
             return cls(**known)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a measurement: {error}") from None

@@ -166,6 +166,11 @@ class PairResults:
             values = self._values[key] = ClassValues(less_is_better=measurement.layer.spec.less_is_better)
         return values
 
+    def lowest(self, layer: Layer) -> float | None:
+        """Return the lowest value of a layer, or None."""
+        ends = [values.lowest for (of, _), values in self._values.items() if of is layer]
+        return min((lowest for lowest in ends if lowest is not None), default=None)
+
     def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
         """Return the good values of a class in a layer, or None; the caller must not change them.
 

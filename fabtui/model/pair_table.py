@@ -33,11 +33,23 @@ _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
 _STEP = 1 << 13
+#: Maximum number of endpoints for which a table with one byte for each possible pair is made.
+_MOST_DENSE = 4096
 
 
 def parts(count: int) -> Iterator[slice]:
     """Yield the parts of a number of pairs that can be handled in one short step; one empty part if there are none."""
     return (slice(at, min(at + _STEP, count)) for at in range(0, max(1, count), _STEP))
+
+
+def members(codes: Ints, others: Ints, ends: int) -> Flags:
+    """Return for each pair by its code whether it is one of some others; ``ends`` is the number of endpoints."""
+    if ends > _MOST_DENSE:
+        return np.isin(codes, others)
+    known = np.zeros(ends * ends, dtype=bool)
+    known[others] = True
+    found: Flags = known[codes]
+    return found
 
 
 @dataclass(slots=True)
@@ -82,11 +94,12 @@ class Places:
         moved &= self.rail[source] != self.rail[target]
         if not moved.any():
             return source, target
-        rail = np.where(first < second, self.rail[source], self.rail[target])
+        names, rails = np.unique(self.rail, return_inverse=True)
+        rail = np.where(first < second, rails[source], rails[target])
         # The first endpoint of each node on each rail.
-        found = np.full((len(self.nodes), int(self.rail.max()) + 1), -1)
+        found = np.full((len(self.nodes), len(names)), -1)
         numbers = np.arange(len(self.node))[::-1]
-        found[self.node[numbers], self.rail[numbers]] = numbers
+        found[self.node[numbers], rails[numbers]] = numbers
         there, back = (np.where(moved, found[self.node[ends], rail], ends) for ends in (source, target))
         return np.where(there < 0, source, there), np.where(back < 0, target, back)
 
@@ -122,10 +135,7 @@ class PairTable:
 
     def among(self, other: PairTable, ends: int) -> Flags:
         """Return for each pair whether another table has it; ``ends`` is the number of endpoints."""
-        known = np.zeros(ends * ends, dtype=bool)
-        known[other.code(ends)] = True
-        found: Flags = known[self.code(ends)]
-        return found
+        return members(self.code(ends), other.code(ends), ends)
 
     def code(self, ends: int) -> Ints:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_json
 from fabtui.model.session_model import Model
+from fabtui.paths import open_unblocked
 
 #: zlib window bits of the gzip format.
 _GZIP = 31
 _CHUNK = 1 << 16
+#: Of a packed file less is read at a time, because 1 KiB of it may be 1 MiB of text.
+_PACKED_CHUNK = 1 << 12
 #: Maximum length of a line in bytes; longer lines are not events.
-MAX_LINE = 64 * 1024 * 1024
+MAX_LINE = 32 * 1024 * 1024
+#: Maximum number of values in a line, which take fifty times their room as objects; counted in long lines.
+MAX_VALUES = 2_000_000
+_LONG_LINE = 1 << 20
+#: Maximum bytes of text of a recording: ten days of watching at 20 pairs per second.
+MAX_TEXT = 4 << 30
+#: Maximum number of nodes of a recording.
+MAX_NODES = 20_000
 
 
 class DamagedRecording(InputError):
@@ -30,14 +42,14 @@ class Place(NamedTuple):
     Attributes:
         offset: Offset of the block in the file.
         unpacker: State of the decompressor before the block; None at the start, and in a plain file.
-        rest: Beginning of a line in the blocks before.
+        rest: Beginning of a line in the blocks before, in pieces.
         number: Lines before the block.
         read: Lines of the block that were read.
     """
 
     offset: int = 0
     unpacker: zlib._Decompress | None = None
-    rest: bytes = b""
+    rest: tuple[bytes, ...] = ()
     number: int = 0
     read: int = 0
 
@@ -45,26 +57,43 @@ class Place(NamedTuple):
 START = Place()
 
 
+def _open(path: Path) -> BinaryIO:
+    """Open a recording; only a regular file can be one, and nothing else may block here."""
+    descriptor = open_unblocked(path)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(f"{path}: not a regular file, so not a recording of fabtui")
+    return os.fdopen(descriptor, "rb")
+
+
 def _blocks(path: Path, place: Place = START) -> Iterator[tuple[Place, list[bytes]]]:
     """Yield the complete lines of each block, and its place; a gzip file is read up to where it is cut off."""
-    with path.open("rb") as file:
+    with _open(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(place.offset)
         unpacker = zlib.decompressobj(_GZIP) if packed else None
         if place.unpacker is not None:
             unpacker = place.unpacker.copy()
         rest, number = place.rest, place.number
-        while data := file.read(_CHUNK):
-            here = Place(file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number)
+        length = sum(map(len, rest))
+        while data := file.read(_CHUNK if unpacker is None else _PACKED_CHUNK):
+            block_start = Place(file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number)
             if unpacker is not None:
                 try:
                     data = unpacker.decompress(data)
                 except zlib.error:
                     return
-            *whole, rest = (rest + data).split(b"\n")
-            yield here, whole
+            first, *others = data.split(b"\n")
+            rest = (*rest, first)
+            length += len(first)
+            whole: list[bytes] = []
+            if others:
+                # Joined once: a long line comes in thousands of pieces.
+                whole, rest = [b"".join(rest), *others[:-1]], (others[-1],)
+                length = len(others[-1])
+            yield block_start, whole
             number += len(whole)
-            if len(rest) > MAX_LINE:
+            if length > MAX_LINE:
                 raise InputError(f"{path}: a line of more than {MAX_LINE >> 20} MiB: not a recording of fabtui")
     # The rest after the last line end is an event that was being written when the program was killed.
 
@@ -96,11 +125,17 @@ class EventReader:
         path, number = self._path, 0
         first = self.place == START
         try:
-            for line in self._lines():
+            for line in self.lines():
                 number = self.place.number + self.place.read
+                if len(line) > _LONG_LINE and line.count(b",") > MAX_VALUES:
+                    raise ValueError(f"more than {MAX_VALUES} values")
                 event = event_from_json(json.loads(line))
                 if first and not isinstance(event, SessionStart):
                     raise ValueError("does not begin with a start event")
+                if isinstance(event, SessionStart) and len(event.nodes) > MAX_NODES:
+                    raise ValueError(f"more than {MAX_NODES} nodes")
+                if self.size > MAX_TEXT:
+                    raise ValueError(f"more than {MAX_TEXT >> 30} GiB of text")
                 first = False
                 yield event
         except OSError as error:
@@ -112,7 +147,8 @@ class EventReader:
         if first:
             raise InputError(f"{path}: empty, or not a recording of fabtui")
 
-    def _lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines as they are written; see `_blocks` for what it raises."""
         begun = self.place.read
         for block, lines in _blocks(self._path, self.place):
             for at in range(begun, len(lines)):

@@ -23,7 +23,8 @@ class NodeRecord:
         inventory: Value of the inventory probe, or None.
         probe_results: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
         first_probe_results: First value of each probe, for deltas over the session.
-        since: Start of this state, seconds since the epoch.
+        since: Start of this state, seconds since the epoch; of a node that is gone, of its absence.
+        retry: Time of the next try to reach it (seconds since the epoch), or None if there is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class NodeRecord:
     probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     first_probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     since: float = 0.0
+    retry: float | None = None
 
 
 class LogLine(NamedTuple):

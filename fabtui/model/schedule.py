@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
-from itertools import permutations
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_index import PairArray, PairSet
@@ -35,20 +35,6 @@ def each_round(count: int) -> Iterator[list[tuple[int, int]]]:
         seats = [seats[0], seats[-1], *seats[1:-1]]
 
 
-def in_parts(pairs: Sequence[tuple[int, int]], most: int) -> Iterator[Sequence[tuple[int, int]]]:
-    """Split pairs, in order, into parts in which no endpoint has more than ``most`` pairs."""
-    counts: Counter[int] = Counter()
-    first = 0
-    for at, pair in enumerate(pairs):
-        if any(counts[end] >= most for end in pair):
-            yield pairs[first:at]
-            first = at
-            counts.clear()
-        counts.update(pair)
-    if first < len(pairs):
-        yield pairs[first:]
-
-
 def mode_for(wanted: str, endpoints: int) -> str:
     """Return the requested mode, or the one that ``auto`` selects for a number of endpoints."""
     return wanted if wanted != "auto" else "sampled" if endpoints >= SAMPLED_FROM else "full"
@@ -68,9 +54,24 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
     numbers = [endpoint.number for endpoint in endpoints]
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
-    chosen = None if mode == "full" else _sampled(endpoints) if mode == "sampled" else _quick(endpoints)
-    every = ((numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_)
-    return PairArray(every if chosen is None else (pair for pair in every if pair in chosen))
+    if mode == "full":
+        return PairArray((numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_)
+    # In the order of the rounds, without a walk through all of them: 16,384 endpoints have 134 million pairs.
+    places = {number: at for at, number in enumerate(numbers)}
+    count = len(numbers) + len(numbers) % 2
+    chosen = _sampled(endpoints) if mode == "sampled" else _quick(endpoints)
+    ends = (sorted((places[a], places[b])) for a, b in chosen)
+    rows = sorted((*_seat(a, b, count), a, b) for a, b in ends)
+    return PairArray((numbers[a], numbers[b]) for _, _, a, b in rows)
+
+
+def _seat(a: int, b: int, count: int) -> tuple[int, int]:
+    """Return the round of a pair in `each_round` and its place there; ``a`` is less than ``b``, ``count`` even."""
+    turns = count - 1
+    # In round r, number n > 0 sits at (n - 1 + r) mod turns + 1; those of a pair add up to turns.
+    round_ = -b % turns if a == 0 else -(a + b) * (count // 2) % turns
+    seats = (0 if n == 0 else (n - 1 + round_) % turns + 1 for n in (a, b))
+    return round_, min(seats)
 
 
 def _by_node(endpoints: Sequence[Endpoint]) -> list[list[Endpoint]]:
@@ -110,7 +111,8 @@ def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
 class Dispatcher:
     """Starts pairs of endpoint numbers as their endpoints and NICs become free, in the order of the rounds.
 
-    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only.
+    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only. A step tries
+    the pairs of endpoints that became free since the one before, as there may be tens of thousands of others.
 
     Args:
         pairs: Unordered pairs in order of preference.
@@ -134,11 +136,32 @@ class Dispatcher:
         self._busy: set[int] = set()
         self._held: set[tuple[str, str]] = set()
         self._running: dict[tuple[int, int], set[tuple[str, str]]] = {}
+        self.is_full = False
+        #: By endpoint the others of its pairs; those that do not wait any more are left in.
+        self._others: dict[int, array[int]] = {}
+        self._left: Counter[int] = Counter()  #: Number of waiting pairs by endpoint.
+        for a, b in self._waiting:
+            for end, other in ((a, b), (b, a)):
+                self._others.setdefault(end, array("I")).append(other)
+                self._left[end] += 1
+        #: Endpoints that are not busy and have waiting pairs.
+        self._free = set(self._left)
+        #: Those whose waiting pairs may have become possible; of all others none can start.
+        self._fresh = set(self._left)
+        self._sharing: dict[tuple[str, str], list[int]] = {}
+        for end in self._left:
+            if (nic := resources[end]) is not None:
+                self._sharing.setdefault((node[end], nic), []).append(end)
 
     @property
     def waiting(self) -> int:
         """Number of pairs not started yet."""
         return len(self._waiting)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs not started yet, in order."""
+        return list(self._waiting)
 
     @property
     def running(self) -> int:
@@ -147,53 +170,94 @@ class Dispatcher:
 
     def wants(self, node: str) -> bool:
         """Return True if a waiting pair has an endpoint of a node."""
-        return any(self._node[end] == node for pair in self._waiting for end in pair)
+        return any(self._node[end] == node for end, left in self._left.items() if left)
 
     def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
         if self._node[a] == self._node[b]:
             return set()
         return {(self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None}
 
-    def take(self, held: Set[int] = frozenset()) -> list[tuple[int, int]]:
-        """Return the pairs that may start now, without those of ``held`` endpoints, and mark them as running."""
+    def take(
+        self, held: Set[int] = frozenset(), fits: Callable[[int, int], bool] = lambda a, b: True
+    ) -> list[tuple[int, int]]:
+        """Return the pairs that may start now, without those of ``held`` endpoints, and mark them as running.
+
+        Pairs that do not fit wait; then `is_full` is set.
+        """
+        self.is_full = False
         started: list[tuple[int, int]] = []
-        free = set(range(len(self._node))) - self._busy - held
-        if len(free) < 2:
-            return started
-        for a, b in self._candidates(free):
+        # What does not depend on running pairs alone is tried again the next time.
+        again: set[int] = set()
+        for a, b in self._candidates():
             if self._width is not None and len(self._running) >= self._width:
+                again |= {a, b}
                 break
-            if a not in free or b not in free:
+            if a not in self._free or b not in self._free:
+                continue
+            if a in held or b in held:
+                again |= {a, b}
                 continue
             needs = self._needs(a, b)
             if needs & self._held:
                 continue
-            free -= {a, b}
-            self._busy |= {a, b}
-            self._held |= needs
-            self._running[a, b] = needs
-            del self._waiting[a, b]
+            if not fits(a, b):
+                self.is_full = True
+                again |= {a, b}
+                if self._width == 1:
+                    # Their order counts.
+                    break
+                continue
+            self._start(a, b, needs)
             started.append((a, b))
+        self._fresh = again if self._width is None else set(self._free)
         return started
 
-    def _candidates(self, free: Set[int]) -> list[tuple[int, int]]:
+    def _start(self, a: int, b: int, needs: set[tuple[str, str]]) -> None:
+        self._free -= {a, b}
+        self._busy |= {a, b}
+        self._held |= needs
+        self._running[a, b] = needs
+        self._remove(a, b)
+
+    def _remove(self, a: int, b: int) -> None:
+        """Take a pair out of those that wait."""
+        del self._waiting[a, b]
+        for end in (a, b):
+            self._left[end] -= 1
+            if not self._left[end]:
+                self._free.discard(end)
+                del self._others[end]
+
+    def _candidates(self) -> list[tuple[int, int]]:
         """Return the waiting pairs that might start, in their order."""
-        if len(free) ** 2 >= len(self._waiting):
+        free, fresh = self._free, self._fresh & self._free
+        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(self._waiting):
             return list(self._waiting)
-        # Usually few endpoints are free: trying each two of them is faster than trying all waiting pairs.
-        found = [pair for pair in permutations(free, 2) if pair in self._waiting]
+        found: set[tuple[int, int]] = set()
+        for end in fresh:
+            # Usually few endpoints are free.
+            others = self._others[end]
+            for other in free if len(free) < len(others) else free.intersection(others):
+                found.update(pair for pair in ((end, other), (other, end)) if pair in self._waiting)
         return sorted(found, key=self._waiting.__getitem__)
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""
         needs = self._running.pop((a, b), None)
-        if needs is not None:
-            self._busy -= {a, b}
-            self._held -= needs
+        if needs is None:
+            return
+        self._busy -= {a, b}
+        self._held -= needs
+        self._free.update(end for end in (a, b) if self._left[end])
+        self._fresh |= {a, b}
+        for need in needs:
+            self._fresh.update(self._sharing.get(need, ()))
 
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         """Remove the waiting pairs of an endpoint, and return them."""
-        dropped = [pair for pair in self._waiting if endpoint in pair]
+        others = set(self._others.get(endpoint, ()))
+        found = {pair for other in others for pair in ((endpoint, other), (other, endpoint)) if pair in self._waiting}
+        dropped = sorted(found, key=self._waiting.__getitem__)
         for pair in dropped:
-            del self._waiting[pair]
+            self._remove(*pair)
         return dropped

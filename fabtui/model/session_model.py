@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.acknowledgements import AcknowledgementLog
@@ -11,7 +11,7 @@ from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.command_log import CommandLog
-from fabtui.model.counter_log import CounterLog, Deltas
+from fabtui.model.counter_log import CounterLog, Deltas, Traffic
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
     Acknowledged,
@@ -33,6 +33,7 @@ from fabtui.model.events import (
     ProbeResult,
     RanksReady,
     SessionEnd,
+    SessionResumed,
     SessionStart,
     Watching,
 )
@@ -99,6 +100,7 @@ class Model:
         self.version = 0
         self._has_new_pairs = False
         self.layout = 0
+        self._kinds: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
         self.nodes_version = 0
         self.nodes: dict[str, NodeRecord] = {}
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
@@ -122,6 +124,7 @@ class Model:
         self.acknowledgements = AcknowledgementLog(self.log)
         self.commands = CommandLog(self.log)
         self._table = EndpointTable()
+        self._walked: dict[str, str] = {}  #: Leaf of each port by GUID, from nodes that scanned the whole fabric.
         self._results = PairResults(self._table.key_between, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
         self.inferred_leaves = False
@@ -155,6 +158,7 @@ class Model:
             Paused: self._on_paused,
             Watching: self._on_watch,
             SessionEnd: self._on_end,
+            SessionResumed: self._on_resumed,
         }
 
     def apply(self, event: Event) -> None:
@@ -187,11 +191,13 @@ class Model:
         record = self._record(event.node)
         if record.state.gone and event.state is NodeState.READY:
             self.log.append(LogLine(event.time, "notice", event.node, "is back"))
+        if not (record.state.gone and event.state.gone and record.since):
+            record.since = event.time
         record.state = event.state
         record.text = event.text or ""
         record.hint = event.hint
         record.backend = event.backend or record.backend
-        record.since = event.time
+        record.retry = event.retry
         if record.state.gone:
             mine = {pair for pair in self.running if record.name in map(node_of, pair)}
             self.running -= mine
@@ -199,13 +205,18 @@ class Model:
 
     def _on_inventory(self, event: InventoryUpdate) -> None:
         self.nodes_version += 1
-        self._record(event.node).inventory = event.value
+        record = self._record(event.node)
+        before, record.inventory = data_rate(record.inventory), event.value
         self.addresses.place(event.node, event.value)
-        self._set_rates()
+        # Thousands of nodes report theirs before they have endpoints.
+        if data_rate(event.value) != before and self._table.of_node(event.node):
+            self._set_rates()
 
     def _on_endpoints(self, event: EndpointsAdded) -> None:
         for endpoint in event.endpoints:
-            self._table.add(endpoint)
+            if (row := self._table.add(endpoint)) is not None:
+                # A node that had nothing to test has something now.
+                self.untested = {pair: why for pair, why in self.untested.items() if row not in pair}
         for node, text in event.notes.items():
             self._record(node).note = text
         self._set_rates()
@@ -215,6 +226,13 @@ class Model:
             self._place_on_leaves(placed)
         self.layout += 1
         self._changed = None
+
+    @property
+    def kinds(self) -> Counter[tuple[str, str]]:
+        """Number of endpoints by kind and name."""
+        if self._kinds[0] != self.layout:
+            self._kinds = self.layout, Counter((endpoint.kind, endpoint.name) for endpoint in self.endpoints)
+        return self._kinds[1]
 
     def _set_rates(self) -> None:
         if self._table.set_rates({name: data_rate(record.inventory) for name, record in self.nodes.items()}):
@@ -226,25 +244,22 @@ class Model:
         record = self._record(event.node)
         value = event.value
         kept = value if value is not None else {"error": event.error or ""}
+        before = record.probe_results.get(event.probe)
         record.probe_results[event.probe] = kept
         if value is not None:
             record.first_probe_results.setdefault(event.probe, value)
         if event.probe in LEAF_PROBES:
             # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)
+            if whole or isinstance((before or {}).get("fabric"), dict):
+                self._walked = walked_leaves(self.nodes.values())
             self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
 
     def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
-        walked = walked_leaves(self.nodes.values())
-        leaves = {} if self.inferred_leaves else dict(self.leaves)
-        for end in endpoints:
-            leaf = leaf_of(end, self.nodes[end.node], walked)
-            if leaf is not None:
-                leaves[end.number] = leaf
-            else:
-                leaves.pop(end.number, None)
-        if leaves != self.leaves:
-            self._table.leaves = leaves
+        found = {end.number: leaf_of(end, self.nodes[end.node], self._walked) for end in endpoints}
+        known = {} if self.inferred_leaves else self.leaves
+        if self.inferred_leaves or any(known.get(number) != leaf for number, leaf in found.items()):
+            self._table.leaves = {number: leaf for number, leaf in {**known, **found}.items() if leaf is not None}
             self.inferred_leaves = False
             self._results.classes_changed()
             self._changed = None
@@ -391,6 +406,15 @@ class Model:
         self._change_all(self.running)
         self.running.clear()
 
+    def _on_resumed(self, event: SessionResumed) -> None:
+        self.log.append(
+            LogLine(event.time, "notice", None, "resumed: what was tested before is kept, the rest follows")
+        )
+        self.paused = self.watching = False
+        self._watch_since = 0.0
+        self._change_all(self.running)
+        self.running.clear()
+
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def drain_changes(self) -> set[tuple[int, int]] | None:
@@ -473,6 +497,11 @@ class Model:
         record = self.nodes.get(node)
         return record if record is not None and record.state.gone else None
 
+    @property
+    def rows(self) -> list[Endpoint]:
+        """Endpoints without the rows of nodes that had nothing to test at first, and have something now."""
+        return [end for end in self.endpoints if end.kind != "none" or end in self.endpoints_of(end.node)]
+
     def endpoints_of(self, node: str) -> list[Endpoint]:
         """Return the endpoints of a node."""
         return self._table.of_node(node)
@@ -549,13 +578,28 @@ class Model:
         """
         return self._counters.of(measurement)
 
+    def traffic_of(self, measurement: Measurement) -> dict[str, Traffic]:
+        """Return the data that both nodes of a pair sent and received during its measurement, other tests included.
+
+        Nodes without known counters are left out.
+        """
+        return self._counters.traffic(measurement)
+
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
         return self._results.verdict(measurement)
 
+    def is_slow(self, measurement: Measurement) -> bool:
+        """Return True if a measurement, which need not be known yet, is slow among the values of its class."""
+        return self._results.was_slow(measurement)
+
     def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
         """Return the good values of a class in a layer, or None; the caller must not change them."""
         return self._results.values(layer, kind)
+
+    def lowest(self, layer: Layer) -> float | None:
+        """Return the lowest value of a layer, or None."""
+        return self._results.lowest(layer)
 
     def median(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return what is usual in a class of a layer, the median of its best values, or None."""
@@ -595,13 +639,15 @@ class Model:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
         return list(found)
 
+    def asked(self, name: str, default: Sequence[str] = ()) -> Sequence[Any]:
+        """Return an option that is a list; a damaged recording may have anything there."""
+        found = self.options.get(name, default)
+        return found if isinstance(found, (list, tuple)) else default
+
     def plans(self, layer: Layer) -> bool:
         """Return True if a layer of pairs is part of the sweep, which has not ended."""
-        # A damaged recording may have anything as an option.
-        probes, layers = (
-            found if isinstance(found := self.options.get(name), (list, tuple)) else () for name in ("probes", "layers")
-        )
-        return Layer.P2P in probes and layer in layers and self.phase.name != "done" and self.exit_code is None
+        asked = Layer.P2P in self.asked("probes") and layer in self.asked("layers")
+        return asked and self.phase.name != "done" and self.exit_code is None
 
     @property
     def comparable(self) -> bool:

@@ -72,6 +72,8 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     of = np.array([place[end.node] for end in table.endpoints])
     known = (results.kind > 0) & ~np.isnan(results.share)
     a, b, share = of[results.source[known]], of[results.target[known]], results.share[known]
+    if _too_few(a, b, len(names), len(set(table.hardware))):
+        return {}
     noise = float(np.median(results.spread[known])) if known.any() else 0.0
     limit = -max(_LEAST, _DEVIATIONS * noise)
     hardware = np.array(table.hardware)
@@ -84,7 +86,8 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     # Single pairs may be near the others by chance: two nodes are of one group if they agree about most others.
     near = np.where(np.isnan(middle), False, middle > limit)
     np.fill_diagonal(near, val=True)
-    close, far = (near & ~alone).astype(int), (~near & ~alone).astype(int)
+    # Counts below 2^24 are exact in single precision, and a product of integers takes 30 times as long.
+    close, far = (near & ~alone).astype(np.float32), (~near & ~alone).astype(np.float32)
     near = close @ close.T + far @ far.T > 0.8 * ((close + far) @ (close + far).T)
     groups = _components(near)
     if len(groups) < 2 or min(map(len, groups)) < _FEWEST_OF_GROUP:
@@ -106,6 +109,16 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
         return {}
     group_of = {at: f"group of {names[group[0]]}" for group in groups for at in group}
     return {end.number: group_of[place[end.node]] for end in table.endpoints}
+
+
+def _too_few(a: Any, b: Any, nodes: int, kinds: int) -> bool:
+    """Return True if fewer node pairs have values than any two groups have between each other.
+
+    All of these need one, but those whose two kinds of hardware no other pair has: a sparse sweep shows no groups, and
+    whether thousands of nodes agree takes seconds to find out.
+    """
+    known = len(np.unique(np.minimum(a, b) * nodes + np.maximum(a, b)))
+    return known + kinds * (kinds + 1) // 2 < _FEWEST_OF_GROUP * (nodes - _FEWEST_OF_GROUP)
 
 
 def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least: float) -> Floats:

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
@@ -21,8 +22,11 @@ from fabtui_node.protocol import ErrorKind
 
 #: Rendezvous port of a test by hand.
 PORT = 29517
+#: What stands between a command and its node in a lab, whose nodes are all this machine.
+LAB_NODE = " # on "
 #: Errors of the memory of a node, as the kernel logs them.
 _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
+_CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
 _NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
 #: PyTorch program of a test by hand, a format string. No single quotes: the shell uses those.
 _BY_HAND = (
@@ -36,20 +40,21 @@ _BY_HAND = (
 
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
-    """Return a command as it is run on a node; the nodes of a lab are this machine."""
+    """Return a command as it is run on a node."""
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
 
 
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab are this machine and need no ssh; otherwise ssh gets the configuration file of the session, and
-    where srun or another launcher reaches the node, that is named.
+    The nodes of a lab are this machine and need no ssh: a comment names them. Otherwise ssh gets the configuration file
+    of the session, and where srun or another launcher reaches the node, that is named.
     """
     if model is None or not command.startswith("ssh "):
         return command
     if model.lab is not None:
-        return command.split(maxsplit=2)[-1]
+        _, node, remote = command.split(maxsplit=2)
+        return f"{remote}{LAB_NODE}{node}"
     for node, record in model.nodes.items():
         prefix = f"ssh {shlex.quote(one_line(node, 255))} "
         if record.backend in ("srun", "via") and command.startswith(prefix):
@@ -65,11 +70,17 @@ def login_words(model: Model, node: str) -> list[str]:
         return []
     backend = model.nodes[node].backend if node in model.nodes else ""
     if backend in ("srun", "via"):
-        typed_there = "-i" if backend == "srun" else ""
-        words = shlex.split(command_on_node(options, node, f"sh {typed_there}".strip(), backend))
-        return [*words[:1], "--pty", *words[1:]] if backend == "srun" else words
+        words = shlex.split(command_on_node(options, node, "sh -i", backend))
+        # Without a terminal of its own, a shell in a container neither edits lines nor ends programs with Ctrl+C.
+        asked = ["-it" if word == "-i" and at < words.index("sh") else word for at, word in enumerate(words)]
+        return [words[0], "--pty", *words[1:]] if backend == "srun" else asked if _takes_terminal(words) else words
     config = options.get("ssh_config")
     return ["ssh", *(["-F", str(config)] if config else []), "--", node]
+
+
+def _takes_terminal(words: list[str]) -> bool:
+    """Return True for ``kubectl exec`` and its like, which give a command a terminal if asked with ``-t``."""
+    return Path(words[0]).name in _CONTAINER_TOOLS and "exec" in words
 
 
 def _address(*found: str | None) -> str | None:
@@ -302,7 +313,7 @@ def by_hand(model: Model, src: str, dst: str) -> str:
             words.append(f"GLOO_SOCKET_IFNAME={name}")
         python = _python(model, end.node)
         inner = shlex.join([*words, python, "-c", code])
-        parts.append(on_node(end.node, shlex.quote(inner) if model.lab is None else inner, model))
+        parts.append(on_node(end.node, shlex.quote(inner), model) if model.lab is None else inner)
     return f"{parts[0]} & {parts[1]}; wait"
 
 

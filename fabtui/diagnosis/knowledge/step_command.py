@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge import toml_data
-from fabtui.model.endpoints import node_of
+from fabtui.diagnosis.knowledge.next_commands import LAB_NODE
 from fabtui.model.session_model import Model
 from fabtui.transport.registry import command_on_node
 
@@ -90,13 +89,13 @@ def is_read_only(argv: Sequence[str]) -> bool:
     )
 
 
-def step_command(model: Model, finding: Finding, text: str) -> StepCommand:
-    """Return the command of a next step of a finding.
+def step_command(model: Model, text: str) -> StepCommand:
+    """Return the command of a next step.
 
     Raises:
         CannotRunError: It is not a single command for a node of the session.
     """
-    launched = _launched(model, text)
+    launched = _in_lab(text) if model.lab is not None else _launched(model, text)
     first, *rest = _stages(text if launched is None else launched[1])
     if launched is not None:
         node = launched[0]
@@ -107,8 +106,6 @@ def step_command(model: Model, finding: Finding, text: str) -> StepCommand:
         # The shell of the node takes the words of ssh apart again.
         first, *there = _stages(remote)
         rest = [*there, *rest]
-    elif model.lab is not None:
-        node = _lab_node(model, finding)
     else:
         raise CannotRunError("This step names no node to run on.")
     if node not in model.nodes:
@@ -166,13 +163,10 @@ def _launched(model: Model, text: str) -> tuple[str, str] | None:
     return None
 
 
-def _lab_node(model: Model, finding: Finding) -> str:
-    """Return a connected node for a step in a lab, whose nodes are all this machine: one of the finding if possible."""
-    named = [*finding.nodes, *(node_of(end) for pair in sorted(finding.cells) for end in pair), *model.nodes]
-    node = next((one for one in named if one in model.nodes and not model.nodes[one].state.gone), None)
-    if node is None:
-        raise CannotRunError("No node of the lab is connected.")
-    return node
+def _in_lab(text: str) -> tuple[str, str] | None:
+    """Return the node and the command of a step in a lab; None for one that names no node."""
+    command, mark, node = text.rpartition(LAB_NODE)
+    return (node, command) if mark else None
 
 
 def _filters(stages: Sequence[Sequence[str]]) -> tuple[tuple[LineFilter, ...], int]:

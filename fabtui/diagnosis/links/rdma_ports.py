@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
@@ -115,7 +116,10 @@ class PortNotes:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._of_end: dict[int, list[str]] = {}
-        self._cables = [link for fabric in _walks(model) for link in dicts(fabric.get("below"))]
+
+    @cached_property
+    def _cables(self) -> list[dict[str, Any]]:
+        return [link for fabric in _walks(self._model) for link in dicts(fabric.get("below"))]
 
     def of(self, src: str, dst: str) -> list[str]:
         """Return the problems of ports and cables between two endpoints of different nodes."""

@@ -45,6 +45,8 @@ _RIVAL_BITS = 5.0
 _MOST_BLAMES, _MOST_RIVALS = 16, 4
 #: Minimum number of pairs about as usual that narrow a component down to the part of it without them.
 _FEWEST_OTHERS = 2
+#: Share of these pairs that may be slow by themselves.
+_MOST_STRAYS = 1 / 3
 #: Difference of savings (bits) below which the share of bad pairs decides.
 _EQUAL_BITS = 3.0
 #: Bits that one direction costs more than both.
@@ -402,7 +404,7 @@ class _Search:
             yield (yield from self._blame(best, scored))
 
     def _narrowed(self, best: _Score, scored: list[_Score]) -> Generator[None, None, _Score]:
-        """Return the component within the best one that has all its slow pairs, if its other pairs are about as usual.
+        """Return the component within the best one that has its very slow pairs, if its others are about as usual.
 
         Very slow pairs count no more than slow ones, so that a few values below the usual one would outweigh the fit.
         """
@@ -417,9 +419,14 @@ class _Search:
             yield
             theirs = self.families[one.at].members(one.number) & self.known
             others = mine & ~theirs
-            if (slow & ~theirs).any() or (theirs & ~mine).any() or np.count_nonzero(others) < _FEWEST_OTHERS:
+            count = np.count_nonzero(others)
+            if (theirs & ~mine).any() or count < _FEWEST_OTHERS or not (slow & theirs).any():
                 continue
-            if np.median(self.share[others]) > np.median(self.share[slow]) / 2:
+            mild = np.median(self.share[slow & theirs]) / 2
+            stray = slow & others
+            if np.count_nonzero(stray) > _MOST_STRAYS * count or (self.share[stray] < mild).any():
+                continue
+            if np.median(self.share[others]) > mild:
                 found.append(one)
         return max(found[1:] or found, key=lambda one: one.saving)
 

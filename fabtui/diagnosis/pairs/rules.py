@@ -66,13 +66,20 @@ class NodeLost(_PairRule):
             mine = [pair for pair in mine if context.unexplained[pair] in DEAD]
             for pair in mine:
                 context.unexplained.pop(pair)
+            hint = one_line(record.hint or "", 300)
+            # A question can be answered, not typed.
+            asks = hint.endswith("?")
             # Results that the pairs had in other layers before the node was lost are no evidence.
             yield self.finding(
                 record.name,
                 nodes=(record.name,),
                 cells=mine,
-                facts={"node": record.name, "state": str(record.state), "reason": record.text},
-                commands=(one_line(record.hint or "", 300) or on_node(record.name, "uptime", context.model),),
+                facts={
+                    "node": record.name,
+                    "state": str(record.state),
+                    "reason": f"{record.text}: {hint}" if asks else record.text,
+                },
+                commands=(on_node(record.name, "uptime", context.model) if asks or not hint else hint,),
                 weight=_FIRST,
             )
 

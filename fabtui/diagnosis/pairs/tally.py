@@ -13,7 +13,7 @@ from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
-from fabtui.model.pair_table import PairTable, Places, joined, parts
+from fabtui.model.pair_table import PairTable, Places, joined, members, parts
 from fabtui.model.session_model import Model
 
 Pair = tuple[str, str]
@@ -166,8 +166,6 @@ def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     """Return the places in world of pairs that are bad in one of the layers and tested in both."""
     if not len(world) or not len(alone):
         return []
-    bad = np.zeros(ends * ends, dtype=bool)
-    bad[alone.code(ends)[alone.bad]] = True
-    either = bad[world.code(ends)] | world.bad
+    either = members(world.code(ends), alone.code(ends)[alone.bad], ends) | world.bad
     found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
     return found

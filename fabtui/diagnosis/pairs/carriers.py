@@ -1,0 +1,206 @@
+"""Carriers of bytes between nodes, RDMA or TCP, by the counters of both nodes and by what the library reports.
+
+Counters include other traffic. A way is ruled out if one of the nodes moved less over it than one message of the pair;
+then the other way remains. If none is ruled out, or both are, the counters do not show it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from fabtui.model.counter_log import Traffic
+from fabtui.model.endpoints import node_of
+from fabtui.model.facts.node_view import active_ports, dicts
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+
+#: Bytes on the wire per byte that an IPoIB interface counts, at most: headers.
+_HEADERS = 1.1
+#: Number of pairs in a step, which takes a millisecond or two.
+_STEP = 32
+
+
+class Way(StrEnum):
+    """A way of bytes between nodes."""
+
+    RDMA = "RDMA"
+    TCP = "TCP"
+
+
+_COUNTERS = {Way.RDMA: "HCA counters", Way.TCP: "interface counters"}
+
+
+class Carrier(NamedTuple):
+    """Carrier of the bytes of a measurement.
+
+    Attributes:
+        counted: The way by the counters of both nodes, or None.
+        why: Why the counters do not show it, or "".
+        reported: The way by what the library reports, or None.
+        by: What the library reports, such as ``NCCL: NET/IB/0``, or "".
+    """
+
+    counted: Way | None
+    why: str
+    reported: Way | None
+    by: str
+
+    @property
+    def disagree(self) -> bool:
+        """Disagreement of the counters and the library."""
+        return None not in (self.counted, self.reported) and self.counted is not self.reported
+
+    @property
+    def text(self) -> str:
+        """One line: the way, and how that is known."""
+        if self.counted is None:
+            return f"{self.reported} ({self.by}); {self.why}" if self.reported else f"unknown: {self.why}"
+        how = f"{self.counted} ({_COUNTERS[self.counted]} of both nodes"
+        if self.disagree:
+            return f"{how}), but {self.by}: they disagree"
+        return f"{how}; {self.by})" if self.reported else f"{how})"
+
+
+def carrier(model: Model, measurement: Measurement) -> Carrier | None:
+    """Return what carried the bytes of a measurement; None if it did not pass, or is not between two nodes."""
+    passed = measurement.layer in (Layer.P2P, Layer.WORLD) and measurement.verdict is Verdict.OK
+    if not passed or node_of(measurement.src) == node_of(measurement.dst):
+        return None
+    counted, why = _counted(model, measurement)
+    reported, by = _reported(measurement.transport)
+    return Carrier(counted, why, reported, by)
+
+
+def _reported(transport: str | None) -> tuple[Way | None, str]:
+    """Return the way that the library names. A plug-in (``NET/OFI``) may use either."""
+    words = (transport or "").upper().split("/")
+    if words == ["TCP"]:
+        return Way.TCP, "gloo uses TCP only"
+    way = Way.TCP if "SOCKET" in words else Way.RDMA if {"IB", "GDRDMA"} & set(words) else None
+    return (way, f"NCCL: {one_line(transport or '', 60)}") if way else (None, "")
+
+
+def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
+    """Return the way by the counters of both nodes, or why they do not show it."""
+    nodes = (node_of(m.src), node_of(m.dst))
+    traffic = model.traffic_of(m)
+    if missing := [node for node in nodes if node not in traffic]:
+        return None, f"no counters of {fold(missing)} while it ran"
+    if inexact := [node for node in nodes if not traffic[node].exact]:
+        return None, f"a counter of {fold(inexact)} was reset or is at its limit"
+    if not m.bytes:
+        return None, "the size of its messages is unknown"
+    rdma = min(_by_rdma(model, node, traffic[node])[end] for end, node in enumerate(nodes))
+    tcp = min(sum(moved[end] for moved in traffic[node].interfaces.values()) for end, node in enumerate(nodes))
+    if rdma >= m.bytes > tcp:
+        return Way.RDMA, ""
+    if tcp >= m.bytes > rdma:
+        blind = [f"{port} of {node}" for node in nodes for port in _uncounted(model, node, traffic[node])]
+        return (None, f"no counters of data: {', '.join(blind[:2])}") if blind else (Way.TCP, "")
+    if rdma >= m.bytes:
+        return None, "RDMA ports and interfaces of both nodes moved enough for it at that time"
+    return None, "neither RDMA ports nor interfaces of both nodes counted as much as it moved"
+
+
+def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
+    """Return what a node sent and received over RDMA ports, without that of IPoIB, which they count as well."""
+    lower = {str(port.get("netdev")) for port in _ports(model, node) if port.get("link_layer") == "InfiniBand"}
+    inside = [moved for name, moved in traffic.interfaces.items() if name.split(".")[0] in lower]
+    ports = traffic.ports.values()
+    sent, received = (sum(p[end] for p in ports) - _HEADERS * sum(i[end] for i in inside) for end in (0, 1))
+    return max(sent, 0.0), max(received, 0.0)
+
+
+def _ports(model: Model, node: str) -> list[dict[str, object]]:
+    """Return the RDMA ports of a node."""
+    record = model.nodes.get(node)
+    return dicts((record.inventory or {}).get("ib")) if record is not None else []
+
+
+def _uncounted(model: Model, node: str, traffic: Traffic) -> list[str]:
+    """Return the active RDMA ports that count no data (soft RoCE, some drivers): an interface may count it."""
+    ports = active_ports(_ports(model, node))
+    names = [one_line(f"{port.get('ca')}/{port.get('port')}", 60) for port in ports]
+    return [name for name in names if name not in traffic.ports]
+
+
+class Carriers(NamedTuple):
+    """Carriers of all pairs between nodes: numbers of pairs."""
+
+    total: int
+    counted: Counter[Way]
+    reported: Counter[Way]  #: Of pairs whose counters do not show it.
+    disagree: int
+    reasons: Counter[str]
+    active: dict[str, list[str]]  #: Active RDMA devices by node, of nodes that were inspected.
+
+    @property
+    def sentence(self) -> str:
+        """One sentence about the session; "" if no pair between nodes passed, or nothing is known of its nodes."""
+        if not self.total or not (self.active or self.counted or self.reported):
+            return ""
+        of = f"of {self.total} pairs between nodes"
+        counted = [(way, self.counted[way]) for way in Way if self.counted[way]]
+        parts = [f"{way} was used for {number} {of} ({_COUNTERS[way]} of both sides)" for way, number in counted]
+        parts += [f"the library reports {way} for {self.reported[way]} {of}" for way in Way if self.reported[way]]
+        if unknown := self.total - self.counted.total() - self.reported.total():
+            parts.append(f"what carried {unknown} {of} is unknown")
+        if self.counted[Way.RDMA] == self.total:
+            parts.append("0 over TCP")
+        if self.reasons:
+            parts.append(f"counters do not show all: {self.reasons.most_common(1)[0][0]}")
+        if self.disagree:
+            parts.append(f"counters and the library disagree about {self.disagree}")
+        if self.counted[Way.TCP] or self.reported[Way.TCP]:
+            parts.append(self._although())
+        return f"{parts[0][0].upper()}{'; '.join(parts)[1:]}."
+
+    def _although(self) -> str:
+        """Return which RDMA ports are active although TCP was used."""
+        names = [fold(names) for names in self.active.values() if names]
+        if not names:
+            return "no node has an active RDMA port"
+        usual, count = Counter(names).most_common(1)[0]
+        return f"although {count} of {len(self.active)} nodes have active RDMA ports ({one_line(usual, 120)})"
+
+
+def carriers(model: Model) -> Carriers:
+    """Return what carried the bytes of all pairs between nodes, each in p2p, or in world where p2p has no value."""
+    *_, last = in_steps(model)
+    assert last is not None
+    return last
+
+
+def in_steps(model: Model) -> Iterator[Carriers | None]:
+    """Yield None after each small step of the same, and then what it is."""
+    found: list[Carrier] = []
+    for at, m in enumerate(latest_pairs(model)):
+        if (one := carrier(model, m)) is not None:
+            found.append(one)
+        if at % _STEP == _STEP - 1:
+            yield None
+    nodes = [name for name, record in model.nodes.items() if record.inventory is not None]
+    active = {node: sorted({str(port.get("ca")) for port in active_ports(_ports(model, node))}) for node in nodes}
+    yield Carriers(
+        len(found),
+        Counter(one.counted for one in found if one.counted),
+        Counter(one.reported for one in found if one.reported and not one.counted),
+        sum(one.disagree for one in found),
+        Counter(one.why for one in found if not one.counted),
+        active,
+    )
+
+
+def latest_pairs(model: Model) -> list[Measurement]:
+    """Return the latest measurement of each ordered pair in p2p, or in world where it has none in p2p."""
+    found: dict[tuple[str, str], Measurement] = {}
+    for m in model.measurements():
+        if m.layer is Layer.P2P or (m.layer is Layer.WORLD and (m.src, m.dst) not in found):
+            found[m.src, m.dst] = m
+    return list(found.values())
