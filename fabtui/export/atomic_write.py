@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -9,13 +11,43 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fabtui.errors import InputError
+from fabtui.paths import user_path
+
+#: Longest chain of symbolic links that is followed.
+_LINKS = 40
+
+
+def _target(path: Path) -> Path:
+    """Return the file that a path leads to, so that a link of the user's remains one.
+
+    Raises:
+        OSError: Somebody else made a link on the way, to have the file that it leads to overwritten.
+    """
+    path = user_path(path)
+    for _ in range(_LINKS):
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return path
+        if not stat.S_ISLNK(found.st_mode):
+            return path
+        if found.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, "a symbolic link of another user is not followed", str(path))
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
 def _open_beside(path: Path) -> tuple[Path, int, Path]:
-    """Create a temporary file, with the default permissions; return its target, resolved so that a link remains one."""
-    target = Path(os.path.realpath(path.expanduser()))
+    """Create a temporary file; return its target, its descriptor and its path.
+
+    It is readable by the user alone, as it may hold addresses and names of processes. An existing file keeps its mode.
+    """
+    target = _target(path)
     beside = target.with_name(f".{target.name[:200]}.{os.urandom(6).hex()}.fabtui-tmp")
-    return target, os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(FileNotFoundError):
+        os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode) & 0o777)
+    return target, descriptor, beside
 
 
 def check_writable(path: Path, option: str) -> None:
@@ -23,7 +55,7 @@ def check_writable(path: Path, option: str) -> None:
     if not path.name:
         raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
     try:
-        known = path.expanduser()
+        known = user_path(path)
         mode = known.stat().st_mode if known.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
             what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
@@ -56,3 +88,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file as `write_atomically` does."""
+    write_atomically(path, lambda file: file.write(data))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
 from fabtui.export import csv
+from fabtui.model.endpoints import FIRST_RANKS
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
@@ -16,11 +18,13 @@ class TableRow(NamedTuple):
     """Result of one group in one collective; None: unknown."""
 
     kind: str  # collective, such as ``all_reduce``
-    group: str  # ``all``, a node, a rail (``rail3``) or two nodes (``n060+n061``)
+    group: str  # ``all``, a node, a rail (``rail3``), the first ranks (``first8``) or two nodes (``n060+n061``)
     ranks: int | None  # number of ranks
     bytes: int | None  # message size, as nccl-tests counts it
     time_us: float | None  # time of one iteration, of the slowest rank
+    time_min_us: float | None  # the same of the fastest iteration
     algbw: float | None  # bytes over time, in GB/s (1e9 bytes a second)
+    algbw_max: float | None  # the same of the fastest iteration
     busbw: float | None  # the same times the factor of the collective
     wrong: int | None  # number of wrong elements of the result
     algorithm: str | None  # algorithm and protocol chosen by the library, such as ``RING/SIMPLE``
@@ -52,6 +56,54 @@ def table_rows(model: Model) -> list[TableRow]:
     return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in found]
 
 
+class SweepRow(NamedTuple):
+    """Results of a number of ranks (``--groups``) in each arm of a comparison; None: not tested."""
+
+    kind: str
+    bytes: int | None
+    ranks: int
+    arms: list[TableRow | None]
+
+
+def group_sweep(model: Model) -> list[SweepRow]:
+    """Return the collectives over numbers of ranks: by collective, message size and number."""
+    names: list[str | None] = [None, *model.comparison[1:]]
+    found: dict[tuple[str, int, int], dict[str | None, TableRow]] = {}
+    for row in table_rows(model):
+        if row.group not in model.nodes and (count := FIRST_RANKS.fullmatch(row.group)) is not None:
+            found.setdefault((row.kind, row.bytes or 0, int(count[1])), {})[row.arm] = row
+    order = sorted(found, key=lambda key: (list(KINDS.values()).index(key[0]), *key[1:]))
+    return [
+        SweepRow(kind, size or None, count, [*map(found[kind, size, count].get, names)]) for kind, size, count in order
+    ]
+
+
+def sweep_json(model: Model) -> list[dict[str, Any]]:
+    """Return the rows of `group_sweep` as JSON objects, bandwidths in GB/s and Gb/s."""
+    names = model.comparison or [""]
+
+    def arm(name: str, row: TableRow | None) -> dict[str, Any]:
+        if row is None:
+            return {"arm": name, "verdict": None}
+        gigabits = {f"{field}_gbit": None if value is None else 8 * value for field, value in _bandwidths(row)}
+        values = {**dict(_bandwidths(row)), **gigabits}
+        return {"arm": name, "verdict": row.verdict, "transport": row.transport, "error": row.error, **values}
+
+    return [
+        {
+            "collective": row.kind,
+            "bytes": row.bytes,
+            "ranks": row.ranks,
+            "arms": [arm(*pair) for pair in zip(names, row.arms, strict=True)],
+        }
+        for row in group_sweep(model)
+    ]
+
+
+def _bandwidths(row: TableRow) -> list[tuple[str, float | None]]:
+    return [("busbw", row.busbw), ("algbw", row.algbw)]
+
+
 def write_table(model: Model, path: Path) -> int:
     """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
@@ -60,7 +112,7 @@ def write_table(model: Model, path: Path) -> int:
 
 
 def _row(model: Model, m: Measurement, ranks: Any) -> TableRow:
-    seconds, algbw, wrong = _number(m, "seconds"), _number(m, "algbw"), _number(m, "wrong")
+    seconds, fastest, algbw, wrong = (_number(m, name) for name in ("seconds", "fastest", "algbw", "wrong"))
     algorithm: Any = (m.extra or {}).get("algorithm")
     return TableRow(
         kind=KINDS[m.layer],
@@ -68,7 +120,9 @@ def _row(model: Model, m: Measurement, ranks: Any) -> TableRow:
         ranks=ranks,
         bytes=m.asked_bytes,
         time_us=None if seconds is None else seconds * 1e6,
+        time_min_us=None if fastest is None else fastest * 1e6,
         algbw=None if algbw is None else float(algbw),
+        algbw_max=algbw * seconds / fastest if algbw and seconds and fastest else None,
         busbw=m.value,
         wrong=wrong,
         algorithm=one_line(str(algorithm), 40) if algorithm else None,
@@ -87,5 +141,5 @@ def _number(m: Measurement, name: str) -> Any:
 
 
 def _last_number(text: str) -> int:
-    digits = text.removeprefix("rail")
-    return int(digits) if digits.isdecimal() and len(digits) < 10 else -1
+    found = re.search(r"[0-9]{1,9}$", text)
+    return int(found[0]) if found is not None else -1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabtui.export.atomic_write import write_atomically
+from fabtui.export.atomic_write import write_bytes
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import MESH, Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
@@ -90,18 +90,24 @@ def _slow(model: Model, m: Measurement) -> str | None:
 
 
 def _untested(model: Model) -> Iterator[Row]:
-    """Yield a row with the reason for each ordered pair of endpoints that was not tested."""
-    if "p2p" not in model.options.get("probes", ("p2p",)):
+    now = when(model.now)
+    for src, dst, why in untested_pairs(model):
+        yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
+
+
+def untested_pairs(model: Model) -> Iterator[tuple[str, str, str]]:
+    """Yield each ordered pair of endpoints that was not tested, with the reason."""
+    if "p2p" not in model.asked("probes", ("p2p",)):
         return
     gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}
-    now = when(model.now)
-    for src in map(str, model.endpoints):
-        for dst in map(str, model.endpoints):
+    names = [str(end) for end in model.rows]
+    for src in names if gone or model.untested else ():
+        for dst in names:
             if src == dst or model.latest(Layer.P2P, src, dst) is not None:
                 continue
             why = model.untested.get((src, dst)) or gone.get(src) or gone.get(dst)
             if why is not None:
-                yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
+                yield src, dst, why
 
 
 def _why_not(model: Model, end: Endpoint) -> str | None:
@@ -166,7 +172,7 @@ def table_text(columns: Sequence[str], table: Iterable[Iterable[Any]]) -> str:
 def write_table(path: Path, columns: Sequence[str], table: Iterable[Iterable[Any]]) -> None:
     """Write a table as CSV, whole or not at all (OSError)."""
     data = table_text(columns, table).encode("utf-8", "backslashreplace")
-    write_atomically(path, lambda file: file.write(data))
+    write_bytes(path, data)
 
 
 def write_csv(model: Model, path: Path) -> int:

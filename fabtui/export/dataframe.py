@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import pandas as pd
+try:
+    import pandas as pd
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("this needs pandas: pip install 'fabtui[pandas]'", name=error.name) from None
 
 from fabtui.errors import InputError
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, unescaped
 from fabtui.model.layers import Layer, all_layers
+from fabtui.model.measurement import SEVERITY
+
+_SEVERITIES = {str(verdict): rank for rank, verdict in enumerate(SEVERITY)}
 
 
 class SnapshotFrame(pd.DataFrame):
@@ -24,7 +30,12 @@ class SnapshotFrame(pd.DataFrame):
     def _constructor(self) -> type[SnapshotFrame]:
         return SnapshotFrame
 
-    def pivot_layer(self, layer: str, bytes: int | None = None) -> pd.DataFrame:  # noqa: A002 - as the column
+    def pivot_layer(
+        self,
+        layer: str,
+        bytes: int | None = None,  # noqa: A002 - as the column
+        of: Literal["value", "verdict"] = "value",
+    ) -> pd.DataFrame:
         """Return a layer as a matrix of sources (rows) and destinations (columns), both in the order of the grid.
 
         Of several rows of a pair the largest message is used, and of several addresses the worst value; NaN where there
@@ -36,6 +47,7 @@ class SnapshotFrame(pd.DataFrame):
                 with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``. InputError if there is none.
             bytes: Only messages of this size (InputError if there are none). A pair so slow that it was tested with
                 less has no value then.
+            of: What the cells hold: values, or verdicts (None where there is none).
         """
         if layer.partition(ARM_MARK)[0] not in all_layers():
             raise InputError(f"there is no layer {layer!r}; there are {', '.join(all_layers())}")
@@ -51,12 +63,13 @@ class SnapshotFrame(pd.DataFrame):
             raise InputError(f"no message of {bytes} bytes in {layer}; there are {sizes or 'none'}")
         order = self._order(chosen)
         spec = Layer(layer.partition(ARM_MARK)[0]).spec
-        by = "value" if spec.by_address else "bytes"
-        ascending = not spec.by_address or spec.less_is_better
-        worst_last = wanted.sort_values(by, ascending=ascending, na_position="first", kind="stable")
+        by = of if spec.by_address else "bytes"
+        ascending = not spec.by_address or spec.less_is_better or of == "verdict"
+        key = (lambda column: column.map(_SEVERITIES)) if by == "verdict" else None
+        worst_last = wanted.sort_values(by, ascending=ascending, na_position="first", kind="stable", key=key)
         latest = worst_last.drop_duplicates(["src", "dst"], keep="last")
-        table = latest.pivot(index="src", columns="dst", values="value").reindex(index=order, columns=order)
-        return pd.DataFrame(table.astype("float64"))
+        table = latest.pivot(index="src", columns="dst", values=of).reindex(index=order, columns=order)
+        return pd.DataFrame(table.astype("float64" if of == "value" else "object"))
 
     def _order(self, chosen: pd.DataFrame) -> list[str]:
         """Return the names in a layer's rows: by node as the nodes come in the snapshot, then by index."""

@@ -12,12 +12,15 @@ from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.pairs.carriers import carrier, carriers
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
+from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when
+from fabtui.export.schemas import FORMATS, address
 from fabtui.model.exit_codes import not_tested
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
@@ -26,10 +29,6 @@ from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.sanitize import clean
 
-#: 2: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands. 3: findings have
-#: ``id``, ``subject``, ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and ``rivals``.
-FORMAT = 3
-
 
 def as_json(model: Model) -> dict[str, Any]:
     """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
@@ -37,8 +36,10 @@ def as_json(model: Model) -> dict[str, Any]:
     tally = Survey(model).finish()
     found = findings(model, tally)
     value = {
-        "format": FORMAT,
+        "format": FORMATS["session"],
+        # Readers recognise the file by the first two.
         "software": f"fabtui {model.software}",
+        "$schema": address("session"),
         "started": when(model.started),
         "ended": when(model.now),
         "exit": exit_code(model, found),
@@ -46,12 +47,14 @@ def as_json(model: Model) -> dict[str, Any]:
         "faults": model.faults,
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
-        "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.endpoints],
+        "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.rows],
         "measurements": [_measured(model, measurement, notes, limits) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
         "arms": [_measured(model, measurement, notes, limits) for measurement in model.arms()],
+        "group_sweep": sweep_json(model),
+        "carriers": carriers(model).sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
         "findings": [finding_json(one) for one in found],
@@ -72,6 +75,7 @@ def write_json(model: Model, path: Path) -> None:
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: LinkLimits) -> dict[str, Any]:
     counters = model.counters_for(measurement)
+    carried = carrier(model, measurement)
     port_notes, limit = notes.of(measurement.src, measurement.dst), limits.of(measurement)
     return {
         **measurement.to_json(),
@@ -79,6 +83,7 @@ def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: 
         "class": model.class_of(measurement),
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
+        **({"carrier": {**carried._asdict(), "text": carried.text}} if carried is not None else {}),
         **({"notes": port_notes} if port_notes else {}),
         **({"limit": limit._asdict()} if limit is not None else {}),
     }

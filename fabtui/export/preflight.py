@@ -8,6 +8,7 @@ from pathlib import Path
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import table_text, when
+from fabtui.export.schemas import FORMATS, address
 from fabtui.model.events import APPLY_ERRORS
 from fabtui.model.facts.compare import Earlier, earlier_of
 from fabtui.model.facts.node_view import Value
@@ -16,8 +17,6 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 
 KIND = "fabtui preflight"
-#: 2: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
-FORMAT = 2
 #: Maximum size (bytes) of a preflight file.
 LARGEST = 256 * 1024 * 1024
 COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
@@ -28,8 +27,9 @@ def json_text(model: Model, found: Preflight) -> str:
     table = found.table
     value = {
         "kind": KIND,
-        "format": FORMAT,
+        "format": FORMATS["preflight"],
         "software": f"fabtui {model.software}",
+        "$schema": address("preflight"),
         "started": when(model.started),
         "exit": found.exit_code,
         "lab": model.lab,

@@ -8,12 +8,12 @@ from typing import Any
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff
 from fabtui.export.csv import table_text
 from fabtui.export.json import cleaned
+from fabtui.export.schemas import FORMATS, address
 from fabtui.model.measurement import Measurement
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import one_line
 
 KIND = "fabtui diff"
-FORMAT = 1
 COLUMNS = (
     *("layer", "arm", "src", "dst", "src_addr", "dst_addr", "bytes", "status"),
     *("verdict_then", "verdict_now", "value_then", "value_now", "unit", "ratio", "error"),
@@ -25,7 +25,8 @@ def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
     facts = diff.facts
     value = {
         "kind": KIND,
-        "format": FORMAT,
+        "format": FORMATS["diff"],
+        "$schema": address("diff"),
         "then": names[0],
         "now": names[1],
         "worse": diff.worse,

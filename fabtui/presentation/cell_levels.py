@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.presentation.numbers import spoken
 
 
 class Slot(IntEnum):
@@ -161,6 +162,21 @@ def short_number(value: float, width: int) -> str:
         text = f"{value:.{width - 1}f}"[1:]
         return text if text.strip(".0") else "<." + "0" * (width - 3) + "1"
     return text
+
+
+def short_value(value: float, unit: str, width: int) -> str:
+    """Return a value in at most ``width`` (3 or 4) characters; a smaller unit is named by its first letter: 20M."""
+    number, name = spoken(value, unit)
+    if name == unit:
+        return short_number(value, width)
+    text = f"{number:.{width - 2}f}"[1:] if number < 0.95 else short_number(number, width - 1)
+    return (text if text.strip(".0") else "<1") + name[0]
+
+
+def full_value(value: float, unit: str) -> str:
+    """Return a number for tables and panels of one unit, with the first letter of a smaller unit: 19.6M."""
+    number, name = spoken(value, unit)
+    return full_number(number) + (name[0] if name != unit else "")
 
 
 def full_number(value: float) -> str:

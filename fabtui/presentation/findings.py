@@ -202,15 +202,22 @@ def _related(related: Iterable[Finding]) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def _retest(text: str) -> list[str]:
+    """Return the conclusion of the tests with other partners, then the partners."""
+    what, _, with_whom = text.partition(" (")
+    return [what, with_whom[:-1]] if with_whom.endswith(")") else [text]
+
+
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "known": _related,
     "bad_of_tested": lambda counts: (
         [f"{counts[0]} of its {count(counts[1], 'pair')} bad"] if counts[0] < counts[1] else []
     ),
+    # The conclusion first: where room is short, it is the only line.
+    "retest": _retest,
     "error": _error,
     "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
     "of_usual": lambda one: [share_text(one.value, one.median, one.unit)],
-    "retest": lambda text: [text],
     "in_world": _in_world,
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,

@@ -8,8 +8,8 @@ from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_number
-from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_value
+from fabtui.presentation.numbers import percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
 
@@ -60,14 +60,16 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) 
         (f"{unit} at {bytes_text(size)}" if size else unit, "bold"),
         (f" {layer.spec.legend or layer.spec.title}", MUTED),
     ]
+    if scales := scales_text(model.lowest(layer), unit):
+        parts.append((f"  {scales}", ""))
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     for at, kind in enumerate(kinds):
         parts += [("  usual ", MUTED)] if not at else []
         parts.append((f"  {CLASS_WORDS[kind]} " if at else f"{CLASS_WORDS[kind]} ", MUTED))
-        parts.append((full_number(model.median(layer, kind) or 0.0), ""))
+        parts.append((full_value(model.median(layer, kind) or 0.0, unit), ""))
     limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
     if any(limit for _, limit in limits):
-        shown = ", ".join(f"{word} {full_number(limit)}" for word, limit in limits)
+        shown = ", ".join(f"{word} {full_value(limit, unit)}" for word, limit in limits)
         text = f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}"
         parts += [(text, MUTED)] if len(plain(parts)) + len(text) <= width else []
     elif layer.spec.less_is_better:

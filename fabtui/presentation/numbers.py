@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def value_text(value: float | None) -> str:
     """Return a value with three significant digits: ``351``, ``46.1``, ``1.23``, ``0.045``; ``-`` for None."""
@@ -31,18 +33,49 @@ def percent_text(share: float) -> str:
 
 #: Value (in the unit) below which a smaller unit reads better; that unit and how many of it make one of the larger.
 _SMALL = 0.0995
-_SMALLER = {"GB/s": ("MB/s", 1000.0)}
+_SMALLER = {"GB/s": ("MB/s", 1000.0), "MB/s": ("kB/s", 1000.0)}
 
 
 def spoken(value: float, unit: str) -> tuple[float, str]:
     """Return a value in the unit that people use for it: 0.0196 GB/s is 19.6 MB/s."""
-    smaller = _SMALLER.get(unit)
-    return (value * smaller[1], smaller[0]) if smaller is not None and 0 < value < _SMALL else (value, unit)
+    while 0 < value < _SMALL and unit in _SMALLER:
+        unit, scale = _SMALLER[unit]
+        value *= scale
+    return value, unit
+
+
+def spoken_text(value: float, unit: str) -> str:
+    """Return a value with the unit that people use for it: ``46.1 GB/s``, ``19.6 MB/s``."""
+    number, name = spoken(value, unit)
+    return f"{value_text(number)} {name}".rstrip()
+
+
+def spoken_texts(values: Sequence[float], unit: str) -> list[str]:
+    """Return values of one kind; a unit that all have stands after the last one: ``22.0``, ``44.0 GB/s``."""
+    texts = [spoken_text(value, unit) for value in values]
+    if len({spoken(value, unit)[1] for value in values}) == 1:
+        texts[:-1] = [value_text(spoken(value, unit)[0]) for value in values[:-1]]
+    return texts
+
+
+def brief_text(value: float | None, unit: str) -> str:
+    """Return a value of a table in one unit, with the first letter of a smaller one: ``46.1``, ``19.6M`` for MB/s."""
+    if value is None:
+        return "-"
+    number, name = spoken(value, unit)
+    return value_text(number) + (name[0] if name != unit else "")
+
+
+def scales_text(lowest: float | None, unit: str) -> str:
+    """Return what the letters after the values of a table mean, if the lowest one needs them: ``M: MB/s``; else ""."""
+    names = []
+    while lowest is not None and 0 < lowest < _SMALL and unit in _SMALLER:
+        unit, scale = _SMALLER[unit]
+        lowest *= scale
+        names.append(f"{unit[0]}: {unit}")
+    return ", ".join(names)
 
 
 def share_text(value: float, usual: float, unit: str) -> str:
     """Return a value with its share of the usual one: ``1.96 GB/s, 0.5 % of the usual 360 GB/s``."""
-    mine, theirs = (
-        f"{value_text(number)} {name}".rstrip() for number, name in (spoken(value, unit), spoken(usual, unit))
-    )
-    return f"{mine}, {percent_text(value / usual)} of the usual {theirs}"
+    return f"{spoken_text(value, unit)}, {percent_text(value / usual)} of the usual {spoken_text(usual, unit)}"

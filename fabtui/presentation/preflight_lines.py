@@ -21,7 +21,8 @@ Line = list[Piece]
 _WIDEST_NAME = 30
 _WIDEST_TITLE = 24
 _WIDEST_CELL = 34
-_MOST_COLUMNS = 6
+#: Maximum number of groups of nodes with a column each.
+MOST_COLUMNS = 6
 _EVIDENCE = 6
 _EXACT = (Compare.KIND, Compare.ALL)
 
@@ -127,7 +128,7 @@ def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def _cell(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
+def cell_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
     """Return the value of a fact on nodes, or its range."""
     values = [value for name in names if (value := table.values[fact.name][name]) is not None]
     words = list(dict.fromkeys(shown(value, fact.unit) for value in values))
@@ -139,7 +140,8 @@ def _cell(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) ->
     return f"{len(words)} different"
 
 
-def _odd_roles(table: FactTable, fact: Fact) -> dict[str, str]:
+def odd_roles(table: FactTable, fact: Fact) -> dict[str, str]:
+    """Return the severity of a difference by node."""
     return {name: fact.verdict for odd in table.odd if odd.fact.name == fact.name for name in odd.values}
 
 
@@ -150,15 +152,17 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
     groups = alike(table, facts)
     title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
     room = max(_WIDEST_CELL, (width - title - 4) // len(groups) - 4)
-    cells = {fact.name: [cut(_cell(table, fact, names, glyphs), room, glyphs) for names in groups] for fact in facts}
+    cells = {
+        fact.name: [cut(cell_text(table, fact, names, glyphs), room, glyphs) for names in groups] for fact in facts
+    }
     heads = [nodes_text(names, room, glyphs) for names in groups]
     widths = [max(len(head), *(len(row[at]) + 2 for row in cells.values())) for at, head in enumerate(heads)]
-    if len(groups) > _MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
+    if len(groups) > MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
         return _by_value(table, facts, width, glyphs)
     shown_heads = [(f"{head:<{each}}  ", "head") for head, each in zip(heads, widths, strict=True)]
     lines: list[Line] = [[(" " * (title + 4), ""), *shown_heads]]
     for fact in facts:
-        roles = _odd_roles(table, fact)
+        roles = odd_roles(table, fact)
         line: Line = _title(fact, title, bool(roles), glyphs)
         for names, cell, each in zip(groups, cells[fact.name], widths, strict=True):
             role = roles.get(names[0], "")
@@ -181,8 +185,8 @@ def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyph
     value_width = max(12, min(_WIDEST_CELL, (width - title - 4) // 2))
     lines: list[Line] = []
     for fact in facts:
-        roles = _odd_roles(table, fact)
-        for at, (text, names) in enumerate(_values(table, fact, roles, glyphs)):
+        roles = odd_roles(table, fact)
+        for at, (text, names) in enumerate(values_of(table, fact, roles, glyphs)):
             role = roles.get(names[0], "")
             value = cut(text, value_width - 2, glyphs) + (f" {glyphs.differs}" if role else "")
             who = nodes_text(names, max(10, width - title - value_width - 6), glyphs)
@@ -192,7 +196,8 @@ def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyph
     return lines
 
 
-def _values(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyphs) -> list[tuple[str, list[str]]]:
+def values_of(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyphs) -> list[tuple[str, list[str]]]:
+    """Return the values of a fact with their nodes; values of nodes that do not differ are one range."""
     groups: dict[str, list[str]] = {}
     together: list[str] = []
     for name in table.nodes:
@@ -201,7 +206,7 @@ def _values(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyphs)
         else:
             together.append(name)
     found = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return ([(_cell(table, fact, together, glyphs), together)] if together else []) + found
+    return ([(cell_text(table, fact, together, glyphs), together)] if together else []) + found
 
 
 def plain(line: Line) -> str:

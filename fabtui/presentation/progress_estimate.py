@@ -64,7 +64,7 @@ def round_text(model: Model) -> str:
 
     In a round, every endpoint is tested with one other, in both directions.
     """
-    count = sum(endpoint.kind != "none" for endpoint in model.endpoints)
+    count = sum(count for (kind, _), count in model.kinds.items() if kind != "none")
     each = 2 * (count // 2)
     if model.phase.name not in _IN_ROUNDS or not each or model.phase.total < 2 * each:
         return ""

@@ -26,19 +26,29 @@ def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs, *, named: bool = 
     return parts[:-1]
 
 
-def _head(
-    counts: Mapping[Verdict, int], untested: int, glyphs: Glyphs, *, final: bool, wide: bool, named: bool
+def numbers_line(
+    counts: Mapping[Verdict, int],
+    untested: int,
+    glyphs: Glyphs,
+    *,
+    final: bool,
+    whole: bool,
+    wide: bool,
+    named: bool,
+    measured: int,
 ) -> Line:
-    """Return the numbers, which are never left out."""
+    """Return the numbers of a verdict, which are never left out; arguments as for `verdict_line`."""
     bad = sum(number for verdict, number in counts.items() if verdict.bad)
     tested = sum(counts.values())
     of = "pair" if final else "tested pair"
     if not tested:
-        head: Line = [("no pair tested" if final else "no pair tested yet", MUTED)]
+        none = "no pair tested" if final else "no pair tested yet"
+        # Results come before their verdicts.
+        head: Line = [(f"{count(measured, 'pair')} tested so far" if measured else none, MUTED)]
     elif bad:
         words = f"{bad} of {count(tested, of)} bad" if wide else f"{bad} of {tested} bad"
         head = [(words, verdict_style(worst([verdict for verdict, number in counts.items() if number])))]
-    elif final and not untested and counts.get(Verdict.OK) == tested:
+    elif final and whole and not untested and counts.get(Verdict.OK) == tested:
         head = [(f"all {count(tested, 'pair')} ok", verdict_style(Verdict.OK))]
     else:
         head = [(f"no bad pair among {count(tested, of)}" if wide else f"0 of {tested} bad", "bold")]
@@ -58,6 +68,8 @@ def verdict_line(
     so_far: str = "",
     final: bool,
     untested: int = 0,
+    measured: int = 0,
+    whole: bool = True,
     note: str = "",
     key: str = "F",
 ) -> Line:
@@ -75,6 +87,8 @@ def verdict_line(
         so_far: Text after the number of findings while more may follow.
         final: Whether all wanted pairs have been tested and counted.
         untested: Number of pairs that could not be tested.
+        measured: Number of pairs with a result, counted or not.
+        whole: Whether no node is lost, whose pairs nobody can test.
         note: Text in place of the findings if there are none.
         key: Key that shows all findings.
     """
@@ -84,7 +98,9 @@ def verdict_line(
     wide = width >= _WORDS_FROM
     lines = []
     for named in (False, True):
-        head = _head(counts, untested, glyphs, final=final, wide=wide, named=named)
+        head = numbers_line(
+            counts, untested, glyphs, final=final, whole=whole, wide=wide, named=named, measured=measured
+        )
         end: Line = next((one for one in ends if len(plain(head)) + len(plain(one)) + 2 <= width), [])
         room = width - len(plain(head)) - len(plain(end)) - 1
         shown = _those_that_fit(found, count_of, room, glyphs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from fabtui.model.endpoints import PairClass
@@ -63,6 +64,13 @@ def clock_text(seconds: float) -> str:
     minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def retry_text(retry: float | None, now: float) -> str:
+    """Return when a node that is gone is tried again (``next try in 8 s``), or ""; times in s since the epoch."""
+    if retry is None:
+        return ""
+    return f"next try in {math.ceil(retry - now)} s" if retry > now else "trying again now"
 
 
 def time_text(when: float) -> str:

@@ -14,7 +14,7 @@ from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_of
-from fabtui.presentation.numbers import percent_text, size_text, value_text
+from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
 from fabtui.sanitize import one_line
 
 #: Maximum number of endpoints with a row and a column each.
@@ -80,22 +80,23 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
 
 def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:
     """Return the grids of layers (None: those with values), each with a heading; ``dot`` is drawn on the diagonal."""
-    shown = layers if layers is not None else [layer for layer in grid_layers() if _has(model, layer)]
+    shown = layers if layers is not None else [layer for layer in grid_layers() if has_values(model, layer)]
     return [grid(model, layer, dot, width) for layer in shown]
 
 
-def _has(model: Model, layer: Layer) -> bool:
+def has_values(model: Model, layer: Layer) -> bool:
+    """Return True if a layer has something to show."""
     if layer is Layer.CHANGE:
         return model.comparable
-    found = (m for m in model.measurements() if m.layer == (layer.spec.shows or layer))
     if layer is Layer.TRANSPORT:
-        return any(m.transport for m in found)
-    return bool(model.endpoints) if layer is Layer.HEALTH else any(found)
+        return any(m.transport for m in model.measurements() if m.layer is Layer.P2P)
+    # The first verdict is enough: a large fabric has hundreds of thousands.
+    return bool(model.endpoints) if layer is Layer.HEALTH else any(True for _ in model.verdicts_in(layer))
 
 
 def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     """Return the grid of a layer: by endpoint up to 64 endpoints, else by node, as detailed as the width allows."""
-    ends = model.endpoints
+    ends = model.rows
     if not ends:
         return [f"{layer}: no endpoints to test"]
     if len(ends) > MOST_ENDPOINTS:
@@ -103,7 +104,7 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     if layer is not Layer.HEALTH:
         lines = matrix(model, dot, layer)
         if max(map(len, lines)) <= width:
-            return [f"{layer}, {_unit(model, layer)}; {_ROWS}", *lines]
+            return [f"{layer}, {unit_text(model, layer)}; {_ROWS}", *lines]
     cells = [[_sign(model, layer, a, b) for b in ends] for a in ends]
     label = max(len(one_line(str(end))) for end in ends)
     pitch = 2 if 2 * len(ends) + len(model.nodes) + label + 3 <= width else 1
@@ -112,18 +113,21 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     return [head, *_signs(ends, cells, pitch), *_meanings(used, layer, width)]
 
 
-def _unit(model: Model, layer: Layer) -> str:
+def unit_text(model: Model, layer: Layer) -> str:
     """Return the unit and the message size of a layer, or its title."""
     if layer is Layer.CHANGE:
         return "current value / earlier value"
-    units = {m.unit: m for m in model.measurements() if m.layer is layer and m.value is not None and m.unit}
-    if not units:
+    found = (m.unit for m in model.measurements() if m.layer is layer and m.value is not None and m.unit)
+    # The first one is enough: a large fabric has hundreds of thousands.
+    unit = one_line(next(found, ""), 20)
+    if not unit:
         return layer.spec.title
-    sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
-    unit = one_line(next(iter(units)), 20)
     if layer.spec.less_is_better:
         return f"{unit}, less is better"
-    return unit + (f" at {size_text(max(sizes))}" if sizes and not layer.spec.by_address else "")
+    if layer.spec.by_address:
+        return unit
+    sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
+    return unit + (f" at {size_text(max(sizes))}" if sizes else "")
 
 
 def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
@@ -200,7 +204,7 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     wide = layer.spec.better is not None and 5 * count + label + 3 <= width
     cells = {(a, b): _shown_block(*blocks.get((a, b), nothing), wide) for a in names for b in names}
     numbers = [f"{at:03d}" for at in range(count)]
-    what = f"{len(model.endpoints)} endpoints, a cell is the worst pair of two nodes"
+    what = f"{len(model.rows)} endpoints, a cell is the worst pair of two nodes"
     lines = [f"{layer}, {layer.spec.title}; {what}; {_ROWS}"]
     if wide:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
@@ -255,8 +259,8 @@ def _node(model: Model, name: str) -> str | None:
 
 def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
     """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters."""
-    ends = model.endpoints
-    cells = [[_cell(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
+    ends = model.rows
+    cells = [[cell_text(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
     width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
     # The mark of a slow value is in the gap after its column, so that the digits are aligned.
     slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
@@ -266,10 +270,13 @@ def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
     rows = [(" " if slow else "").join(_padded(cell, width) for cell in row) for row in cells]
     shown_signs = {cell[-1] for row in cells for cell in row}
     used = [f"{sign} {word}" for sign, word in LEGEND.items() if sign in shown_signs]
+    scales = scales_text(model.lowest(layer), layer.spec.unit)
+    used += [scales] if scales else []
     return _labelled(ends, [names, indexes], rows) + (["  " + "   ".join(used)] if used else [])
 
 
-def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
+def cell_text(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
+    """Return the text of a cell: a value, or the character of a verdict."""
     cell = model.cell(layer, src, dst)
     if src == dst and cell.measurement is None:
         return diagonal
@@ -278,7 +285,7 @@ def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
     if layer is Layer.TRANSPORT:
         return transport_of(cell.text)[1] if cell.text else "-"
     # A change without a ratio is shown as a word.
-    text = cell.text if cell.value is None and cell.text else value_text(cell.value)
+    text = cell.text if cell.value is None and cell.text else brief_text(cell.value, cell.unit)
     return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
 
 

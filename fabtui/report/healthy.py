@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.healthy_set import HealthySet, Hop, healthy_set
+from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.diagnosis.rank_order import Hop
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
-from fabtui.presentation.numbers import value_text
+from fabtui.presentation.numbers import spoken_text
 from fabtui.report.tables import aligned, capped
 from fabtui.sanitize import one_line
 
@@ -95,4 +96,4 @@ def _ring(found: HealthySet) -> list[str]:
 
 
 def _hop(hop: Hop) -> str:
-    return f"{value_text(hop.value)} GB/s ({one_line(hop.source)} - {one_line(hop.destination)})"
+    return f"{spoken_text(hop.value, 'GB/s')} ({one_line(hop.source)} - {one_line(hop.destination)})"

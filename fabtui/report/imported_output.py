@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import convertible, model
@@ -16,7 +18,12 @@ _LOGS = ("nccl-log", "torch-log", "nccl-tests", "megatron-log", "all_reduce_benc
 _MOST_WARNINGS = 200
 _MOST_MEANINGS = 4
 #: Values for --json only: a matrix or a selection represents them in text.
-_TOO_MUCH = {"ping-csv": ("rows",), "p2p-test": ("pairs",)}
+_TOO_MUCH = {
+    "ping-csv": ("rows",),
+    "p2p-test": ("pairs",),
+    "megatron-log": ("timeline",),
+    "job-monitor": ("timeline",),
+}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -32,20 +39,25 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         answered = result.values if isinstance(result.values.get("answer"), list) else {}
         lines += _section("answer", [str(sentence) for sentence in answered.get("answer", [])], width)
         lines += _section("next", [str(command) for command in answered.get("next", [])], width)
-        left_out = (*_TOO_MUCH.get(result.kind, ()), *(("answer", "next") if answered else ()))
         lines += [""] if answered else []
-        shown = {name: value for name, value in result.values.items() if name not in left_out}
-        lines += Layout(result.units, width).lines(shown)
+        lines += Layout(result.units, width).lines(shown_values(result))
         long_units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT]
         lines += _section("units", long_units, width)
         lines += _problems(result, width, plain)
     lines += _section("warnings", result.warnings, width)
-    lines += _section("meaning", _meanings(result), width)
+    lines += _section("meaning", meanings(result), width)
     lines += _section("not understood", result.unknown, width)
     if not result.known:
         lines += _raw(result.source.text, width)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
+
+
+def shown_values(result: Result) -> dict[str, Any]:
+    """Return the values of a result without those that are shown apart, or that only ``--json`` has."""
+    answered = isinstance(result.values.get("answer"), list)
+    left_out = (*_TOO_MUCH.get(result.kind, ()), *(("answer", "next") if answered else ()))
+    return {name: value for name, value in result.values.items() if name not in left_out}
 
 
 def _problems(result: Result, width: int, plain: bool) -> list[str]:
@@ -59,7 +71,7 @@ def _problems(result: Result, width: int, plain: bool) -> list[str]:
     return lines
 
 
-def _meanings(result: Result) -> list[str]:
+def meanings(result: Result) -> list[str]:
     """Return the meanings of the NCCL errors of a log, each once, with the next commands."""
     if result.kind not in _LOGS:
         return []
@@ -78,8 +90,13 @@ def _section(title: str, texts: list[str], width: int) -> list[str]:
     return ["", f"  {title}", *lines] if texts else []
 
 
-def _raw(text: str, width: int) -> list[str]:
+def raw_lines(text: str) -> list[str]:
+    """Return the first lines of a text of unknown format, cleaned."""
     every = clean(text[: 64 * 1024]).splitlines()
-    shown = [f"    {line[: max(width - 4, 40)]}" for line in every[:_RAW_LINES]]
-    more = [f"    and {len(every) - _RAW_LINES} more lines"] if len(every) > _RAW_LINES else []
-    return ["", "  text", *shown, *more] if shown else []
+    more = [f"and {len(every) - _RAW_LINES} more lines"] if len(every) > _RAW_LINES else []
+    return [*every[:_RAW_LINES], *more]
+
+
+def _raw(text: str, width: int) -> list[str]:
+    shown = [f"    {line[: max(width - 4, 40)]}" for line in raw_lines(text)]
+    return ["", "  text", *shown] if shown else []

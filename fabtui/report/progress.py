@@ -121,8 +121,10 @@ class Progress:
         states = [record.state for record in model.nodes.values()]
         ready, gone = states.count(NodeState.READY), sum(state.gone for state in states)
         parts = [f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
-        if model.phase.total:
-            parts.append(f"{model.done}/{model.phase.total} {'nodes' if model.phase.name == 'ranks' else 'tests'}")
+        if total := model.phase.total:
+            # Pairs that are tested again count, too.
+            done = min(model.done, total)
+            parts.append(f"ranks on {done}/{total}" if model.phase.name == "ranks" else f"{done}/{total} tests")
         parts.append(f"{model.elapsed:.0f} s")
         self._pace.take(model, model.elapsed)
         if (left := self._pace.left(model)) is not None:

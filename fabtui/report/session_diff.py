@@ -7,7 +7,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding
@@ -17,7 +17,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import pairs_text, title
-from fabtui.presentation.numbers import value_text
+from fabtui.presentation.numbers import spoken_text, value_text
 from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, plain
 from fabtui.report.preflight import change_lines
 from fabtui.report.summary import finding_lines
@@ -28,7 +28,9 @@ from fabtui.sanitize import clean, one_line
 _MOST_ROWS = 24
 _WIDEST = 60
 _FILE_WIDTH = 120
-_HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
+#: Heading of changed pairs, and its columns of text.
+HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
+LEFT = (0, 1, 3, 4)
 _ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER)
 _TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
 _WHERE = "--json has them all"
@@ -62,19 +64,19 @@ def diff_text(
         glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
     """
     parts = [[f"then: {sessions[0]}", f"now:  {sessions[1]}"], _counts(diff)]
-    for status in _ORDER:
-        parts.append(_pairs(status, [one for one in diff.pairs if one.status is status]))
+    for heading, rows, more in pair_tables(diff):
+        parts.append([heading, *aligned([HEAD, *rows], LEFT), *(f"  {line}" for line in more)])
     if diff.facts is None:
         parts.append(["facts of nodes are not compared: that takes two recordings or JSON sessions"])
     else:
         lines = [plain(line) for line in change_lines(diff.facts, names[0], width, glyphs)]
         parts.append(capped([f"facts {lines[0]}"], lines[1:], "changes", where=_WHERE))
-    lines = [f"  {line}" for one in diff.new for line in (_named(one), *finding_lines(one)[1:])]
+    lines = [f"  {line}" for one in diff.new for line in (finding_line(one), *finding_lines(one)[1:])]
     parts.append(capped([f"new findings: {len(diff.new)}"], lines, "lines", where=_WHERE) if lines else [])
     for found, what in ((diff.gone, "findings that are gone"), (diff.still, "findings that are still there")):
-        lines = [f"  {_named(one)}" for one in found]
+        lines = [f"  {finding_line(one)}" for one in found]
         parts.append(capped([f"{what}: {len(found)}"], lines, "findings", _MOST_ROWS, _WHERE) if lines else [])
-    parts.append(["something is worse, or new and bad" if diff.worse else "nothing is worse"])
+    parts.append([outcome_text(diff)])
     text = clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if glyphs is ASCII else text
 
@@ -87,32 +89,44 @@ def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: Sessio
     sys.stdout.write(diff_text(names, sessions, diff, width, glyphs))
 
 
+def outcome_text(diff: SessionDiff) -> str:
+    """Return whether the later session is worse."""
+    return "something is worse, or new and bad" if diff.worse else "nothing is worse"
+
+
 def _counts(diff: SessionDiff) -> list[str]:
-    if not diff.counts:
-        return []
+    return aligned(count_rows(diff)) if diff.counts else []
+
+
+def count_rows(diff: SessionDiff) -> list[list[str]]:
+    """Return the number of pairs of each layer by status, the heading first."""
     statuses = [*_ORDER, Status.SAME]
     rows = [["pairs", *map(str, statuses)]]
     for layer in all_layers():
         if (found := diff.counts.get(layer)) is not None:
             rows.append([str(layer), *(str(found[status]) for status in statuses)])
-    return aligned(rows)
+    return rows
 
 
-def _pairs(status: Status, changes: Sequence[PairChange]) -> list[str]:
-    """Return the table of the pairs with a status; the worst come first."""
+def pair_tables(diff: SessionDiff) -> Iterator[tuple[str, list[list[str]], list[str]]]:
+    """Yield title, rows and notes of the changed pairs of each status; the columns are those of `HEAD`."""
+    for status in _ORDER:
+        changes = [one for one in diff.pairs if one.status is status]
+        if rows := _pair_rows(changes):
+            left = len(rows) - _MOST_ROWS
+            note = f" ({_TITLES[status]})" if status in _TITLES else ""
+            more = [f"and {left} more rows; --csv and --json have them all"] if left > 0 else []
+            yield f"{status}{note}: {count(len(changes), 'pair')}", rows[:_MOST_ROWS], more
+
+
+def _pair_rows(changes: Sequence[PairChange]) -> list[list[str]]:
+    """Return the rows of the pairs with a status; the worst come first."""
     groups: dict[tuple[object, ...], list[PairChange]] = {}
     for one in changes:
         # Values that changed by about the same factor stand together.
         factor = 0 if one.gain is None else math.frexp(one.gain)[1]
         groups.setdefault((one.key.layer, one.key.arm, one.then, one.now, factor), []).append(one)
-    rows = [_cells(row) for group in groups.values() for row in _rows(group)]
-    if not rows:
-        return []
-    lines = aligned([_HEAD, *rows[:_MOST_ROWS]], (0, 1, 3, 4))
-    left = len(rows) - _MOST_ROWS
-    note = f" ({_TITLES[status]})" if status in _TITLES else ""
-    more = [f"  and {left} more rows; --csv and --json have them all"] if left > 0 else []
-    return [f"{status}{note}: {count(len(changes), 'pair')}", *lines, *more]
+    return [_cells(row) for group in groups.values() for row in _rows(group)]
 
 
 def _rows(changes: Sequence[PairChange]) -> list[_Row]:
@@ -175,11 +189,11 @@ def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
     """Return verdict and median value of one of the two sessions."""
     known = [one for one in measurements if one is not None and one.value is not None]
     word = "" if verdict is Verdict.OK and known else "-" if verdict is Verdict.UNTESTED else str(verdict)
-    value = f"{value_text(statistics.median(one.value or 0.0 for one in known))} {known[0].unit}" if known else ""
+    value = spoken_text(statistics.median(one.value or 0.0 for one in known), known[0].unit) if known else ""
     return one_line(f"{word} {value}")
 
 
-def _named(finding: Finding) -> str:
+def finding_line(finding: Finding) -> str:
     """Return the rule and the title of a finding, with its nodes where the title has none."""
     nodes = f"{fold(finding.nodes)}: " if finding.rule.domain is Domain.NODES and finding.nodes else ""
     pairs = f" ({pairs_text(finding)})" if finding.cells else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
@@ -25,12 +25,15 @@ from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, known_text, pairs_text, title
-from fabtui.presentation.numbers import share_text, size_text, value_text
+from fabtui.presentation.numbers import brief_text, scales_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.wording import limit_text
+from fabtui.report.carriers import carrier_lines
 from fabtui.report.grid import Shown, grid, grids
+from fabtui.report.group_sweep import group_sweep_tables
 from fabtui.report.healthy import what_to_do
 from fabtui.report.networks import networks
 from fabtui.report.preflight import before_tests
+from fabtui.report.storage import storage_table
 from fabtui.report.tables import MOST_LINES, aligned, capped
 from fabtui.sanitize import one_line
 
@@ -70,43 +73,52 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
     """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only."""
     signs = ASCII if plain else UNICODE
     parts = [
-        _head(model),
+        head_lines(model),
         _nodes(model),
         *_grids(model, signs, shown or Shown()),
         _medians(model),
-        [*_mesh(model), *networks(model)],
+        [*mesh_lines(model), *networks(model)],
+        carrier_lines(model, every_pair=shown is not None and shown.layers is None),
+        storage_table(model),
     ]
-    parts += [*_collectives(model), comparison(model)]
+    parts += [*_collectives(model), *group_sweep_tables(model), comparison(model)]
     width = shown.text_width if shown is not None else None
     # Commands of the advice stay on their lines, from which they can be copied.
     *texts, advice = problems(model, signs)
     parts += [*(_wrapped(part, width) for part in texts), advice, before_tests(model, plain)]
-    parts += [_wrapped(_not_tested(model), width), _verdicts(model)]
+    parts += [_wrapped(not_tested_lines(model), width), [verdicts_line(model)]]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
 
-def _head(model: Model) -> list[str]:
+def head_lines(model: Model) -> list[str]:
+    """Return the size of a session, the lab faults, and a warning where host keys were not checked."""
     ends = [end for end in model.endpoints if end.kind in ("gpu", "cpu")]
     kinds = Counter("CPU rank" if end.kind == "cpu" else end.name or "GPU" for end in ends)
     nodes = count(len(model.nodes), "node")
     found = ", ".join(f"{number} x {one_line(what, 60)}" for what, number in kinds.items()) or "no endpoints"
     lab = f", lab {one_line(model.lab)}" if model.lab else ""
-    lines = [f"fabtui {one_line(model.software)}: {nodes}, {found}{lab}, {model.elapsed:.1f} s"]
+    lines = [f"{f'fabtui {one_line(model.software)}'.strip()}: {nodes}, {found}{lab}, {model.elapsed:.1f} s"]
     lines += [f"deliberate lab fault: {one_line(fault)}" for fault in model.faults]
     if model.options.get("host_key_policy") == "off":
         lines.append("HOST KEYS WERE NOT CHECKED")
     return lines
 
 
-def _nodes(model: Model) -> list[str]:
-    groups: dict[str, list[str]] = {}
+def node_rows(model: Model) -> list[tuple[str, str, str]]:
+    """Return nodes that are alike, their state, and what is known about them."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for record in model.nodes.values():
         # Without its own name, the text may be the same for several nodes.
-        groups.setdefault(_node(model, record).replace(f" on {one_line(record.name)}", ""), []).append(record.name)
-    names = {about: one_line(fold(nodes), 400) for about, nodes in groups.items()}
-    width = min(_WIDEST_NODES, max((len(name) for name in names.values()), default=0))
-    lines = [f"  {name:<{width}}  {about}".rstrip() for about, name in names.items()]
+        about = _node(model, record).replace(f" on {one_line(record.name)}", "")
+        groups.setdefault((str(record.state), about), []).append(record.name)
+    return [(one_line(fold(nodes), 400), state, about) for (state, about), nodes in groups.items()]
+
+
+def _nodes(model: Model) -> list[str]:
+    rows = node_rows(model)
+    width = min(_WIDEST_NODES, max((len(name) for name, _, _ in rows), default=0))
+    lines = [f"  {name:<{width}}  {state:<9}  {about}".rstrip() for name, state, about in rows]
     return capped(["nodes"], lines, "lines", where="--json has all nodes")
 
 
@@ -119,7 +131,7 @@ def _node(model: Model, record: NodeRecord) -> str:
         name = one_line(endpoints[0].name, 60) or endpoints[0].kind.upper()
         about.insert(0, f"{len(endpoints)} x {name}")
     hint = f" (next: {one_line(record.hint, 300)})" if record.hint and record.state.gone else ""
-    return f"{record.state:<9}  {'; '.join(about)}{hint}".rstrip()
+    return f"{'; '.join(about)}{hint}".strip()
 
 
 def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
@@ -140,7 +152,7 @@ def _world_line(model: Model) -> list[str]:
         return []
     found = [model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD]
     bad = sum(verdict is not Verdict.OK for verdict in found)
-    usual = ", ".join(f"{kind} {value_text(value)} GB/s" for kind, value in _of_classes(model, Layer.WORLD))
+    usual = ", ".join(f"{kind} {spoken_text(value, 'GB/s')}" for kind, value in _of_classes(model, Layer.WORLD))
     what = f"{bad} of {len(found)} pairs are not ok, as in p2p" if bad else f"whole, all {len(found)} pairs are ok"
     return [f"world: {what}" + (f"; usual values {usual}" if usual else "")]
 
@@ -164,7 +176,7 @@ def _medians(model: Model) -> list[str]:
     width = max((len(name) for name, _, _ in rows), default=0)
     lines = ["usual values"] if rows else []
     for name, unit, values in rows:
-        lines.append(f"  {name:<{width}}  " + "   ".join(f"{kind} {value_text(each)} {unit}" for kind, each in values))
+        lines.append(f"  {name:<{width}}  " + "   ".join(f"{kind} {spoken_text(each, unit)}" for kind, each in values))
     return lines
 
 
@@ -191,7 +203,7 @@ def _medians_of(
     return [(kind, statistics.median(found[kind])) for kind in PAIR_CLASSES if kind in found]
 
 
-def _mesh(model: Model) -> list[str]:
+def mesh_lines(model: Model) -> list[str]:
     """Return one line for each layer of the mesh of addresses."""
     lines = []
     for layer in (layer for layer in model.addresses.layers if not layer.spec.tool):
@@ -214,10 +226,29 @@ def _values(layer: Layer, good: list[Measurement]) -> str:
     return ""
 
 
-def _collectives(model: Model) -> list[list[str]]:
-    """Return a table for each collective in the layout of nccl-tests: a row for each group and message size.
+class CollectiveTable(NamedTuple):
+    """Table of a collective in the layout of nccl-tests: a row for each group and message size, the heading first.
 
-    Of an A/B comparison, this shows the first arm; `comparison` shows all of them.
+    Attributes:
+        left: Columns of text.
+        notes: Units of letters after values, and the number of rows that were left out.
+    """
+
+    kind: str
+    rows: list[list[str]]
+    left: frozenset[int]
+    notes: list[str]
+
+
+def _collectives(model: Model) -> list[list[str]]:
+    found = collective_tables(model)
+    return [[one.kind, *aligned(one.rows, one.left), *(f"  {note}" for note in one.notes)] for one in found]
+
+
+def collective_tables(model: Model) -> list[CollectiveTable]:
+    """Return the table of each collective.
+
+    Of an A/B comparison, this shows the first arm; `comparison_rows` shows all of them.
     """
     rows = [row for row in table_rows(model) if row.arm is None]
     tables = []
@@ -229,10 +260,12 @@ def _collectives(model: Model) -> list[list[str]]:
         cells = [_COLLECTIVES_HEAD, *map(_collective_cells, mine, [None, *mine[:-1]])]
         if not any(row.algorithm for row in mine):
             cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
-        lines = aligned(cells, (0, _ALGORITHM, _ALGORITHM + 1))
+        rates = [rate for row in mine for rate in (row.algbw, row.busbw) if rate is not None]
+        scales = scales_text(min(rates, default=None), "GB/s")
+        notes = [scales] if scales else []
         if len(found) > len(mine):
-            lines.append(f"  and {len(found) - len(mine)} more rows; --table has them all")
-        tables.append([kind, *lines])
+            notes.append(f"and {len(found) - len(mine)} more rows; --table has them all")
+        tables.append(CollectiveTable(kind, cells, frozenset((0, _ALGORITHM, _ALGORITHM + 1)), notes))
     return tables
 
 
@@ -244,8 +277,8 @@ def _collective_cells(row: TableRow, before: TableRow | None) -> list[str]:
         "" if same else "-" if row.ranks is None else str(row.ranks),
         "-" if row.bytes is None else size_text(row.bytes),
         value_text(row.time_us),
-        value_text(row.algbw),
-        value_text(row.busbw),
+        brief_text(row.algbw, "GB/s"),
+        brief_text(row.busbw, "GB/s"),
         "-" if row.wrong is None else str(row.wrong),
         row.algorithm or "",
         f"{problem}: {row.error[:200]}" if problem and row.error else problem,
@@ -254,17 +287,23 @@ def _collective_cells(row: TableRow, before: TableRow | None) -> list[str]:
 
 def comparison(model: Model) -> list[str]:
     """Return the A/B table: every arm and its ratio per pair class, and per group and size of a collective."""
+    title, rows, left = comparison_rows(model)
+    lines = aligned(rows, left) if rows else []
+    return capped([title, lines[0]], lines[1:], "rows") if lines else []
+
+
+def comparison_rows(model: Model) -> tuple[str, list[list[str]], list[int]]:
+    """Return the title of the A/B table, its rows with the heading first, and the columns of text."""
     rows = compared(model)
     if not rows:
-        return []
+        return "", [], []
     names = [one_line(name, 80) for name in model.comparison]
     head = ["", "", "", names[0]]
     for name in names[1:]:
         head += [name, ""]
+    cells = [_compared_cells(row, rows[at - 1] if at else None) for at, row in enumerate(rows)]
     # All columns but sizes and ratios are text.
-    left = [0, 1, 3, *range(4, len(head), 2)]
-    lines = aligned([head, *(_compared_cells(row, rows[at - 1] if at else None) for at, row in enumerate(rows))], left)
-    return capped([f"A/B, medians; ratios to {names[0]}", lines[0]], lines[1:], "rows")
+    return f"A/B, medians; ratios to {names[0]}", [head, *cells], [0, 1, 3, *range(4, len(head), 2)]
 
 
 def _compared_cells(row: Compared, before: Compared | None) -> list[str]:
@@ -285,7 +324,7 @@ def _arm_text(row: Compared, arm: Arm) -> str:
         shown = ", ".join(one_line(transport, 40) for transport in arm.transports[:_MOST_TRANSPORTS])
         parts.append(shown + (f" +{more}" if more > 0 else ""))
     if arm.median is not None:
-        parts.append(f"{value_text(arm.median)} {row.unit}")
+        parts.append(spoken_text(arm.median, row.unit))
     if arm.failed:
         parts.append(f"{arm.failed} of {arm.failed + len(arm.values)} not ok")
     return " ".join(parts) or "not tested"
@@ -295,24 +334,42 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     """Return the parts of a summary about problems: findings, ports, pairs that are not ok, and what to do now."""
     tally = Survey(model).finish()
     found = findings(model, tally)
-    advice = what_to_do(model, tally, found)
+    return [_numbered(model, found), *not_in_findings(model, signs, found), what_to_do(model, tally, found)]
+
+
+def not_in_findings(model: Model, signs: Signs, found: Sequence[Finding]) -> list[list[str]]:
+    """Return the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
     covered = {pair for one in found if one.rule.domain is Domain.PAIRS for pair in one.cells}
     explained = frozenset(measurement for one in found for measurement in one.measurements)
-    bad = _bad(model, signs, explained, covered)
-    return [_numbered(model, found), bad, _notable(model, signs, covered), advice]
+    return [_bad(model, signs, explained, covered), _notable(model, signs, covered)]
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    """Return title, evidence and next commands of a finding."""
+class FindingText(NamedTuple):
+    """Text of a finding: its title with its number of pairs, its evidence, and its next commands."""
+
+    title: str
+    evidence: list[str]
+    next: list[str]
+
+
+def finding_text(finding: Finding) -> FindingText:
+    """Return the text of a finding."""
     pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
-    lines = [f"{title(finding)}{pairs}  {finding.rule.id}"]
-    lines += [f"    {line}" for line in (known_text(finding), *evidence(finding)) if line]
+    lines = [line for line in (known_text(finding), *evidence(finding)) if line]
     # Without a subject, the title only counts the pairs.
     if finding.rule.name in _COUNTED and finding.cells:
         names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
         more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        lines.append(f"    {one_line(', '.join(names[:_MOST_NAMED]) + more, 300)}")
-    return lines + [f"    next: {one_line(command, 500)}" for command in finding.next[:2]]
+        lines.append(one_line(", ".join(names[:_MOST_NAMED]) + more, 300))
+    commands = [one_line(command, 500) for command in finding.next[:2]]
+    return FindingText(f"{title(finding)}{pairs}", lines, commands)
+
+
+def finding_lines(finding: Finding, text: FindingText | None = None) -> list[str]:
+    """Return title, evidence and next commands of a finding, by default of its text alone."""
+    text = text or finding_text(finding)
+    lines = [f"    {line}" for line in text.evidence] + [f"    next: {command}" for command in text.next]
+    return [f"{text.title}  {finding.rule.id}", *lines]
 
 
 def _wrapped(lines: list[str], width: int | None) -> list[str]:
@@ -338,24 +395,36 @@ def folded(line: str, width: int | None) -> list[str]:
     return pieces or [line]
 
 
-def _numbered(model: Model, listed: list[Finding]) -> list[str]:
-    lines = []
+def finding_texts(model: Model, found: Sequence[Finding]) -> list[FindingText]:
+    """Return the texts of the findings of a session, with facts of single pairs that their rules do not state."""
+    texts = []
     notes, sizes = PortNotes(model), _bad_sizes(model)
-    for number, finding in enumerate(listed, 1):
-        head, *rest = finding_lines(finding)
-        stated = " ".join([head, *rest])
-        # Facts of a single pair that the rule does not state; the list of what is not ok leaves the pair out.
+    for finding in found:
+        text = finding_text(finding)
+        stated = " ".join([text.title, *text.evidence, *text.next])
+        # The list of what is not ok leaves the pair out.
         more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
-        rest = [line for line in rest if not any(text.startswith(line.strip()) for text in more)]
+        lines = [line for line in text.evidence if not any(fact.startswith(line) for fact in more)]
         # A rule may compare with world in other words.
         compared = "world communicator" in stated
-        if more := [text for text in more if text not in stated and not (compared and "world communicator" in text)]:
-            at = next((place for place, line in enumerate(rest) if line.startswith("    next: ")), len(rest))
-            rest.insert(at, f"    {'; '.join(more)}")
+        if more := [fact for fact in more if fact not in stated and not (compared and "world communicator" in fact)]:
+            lines.append("; ".join(more))
+        texts.append(text._replace(evidence=lines))
+    return texts
+
+
+def _numbered(model: Model, listed: list[Finding]) -> list[str]:
+    lines = []
+    for number, (finding, text) in enumerate(zip(listed, finding_texts(model, listed), strict=True), 1):
+        head, *rest = finding_lines(finding, text)
         lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
+    return capped([findings_head(listed)], lines, "lines") if lines else []
+
+
+def findings_head(listed: Sequence[Finding]) -> str:
+    """Return the number of findings, and of those that the user knows about."""
     known = sum(one.known for one in listed)
-    head = f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
-    return capped([head], lines, "lines") if lines else []
+    return f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
 
 
 def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
@@ -441,7 +510,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
         about.append("at " + ", ".join(map(size_text, sizes)))
     if m.value is not None:
         usual = model.usual(m)
-        about.append(share_text(m.value, usual, m.unit) if usual else f"{value_text(m.value)} {m.unit}")
+        about.append(share_text(m.value, usual, m.unit) if usual else spoken_text(m.value, m.unit))
         about += filter(None, [limit_text(model, m)])
     if m.error:
         about.append(one_line(m.error, 300))
@@ -475,17 +544,24 @@ def _notable(model: Model, signs: Signs, covered: set[tuple[str, str]]) -> list[
     return capped([head], lines, "pairs", most, "--json has them all") if lines else []
 
 
-def _not_tested(model: Model) -> list[str]:
+def not_tested_lines(model: Model) -> list[str]:
+    """Return what was requested and could not be tested, with a heading."""
     lines = [f"  {one_line(text, 300)}" for text in not_tested(model)]
     return capped(["not tested"], lines, "reasons", where="--json has them all") if lines else []
 
 
-def _verdicts(model: Model) -> list[str]:
+def verdicts_line(model: Model) -> str:
+    """Return the number of measurements with each verdict."""
     counts = model.counts()
     shown = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts.get(verdict)]
-    return ["measured: " + (", ".join(shown) or "nothing")]
+    return "measured: " + (", ".join(shown) or "nothing")
 
 
 def outcome_line(model: Model, code: int) -> str:
     """Return one line with the verdicts of a session and the meaning of its exit code."""
-    return f"{_verdicts(model)[0]}; exit code {code}: {_EXIT_CODES.get(code, 'interrupted')}"
+    return f"{verdicts_line(model)}; exit code {code}: {outcome_text(code)}"
+
+
+def outcome_text(code: int) -> str:
+    """Return the meaning of the exit code of a session."""
+    return _EXIT_CODES.get(code, "interrupted")

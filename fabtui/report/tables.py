@@ -78,28 +78,28 @@ class Layout:
             rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
             return [*self.lines(rest, depth), "", *(f"{'  ' * (depth + 1)}{line}" for line in self._matrix(values, ""))]
         values = {name: values[name] for name in _ids_first(list(values))}
-        facts = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
+        facts = {name: text for name, value in values.items() if (text := self.fact(name, value)) is not None}
         shown = {name: text for name, text in facts.items() if text != _NONE}
-        wide = max((len(_words(name)) for name in shown), default=0)
+        wide = max((len(words(name)) for name in shown), default=0)
         lines = []
         for name, text in shown.items():
-            start = f"{'  ' * (depth + 1)}{_words(name):<{wide}}  "
-            lines += wrapped(start, f"{text} {self._unit(name)}".rstrip(), self._width)
+            start = f"{'  ' * (depth + 1)}{words(name):<{wide}}  "
+            lines += wrapped(start, f"{text} {self.unit(name)}".rstrip(), self._width)
         for name, value in values.items():
             lines += self._part(name, value, depth) if name not in facts else []
         return lines
 
-    def _fact(self, name: str, value: Any) -> str | None:
+    def fact(self, name: str, value: Any) -> str | None:
         """Return the text after a name; None if the value needs its own lines."""
-        if _is_plain(value):
-            return self._cell(value)
+        if is_plain(value):
+            return self.cell(value)
         if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
-            shown = [(key, self._cell(item)) for key, item in value.items() if item is not None]
+            shown = [(key, self.cell(item)) for key, item in value.items() if item is not None]
             # The unit of the object holds for all its values, and follows them.
-            units = {} if self._unit(name) else {key: self._unit(key) for key, _ in shown}
-            return ", ".join(f"{_words(key)} {text} {units.get(key, '')}".rstrip() for key, text in shown) or _NONE
-        if isinstance(value, list) and value and all(map(_is_plain, value)):
-            return ", ".join(map(self._cell, value))
+            units = {} if self.unit(name) else {key: self.unit(key) for key, _ in shown}
+            return ", ".join(f"{words(key)} {text} {units.get(key, '')}".rstrip() for key, text in shown) or _NONE
+        if isinstance(value, list) and value and all(map(is_plain, value)):
+            return ", ".join(map(self.cell, value))
         return None
 
     def _part(self, name: str, value: Any, depth: int) -> list[str]:
@@ -108,27 +108,27 @@ class Layout:
             return ["", *(pad + line for line in self._matrix(value, name))]
         if isinstance(value, dict):
             inner = self.lines(value, depth + 1)
-            return [f"{pad}{_words(name)}", *inner] if inner else []
+            return [f"{pad}{words(name)}", *inner] if inner else []
         if not value:
             return []
         if all(isinstance(item, dict) for item in value):
             return self._objects(name, value, depth)
         if all(isinstance(item, list) for item in value):
-            rows = ["  ".join(map(self._cell, item)) for item in value[:MOST_ROWS]]
-            return [f"{pad}{_words(name)}", *(f"{pad}  {row}" for row in rows), *self._more(value, depth)]
-        return [f"{pad}{_words(name)}", *(f"{pad}  {self._cell(item)}" for item in value[:MOST_ROWS])]
+            rows = ["  ".join(map(self.cell, item)) for item in value[:MOST_ROWS]]
+            return [f"{pad}{words(name)}", *(f"{pad}  {row}" for row in rows), *self._more(value, depth)]
+        return [f"{pad}{words(name)}", *(f"{pad}  {self.cell(item)}" for item in value[:MOST_ROWS])]
 
     def _objects(self, name: str, items: list[dict[str, Any]], depth: int) -> list[str]:
         """Return a table if the objects are flat, else their lines one after another."""
         pad = "  " * (depth + 1)
         if any(is_matrix(item) for item in items):
             return [line for item in items for line in self._part(name, item, depth)]
-        flat = [row for item in items[:MOST_ROWS] if (row := _flattened(item)) is not None]
+        flat = [row for item in items[:MOST_ROWS] if (row := flattened(item)) is not None]
         if len(flat) == len(items[:MOST_ROWS]) and (table := self._table(flat, depth)) is not None:
-            return ["", f"{pad}{_words(name)}", *table, *self._more(items, depth)]
+            return ["", f"{pad}{words(name)}", *table, *self._more(items, depth)]
         lines: list[str] = []
-        words = _words(name)
-        singular = words[:-1] if words.endswith("s") and not words.endswith("ss") else words
+        plural = words(name)
+        singular = plural[:-1] if plural.endswith("s") and not plural.endswith("ss") else plural
         for number, item in enumerate(items[:MOST_ROWS]):
             lines += ["", f"{pad}{singular} {number + 1} of {len(items)}", *self.lines(item, depth + 1)]
         return lines + self._more(items, depth)
@@ -145,8 +145,8 @@ class Layout:
         if not names:
             return []
         groups = self._groups(names, range(len(names)))
-        heads = [groups, [_words(name.rpartition(".")[2]) for name in names], [*map(self._unit, names)]]
-        columns = [_even([self._cell(row.get(name), _WIDEST_CELL) for row in rows]) for name in names]
+        heads = [groups, [words(name.rpartition(".")[2]) for name in names], [*map(self.unit, names)]]
+        columns = [_even([self.cell(row.get(name), _WIDEST_CELL) for row in rows]) for name in names]
         cells = [list(row) for row in zip(*columns, strict=True)]
         left = {at for at, name in enumerate(names) if any(isinstance(row.get(name), (str, list)) for row in rows)}
         pad = "  " * (depth + 1)
@@ -163,13 +163,13 @@ class Layout:
         return found
 
     def _matrix(self, value: dict[str, Any], name: str) -> list[str]:
-        title = one_line(str(value.get("title") or _words(name)), 200)
+        title = one_line(str(value.get("title") or words(name)), 200)
         unit = str(value.get("unit") or "")
         if unit and unit not in title:
             title = f"{title}, {unit}"
         columns = [one_line(str(column), 30) for column in value["columns"]]
         rows = [
-            [one_line(str(row), 30), *(self._cell(cell, _WIDEST_CELL) for cell in cells)]
+            [one_line(str(row), 30), *(self.cell(cell, _WIDEST_CELL) for cell in cells)]
             for row, cells in zip(value["rows"], value["cells"], strict=False)
             if isinstance(cells, list)
         ]
@@ -193,17 +193,19 @@ class Layout:
         found = [""] * len(names)
         before = ""
         for at in block:
-            group = _words(names[at].rpartition(".")[0])
+            group = words(names[at].rpartition(".")[0])
             found[at] = group if group != before else ""
             before = group
         return found
 
-    def _unit(self, name: str) -> str:
+    def unit(self, name: str) -> str:
+        """Return the unit of a value by its name, or ""; long ones are listed apart."""
         group, _, own = name.rpartition(".")
         unit = self._units.get(group) or self._units.get(own, "")
         return unit if len(unit) <= LONG_UNIT else ""
 
-    def _cell(self, value: Any, limit: int = 2000) -> str:
+    def cell(self, value: Any, limit: int = 2000) -> str:
+        """Return a plain value or a short list as text."""
         if value is None or value == "":
             return _NONE
         if isinstance(value, bool):
@@ -213,7 +215,7 @@ class Layout:
         if isinstance(value, dict):
             return f"{len(value)} values"
         if isinstance(value, list):
-            return one_line(" ".join(map(self._cell, value[:100])), limit) or _NONE
+            return one_line(" ".join(map(self.cell, value[:100])), limit) or _NONE
         return one_line(str(value), limit) or _NONE
 
 
@@ -225,22 +227,24 @@ def _ids_first(names: list[str]) -> list[str]:
     return ids + [name for name in names if name not in ids]
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Return True for a value without parts."""
     return value is None or isinstance(value, (str, int, float, bool))
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
+    """Return the name of a value as words."""
     return one_line(name.replace("_", " "), 60)
 
 
-def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
+def flattened(item: dict[str, Any]) -> dict[str, Any] | None:
     """Return an object as a table row, small objects in it as columns; None if it is too deep."""
     row: dict[str, Any] = {}
     for name, value in item.items():
-        short = isinstance(value, list) and len(value) <= 8 and all(_is_plain(inner) for inner in value)
-        if _is_plain(value) or short:
+        short = isinstance(value, list) and len(value) <= 8 and all(is_plain(inner) for inner in value)
+        if is_plain(value) or short:
             row[name] = value
-        elif isinstance(value, dict) and len(value) <= 8 and all(_is_plain(inner) for inner in value.values()):
+        elif isinstance(value, dict) and len(value) <= 8 and all(is_plain(inner) for inner in value.values()):
             row.update({f"{name}.{inner}": found for inner, found in value.items()})
         elif value in ([], {}):
             row[name] = None
@@ -251,7 +255,7 @@ def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
 
 def _is_short(value: dict[str, Any]) -> bool:
     """Return True if an object fits on one line."""
-    return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
+    return 0 < len(value) <= 12 and all(is_plain(item) and len(str(item)) <= 24 for item in value.values())
 
 
 def _even(cells: list[str]) -> list[str]:

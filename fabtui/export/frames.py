@@ -1,0 +1,259 @@
+"""Sessions as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.session import findings
+from fabtui.errors import InputError
+from fabtui.export.collectives_table import TableRow, table_rows
+from fabtui.export.csv import ARM_MARK, untested_pairs
+from fabtui.export.dataframe import SnapshotFrame
+from fabtui.model.endpoints import PairClass
+from fabtui.model.events import NodeState
+from fabtui.model.layers import COLLECTIVES, Layer, all_layers
+from fabtui.model.measurement import SEVERITY, UNITS, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json as finding_json
+from fabtui.sanitize import clean, one_line
+
+Row = dict[str, Any]
+#: Types of the columns of each frame; all have ``session`` before them. Text that is unknown is None.
+_VERDICT = pd.CategoricalDtype([str(verdict) for verdict in SEVERITY], ordered=True)
+_CLASS = pd.CategoricalDtype([str(kind) for kind in PairClass])
+_SEVERITY = pd.CategoricalDtype([str(one) for one in reversed(Severity)], ordered=True)
+_STATE = pd.CategoricalDtype([str(state) for state in NodeState])
+_TIME = pd.DatetimeTZDtype("ms", "UTC")
+_LAYER = pd.CategoricalDtype([str(layer) for layer in all_layers() if not layer.spec.derived])
+_UNIT = pd.CategoricalDtype(sorted(UNITS - {""}))
+_PAIRS: dict[str, Any] = {
+    **{"layer": _LAYER, "arm": "object", "src": "object", "dst": "object"},
+    **{"src_node": "object", "src_index": "Int64", "dst_node": "object", "dst_index": "Int64"},
+    **{"class": _CLASS, "verdict": _VERDICT, "value": "float64", "unit": _UNIT, "bytes": "Int64"},
+    **{"usual": "float64", "transport": "object", "src_addr": "object", "dst_addr": "object", "attempts": "Int64"},
+    **{"time": _TIME, "how": "object", "error": "object"},
+}
+_COLLECTIVES: dict[str, Any] = dict.fromkeys(TableRow._fields, "float64") | {
+    **{"kind": "category", "group": "object", "ranks": "Int64", "bytes": "Int64", "wrong": "Int64"},
+    **{"algorithm": "object", "transport": "object", "arm": "object", "verdict": _VERDICT, "error": "object"},
+}
+_FACTS: dict[str, Any] = {
+    **{"node": "object", "hardware": "object", "fact": "category", "title": "object", "value": "object"},
+    **{"number": "float64", "unit": "category", "differs": "bool"},
+}
+_FINDINGS: dict[str, Any] = {
+    **{"id": "category", "rule": "category", "severity": _SEVERITY, "component": "category", "subject": "object"},
+    **{"title": "object", "nodes": "object", "pairs": "Int64", "share": "float64", "confidence": "float64"},
+    **{"evidence": "object", "next": "object", "note": "object"},
+}
+_NODES: dict[str, Any] = {
+    **{"node": "object", "state": _STATE, "endpoints": "Int64", "kind": "category", "hardware": "object"},
+    **{"since": _TIME, "text": "object", "note": "object", "hint": "object"},
+}
+#: Units of columns of numbers; that of ``value`` and ``usual`` is in the column ``unit``.
+COLUMN_UNITS = {
+    **{"bytes": "B", "time_us": "us", "time_min_us": "us", "algbw": "GB/s", "algbw_max": "GB/s", "busbw": "GB/s"},
+    **{"share": "1", "confidence": "1"},
+}
+
+
+class Frames:
+    """Sessions as DataFrames, each made on first use.
+
+    Status and value are apart: a pair that failed has a verdict and the value NaN, never 0. Texts from nodes are on one
+    line and free of control characters. ``frame.attrs["units"]`` has the unit of each column of numbers.
+
+    Attributes:
+        readings: Outputs that hold no pairs and no collectives, as `fabtui read --json` prints them.
+    """
+
+    def __init__(self, sessions: dict[str, Model], readings: list[dict[str, Any]]) -> None:
+        self._sessions = sessions
+        self._measured: dict[str, pd.DataFrame] = {}
+        self.readings = readings
+
+    def __repr__(self) -> str:
+        names = ", ".join(self._sessions)
+        counts = f"{len(self.nodes)} nodes, {len(self.pairs)} pairs, {len(self.collectives)} collectives"
+        return f"<fabtui.load: {names or 'no session'}; {counts}, {len(self.readings)} readings>"
+
+    @property
+    def sessions(self) -> list[str]:
+        """Names of the sessions: those of their files."""
+        return list(self._sessions)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """One row per test of a pair of endpoints or addresses, and per pair that was not tested, with the reason.
+
+        ``usual`` is the usual value of the class, in the same ``unit`` as ``value``.
+        """
+        found = [self._measurements(name).assign(session=name) for name in self._sessions]
+        frame = pd.concat(found) if found else _typed([], {"session": "object", **_PAIRS})
+        frame = frame[~frame["layer"].isin(list(COLLECTIVES.values()))].reset_index(drop=True)
+        return self._marked(pd.DataFrame(frame[["session", *_PAIRS]]))
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """One row per collective, group, message size and arm; ``algbw`` and ``busbw`` in GB/s."""
+        return self._frame(_COLLECTIVES, lambda model: (_plain(row) for row in table_rows(model)))
+
+    @cached_property
+    def facts(self) -> pd.DataFrame:
+        """One row per node and fact; ``number`` is NaN where ``value`` is no number, ``differs`` from other nodes."""
+        return self._frame(_FACTS, _facts)
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """One row per finding, the worst first; ``nodes``, ``evidence`` and ``next`` are tuples of texts."""
+        return self._frame(_FINDINGS, _findings)
+
+    @cached_property
+    def nodes(self) -> pd.DataFrame:
+        """One row per node: the state of its connection, number and hardware of its endpoints."""
+        return self._frame(_NODES, _nodes)
+
+    def matrix(
+        self,
+        layer: str = "p2p",
+        bytes: int | None = None,  # noqa: A002 - as the column
+        *,
+        of: Literal["value", "verdict"] = "value",
+        session: str | None = None,
+    ) -> pd.DataFrame:
+        """Return a layer as a matrix of sources (rows) and destinations (columns), in the order of the grid.
+
+        Args:
+            layer: As in `SnapshotFrame.pivot_layer`: ``p2p``, ``world``, ``latency``, ``ping``, ``busbw``, or
+                ``p2p@NCCL_P2P_DISABLE=1`` for a further arm of a comparison.
+            bytes: Only messages of this size; by default the largest of each pair.
+            of: What the cells hold: values (NaN where there is none) or verdicts.
+            session: Name of the session, if there are several.
+
+        Raises:
+            InputError: There is no such layer, size or session, or there are several sessions and none is named.
+        """
+        if session is None and len(self._sessions) != 1:
+            raise InputError(f"there are {len(self._sessions)} sessions; name one: {', '.join(self._sessions)}")
+        name = session or next(iter(self._sessions))
+        if name not in self._sessions:
+            raise InputError(f"there is no session {name!r}; there are {', '.join(self._sessions)}")
+        frame = self._measurements(name).astype({"layer": "object", "verdict": "object"})
+        arm = frame["arm"].notna()
+        frame.loc[arm, "layer"] += ARM_MARK + frame.loc[arm, "arm"]
+        found = SnapshotFrame(frame).pivot_layer(layer, bytes, of)
+        if of == "value":
+            found.attrs["unit"] = Layer(layer.partition(ARM_MARK)[0]).spec.unit
+        return found
+
+    def _measurements(self, session: str) -> pd.DataFrame:
+        """Return all measurements of a session, in the order of the grid."""
+        if session not in self._measured:
+            model = self._sessions[session]
+            frame = _typed(_measurements(model), _PAIRS)
+            names = [*map(str, model.endpoints), *model.nodes]
+            places = {one_line(name): place for place, name in enumerate(dict.fromkeys(names))}
+            ends = [frame[side].map(places).fillna(-1) for side in ("dst", "src")]
+            order = np.lexsort((frame["bytes"].fillna(0), *ends, frame["layer"].cat.codes, frame["arm"].fillna("")))
+            self._measured[session] = pd.DataFrame(frame.iloc[order])
+        return self._measured[session]
+
+    def _frame(self, types: dict[str, Any], rows_of: Callable[[Model], Iterable[Row]]) -> pd.DataFrame:
+        rows = ({"session": name, **row} for name, model in self._sessions.items() for row in rows_of(model))
+        return self._marked(_typed(rows, {"session": "object", **types}))
+
+    def _marked(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame with sessions as categories, and the units of its columns."""
+        frame["session"] = frame["session"].astype(pd.CategoricalDtype(self.sessions))
+        frame.attrs["units"] = {name: unit for name, unit in COLUMN_UNITS.items() if name in frame}
+        return frame
+
+
+def _typed(rows: Iterable[Row], types: dict[str, Any]) -> pd.DataFrame:
+    columns: dict[str, list[Any]] = {name: [] for name in types}
+    for row in rows:
+        for name, column in columns.items():
+            column.append(row.get(name))
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()}).astype(types)
+
+
+def _plain(row: TableRow) -> Row:
+    return {**row._asdict(), "verdict": str(row.verdict)}
+
+
+def _ends(model: Model, src: str, dst: str) -> Row:
+    found: Row = {"src": one_line(src), "dst": one_line(dst)}
+    for side, name in (("src", src), ("dst", dst)):
+        number = model.number(name)
+        end = None if number is None else model.endpoints[number]
+        found[f"{side}_node"] = one_line(name if end is None else end.node) if end or name in model.nodes else None
+        found[f"{side}_index"] = None if end is None or end.kind == "none" else end.index
+    return found
+
+
+def _measurements(model: Model) -> Iterator[Row]:
+    """Yield the rows of all measurements, and of pairs that were not tested."""
+    for m in chain(model.measurements(), model.arms()):
+        yield _measured(model, m)
+    for src, dst, why in untested_pairs(model):
+        kind = str(model.class_between(src, dst))
+        row = {"layer": "p2p", "class": kind, "verdict": str(Verdict.UNTESTED), "error": one_line(why)}
+        yield {**_ends(model, src, dst), **row}
+
+
+def _measured(model: Model, m: Measurement) -> Row:
+    texts = {name: getattr(m, name) for name in ("arm", "transport", "src_addr", "dst_addr", "how", "error")}
+    return {
+        **_ends(model, m.src, m.dst),
+        **{name: one_line(text) if text else None for name, text in texts.items()},
+        **{"layer": str(m.layer), "class": str(model.class_of(m)), "verdict": str(model.verdict(m))},
+        **{"value": m.value, "unit": m.unit or None, "bytes": m.bytes, "attempts": m.attempts},
+        **{"usual": model.usual(m), "time": _time(m.time)},
+    }
+
+
+def _time(seconds: float) -> pd.Timestamp | None:
+    return pd.Timestamp(seconds, unit="s", tz="UTC").floor("ms") if seconds else None
+
+
+def _facts(model: Model) -> Iterator[Row]:
+    table = preflight(model).table
+    for node in table.nodes:
+        differs = table.differing(node)
+        for fact in table.facts:
+            value = table.values[fact.name][node]
+            text = one_line(value) if isinstance(value, str) else value
+            number = value if isinstance(value, (int, float)) else None
+            row = {"node": one_line(node), "hardware": one_line(str(table.kinds[node])), "fact": fact.name}
+            named = {"title": fact.title, "value": text, "number": number, "unit": fact.unit or None}
+            yield {**row, **named, "differs": fact.name in differs}
+
+
+def _findings(model: Model) -> Iterator[Row]:
+    for finding in findings(model, every=True):
+        found = finding_json(finding)
+        row = {name: found[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
+        row |= {"component": str(finding.subject.kind), "subject": one_line(finding.subject.name)}
+        row |= {name: tuple(map(clean, found[name])) for name in ("nodes", "evidence", "next")}
+        known = finding.acknowledged
+        yield {**row, "pairs": len(finding.cells), "note": None if known is None else one_line(known.note)}
+
+
+def _nodes(model: Model) -> Iterator[Row]:
+    for record in model.nodes.values():
+        ends = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
+        texts = {name: getattr(record, name) for name in ("text", "note", "hint")}
+        yield {
+            **{"node": one_line(record.name), "state": str(record.state), "endpoints": len(ends)},
+            **{"kind": ends[0].kind if ends else None, "hardware": one_line(ends[0].name) or None if ends else None},
+            **{name: one_line(text) if text else None for name, text in texts.items()},
+            "since": _time(record.since),
+        }

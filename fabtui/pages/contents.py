@@ -1,0 +1,132 @@
+"""Contents of a report: a session, outputs of other tools, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fabtui import __version__
+from fabtui.diagnosis.session_diff import has_facts, session_diff
+from fabtui.export.csv import when
+from fabtui.importers.result import Result
+from fabtui.importers.to_model.dispatch import without_facts
+from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count
+from fabtui.pages.diagnosed import Diagnosed
+from fabtui.pages.document import Block, Document, Items, Lines, Paragraph, Section, Table
+from fabtui.pages.findings import entries, further, listed, state_of, verdict
+from fabtui.pages.layers import layer_panels
+from fabtui.pages.readings import reading_section
+from fabtui.pages.tables import change_blocks, collective_blocks, comparison_blocks, nodes, preflight_blocks
+from fabtui.report.carriers import carrier_lines
+from fabtui.report.networks import networks
+from fabtui.report.storage import storage_table
+from fabtui.report.summary import head_lines, mesh_lines
+from fabtui.sanitize import one_line
+
+_HOW_TO_READ = (
+    "The verdict at the top sums up the session; its words are those of the exit code of fabtui run.",
+    "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
+    "evidence, and commands that show more. A confidence is given where several components explain the same results.",
+    "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
+    "Pairs are judged among their class: node (within a node), rail (same rail), cross (between rails), leaf "
+    "(between leaf switches). A pair is slow if it is far below the usual value of its class; the tables "
+    "of classes have the limits.",
+    "Unknown is not zero: a dash or an empty cell means that nothing is known, with the reason where there is one.",
+    "busbw is the bus bandwidth as nccl-tests defines it, which is comparable between numbers of ranks.",
+)
+
+
+class Against(NamedTuple):
+    """Earlier session to compare with, and its name."""
+
+    name: str
+    model: Model
+
+
+def document(
+    model: Model | None,
+    sources: Sequence[str],
+    readings: Sequence[Result] = (),
+    against: Against | None = None,
+    warnings: Sequence[str] = (),
+) -> Document:
+    """Return the contents of a report.
+
+    Args:
+        model: The session; None if no file has one.
+        sources: Names of the files; none for a session that has just ended.
+        readings: Outputs of other tools without pairs.
+        against: Earlier session; None for no comparison.
+        warnings: Sentences about files that are incomplete.
+    """
+    files = [f"from {one_line(', '.join(sources), 400)}"] if sources else []
+    others = [reading_section(result, number) for number, result in enumerate(readings, 1)]
+    reading = Section("how-to-read", "How to read this", [Items("", _HOW_TO_READ)])
+    if model is None:
+        known = sum(result.known for result in readings)
+        code = ALL_OK if known == len(readings) else NOT_TESTED
+        text = f"{known} of {count(len(readings), 'output')} recognised"
+        about = [*files, f"made by fabtui {__version__}"]
+        return Document("fabtui report", about, text, state_of(code), warnings, others, code)
+    one = Diagnosed.of(model)
+    head, *faults = head_lines(model)
+    text, numbers = verdict(one)
+    about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}"]
+    sections = [section for section in (*_session(one, sources, against), *others, reading) if section.blocks]
+    return Document(head, about, text, state_of(one.code), [*warnings, *faults, *numbers], sections, one.code)
+
+
+def _session(one: Diagnosed, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
+    model = one.model
+    if not model.options.get("looks_only"):
+        yield Section("findings", "Findings", [*entries(one), *further(one)])
+    if against is not None:
+        yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
+    yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])
+    yield Section("collectives", "Collectives", [*collective_blocks(model)])
+    yield Section("comparison", "A/B comparison", [*comparison_blocks(model)])
+    if one.preflight.table.nodes or one.preflight.missing:
+        yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)])
+    yield Section("run", "What was run", [*_run(model)])
+
+
+def _sentences(model: Model) -> Iterator[Block]:
+    for line in (*mesh_lines(model), *networks(model), *carrier_lines(model, every_pair=False)):
+        yield Paragraph(line)
+    if storage := storage_table(model):
+        yield Lines(storage[0], storage[1:])
+
+
+def _changes(one: Diagnosed, sources: Sequence[str], against: Against) -> list[Block]:
+    then, now = against.model, one.model
+    if has_facts(then) != has_facts(now):
+        # Findings from facts would all be new or gone.
+        then, now = without_facts(then), without_facts(now)
+    names = _described(against.name, then), _described(", ".join(sources) or "this session", now)
+    return list(change_blocks(names, session_diff(then, now)))
+
+
+def _run(model: Model) -> Iterator[Block]:
+    yield nodes(model)
+    options = {name: value for name, value in model.options.items() if value not in (None, False, "", [], {})}
+    rows = [[f"--{name.replace('_', '-')}", _option(value)] for name, value in options.items()]
+    if rows:
+        yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
+    texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
+    methods = {one.how: None for one in model.measurements() if one.how}
+    texts += [f"measured: {one_line(how, 200)}" for how in list(methods)[:12]]
+    yield Items("", texts)
+    if log := [line for line in model.log if line.level in ("warning", "error")]:
+        head = ["log: warnings and errors"]
+        yield listed([*head, *(f"{when(line.time)} {line.node or ''} {one_line(line.text, 300)}" for line in log[:40])])
+
+
+def _option(value: object) -> str:
+    return one_line(", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value), 400)
+
+
+def _described(name: str, model: Model) -> str:
+    """Return the name, the time and the size of a session; local times would differ from machine to machine."""
+    return f"{one_line(name, 200)} ({when(model.started) or 'time unknown'}, {count(len(model.nodes), 'node')})"

@@ -1,0 +1,101 @@
+"""Reports as Markdown for ticket systems: no raw HTML, tables that are readable as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from fabtui.pages.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.sanitize import clean, one_line
+
+#: Characters that are markup within a line, where they stand so that they would be.
+_SPECIAL = re.compile(
+    r"[\\`*|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|\[(?=.*\][(\[:])"
+)
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}
+#: Beginnings of lines that would be a heading, a list, a quotation or a rule.
+_START = re.compile(r"(?=#{1,6}(?:\s|$)|[+-](?:\s|$)|>|=+$|-+$)|^\d{1,9}(?=[.)](?:\s|$))")
+
+
+def markdown(document: Document) -> str:
+    """Return a report as Markdown."""
+    lines = [f"# {_inline(document.title)}", "", *(f"- {_inline(line)}" for line in document.about), ""]
+    lines += [f"**{_inline(document.verdict)}**", "", *(f"- {_inline(line)}" for line in document.summary), ""]
+    for section in document.sections:
+        lines += [f"## {_inline(section.title)}", "", *(line for block in section.blocks for line in _block(block))]
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _inline(value: str) -> str:
+    """Return untrusted text in which nothing is markup, at the start of a line either."""
+    found = _cell(value)
+    start = _START.match(found)
+    return found if start is None else f"{start[0]}\\{found[start.end() :]}"
+
+
+def _cell(value: str) -> str:
+    return _SPECIAL.sub(lambda match: _ENTITIES.get(match[0], "\\" + match[0]), one_line(value))
+
+
+def _block(block: Block) -> Iterator[str]:
+    match block:
+        case Paragraph():
+            yield from (_inline(block.text), "")
+        case Items():
+            yield from _title(block.title)
+            yield from (*(f"- {_inline(item)}" for item in block.items), "")
+        case Lines():
+            yield from _title(block.title)
+            yield from _fenced(block.lines)
+        case Table():
+            yield from _table(block)
+        case Entry():
+            yield from _entry(block)
+        case Panel():
+            yield from (f"### {_inline(block.title)}", "", *(line for one in block.blocks for line in _block(one)))
+        case Picture():
+            # The table or the grid behind it follows.
+            pass
+
+
+def _title(title: str) -> list[str]:
+    return [f"**{_inline(title)}**", ""] if title else []
+
+
+def _fenced(lines: Sequence[str]) -> list[str]:
+    shown = [line for text in lines for line in clean(text).split("\n")]
+    longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *shown, fence, ""]
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from _title(table.title)
+    if table.grid:
+        # A matrix as it stands in a terminal: a table of Markdown would be three times as wide.
+        yield from _fenced(_columns([[one_line(cell) for cell in row] for row in table.rows], " ", table))
+    else:
+        rows = _columns([[_cell(cell) for cell in row] for row in table.rows], " | ", table)
+        head, *rest = [f"| {row} |" for row in rows]
+        rule = "".join(f"|{':' if at in table.left else '-'}---{'' if at in table.left else ':'}" for at in _all(table))
+        yield from (head, f"{rule}|", *rest, "")
+    for note in table.notes:
+        yield from (_inline(note), "")
+
+
+def _all(table: Table) -> range:
+    return range(len(table.rows[0]))
+
+
+def _columns(rows: list[list[str]], gap: str, table: Table) -> list[str]:
+    widths = [max(len(row[at]) for row in rows) for at in _all(table)]
+    forms = [f"{'<' if at in table.left else '>'}{width}" for at, width in enumerate(widths)]
+    return [gap.join(f"{cell:{form}}" for cell, form in zip(row, forms, strict=True)) for row in rows]
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    yield from (f"### {entry.number} {_inline(entry.title)}", "")
+    yield from (f"{entry.severity}, {_inline('; '.join(entry.labels))}", "")
+    yield from (*(f"- {_inline(line)}" for line in entry.evidence), "")
+    if entry.next:
+        yield from ("next:", "", *_fenced(entry.next))

@@ -1,0 +1,113 @@
+"""Connectivity of addresses: a row and a column per node and network segment, as pings found it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model
+from fabtui.pictures.cells import MOST_ENDPOINTS, by_node, method_of, usual_method
+from fabtui.pictures.heatmap import Heatmap, Mode, method_text
+from fabtui.pictures.matrix import words_of
+from fabtui.pictures.png import png
+from fabtui.pictures.scene import Scene, label
+from fabtui.pictures.svg import svg
+from fabtui.presentation.cell_levels import Slot, slot_of
+from fabtui.presentation.domain import common_domain, without
+from fabtui.presentation.legends import layer_title
+from fabtui.presentation.numbers import spoken_text
+from fabtui.sanitize import one_line
+
+#: Prefix lengths of segments whose networks are not known, of IPv4 and IPv6.
+_USUAL_PREFIX = {4: 24, 6: 64}
+#: A row: node and address.
+_Seat = tuple[str, str]
+
+
+def connectivity_svg(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> str:
+    """Return the connectivity of addresses as an ``<svg>`` element."""
+    return svg(connectivity_scene(model, layer, mode))
+
+
+def connectivity_png(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> bytes:
+    """Return the connectivity of addresses as a PNG."""
+    return png(connectivity_scene(model, layer, mode))
+
+
+def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> Scene:
+    """Return the results of a layer of addresses, its rows grouped by network segment."""
+    found = list(model.addresses.pairs(layer))
+    seats = _seats(model, found)
+    domain = common_domain(model.nodes)
+    names = list(dict.fromkeys(f"{without(domain, node)} {segment}" for (node, _), segment in seats.items()))
+    if len(names) < len(seats):
+        names = [f"{without(domain, node)} {address}" for node, address in seats]
+    place = {seat: at for at, seat in enumerate(seats)}
+    slots = np.full((len(seats), len(seats)), Slot.UNTESTED, dtype=np.uint8)
+    np.fill_diagonal(slots, Slot.DIAGONAL)
+    values = np.full(slots.shape, np.nan)
+    cells: dict[tuple[int, int], Measurement] = {}
+    for one in found:
+        where = place[one.src, one.src_addr or ""], place[one.dst, one.dst_addr or ""]
+        slots[where], cells[where] = slot_of(model.verdict(one), None), one
+        values[where] = np.nan if one.value is None else one.value
+    groups = list(seats.values())
+    method, methods = usual_method(Counter(map(method_of, found)))
+    notes = [method_text(method, methods), f"rows and columns by network segment: {len(set(groups))}"]
+    if len(names) > MOST_ENDPOINTS:
+        slots, values, names = by_node(
+            slots, values, [without(domain, node) for node, _ in seats], layer.spec.less_is_better
+        )
+        groups, cells = names, {}
+        notes[1] = f"{len(seats)} addresses: a cell is the worst pair of addresses of two nodes"
+
+    def describe(row: int, column: int) -> str:
+        pair = f"{label(names[row])} > {label(names[column])}"
+        one = cells.get((row, column))
+        if one is None:
+            return f"{pair}: {Slot(slots[row, column]).key}"
+        value = "" if one.value is None else spoken_text(one.value, one_line(one.unit, 20))
+        why = one_line(one.error, 120) if one.error else ""
+        return f"{pair}: {', '.join(part for part in (str(model.verdict(one)), value, why) if part)}"
+
+    title = f"{layer} by network segment: {layer_title(layer)}"
+    return Heatmap(title, names, groups, slots, values, method, notes, words_of(layer), describe).scene(mode)
+
+
+def _seats(model: Model, found: list[Measurement]) -> dict[_Seat, str]:
+    """Return the segment of each address of each node, by segment, then in the order of the nodes."""
+    prefixes = dict(_prefixes(model))
+    nodes = {name: at for at, name in enumerate(model.nodes)}
+    ends = {
+        (node, address or "") for one in found for node, address in ((one.src, one.src_addr), (one.dst, one.dst_addr))
+    }
+    segments = {seat: _segment(model, seat, prefixes.get(seat)) for seat in ends}
+    order = sorted(ends, key=lambda seat: (segments[seat][0], nodes.get(seat[0], len(nodes)), *seat))
+    return {seat: segments[seat][1] for seat in order}
+
+
+def _prefixes(model: Model) -> Iterator[tuple[_Seat, int]]:
+    for node, record in model.nodes.items():
+        for nic in dicts((record.inventory or {}).get("nics")):
+            for entry in dicts(nic.get("addresses")):
+                if isinstance(entry.get("prefix"), int):
+                    yield (node, str(entry.get("address"))), entry["prefix"]
+
+
+def _segment(model: Model, seat: _Seat, prefix: int | None) -> tuple[tuple[int, int, str], str]:
+    """Return a sort key and the name of the segment of an address: its network, or the rail of an RDMA port."""
+    node, address = seat
+    try:
+        ip = ipaddress.ip_address(address)
+        network = ipaddress.ip_network((ip, _USUAL_PREFIX[ip.version] if prefix is None else prefix), strict=False)
+    except ValueError:
+        rail = model.addresses.seat(node, address).rail
+        name = address if rail is None else f"rail {rail}"
+        return (0, -1 if rail is None else rail, name), name
+    return (network.version, int(network.network_address), str(network)), str(network)

@@ -1,0 +1,226 @@
+"""Heatmaps: labelled rows and columns, cells by verdict or by value, and a legend. All matrices are drawn with this."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from fabtui.pictures.cells import Floats, Method, Slots, counts
+from fabtui.pictures.palette import SCALE, STEPS
+from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
+from fabtui.presentation.cell_levels import BAD, Glyphs, Slot, bytes_text, full_value, short_value
+from fabtui.sanitize import one_line
+
+Mode = Literal["verdict", "value"]
+MODES: tuple[Mode, ...] = ("verdict", "value")
+
+#: Width (pixels) that all columns together should not exceed, and largest pitch.
+_GRID, _MOST_PITCH = 1024, 30
+#: Smallest pitch at which each row has its own label, and at which cells show numbers.
+_LABELS_FROM, _NUMBERS_FROM = 11, 26
+#: Maximum number of cells with a text of their own.
+_MOST_TITLES = 512
+_MARGIN = 16
+_LEAST_WIDTH = 480
+_GLYPHS = Glyphs(plain=True)
+#: Ratio of the highest to the lowest value from which the scale is logarithmic.
+_LOG_FROM = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """A matrix to be drawn.
+
+    Attributes:
+        title: What is shown.
+        names: Name of each row and column.
+        groups: Group of each row and column, such as its node; lines separate the groups.
+        slots: `Slot` of each cell.
+        values: Value of each cell, NaN without one.
+        method: Unit, message size and method of the values.
+        notes: Lines below the title.
+        words: Slots and their meanings in the order of the legend.
+        describe: Returns the text of a cell, by row and column.
+    """
+
+    title: str
+    names: Sequence[str]
+    groups: Sequence[str]
+    slots: Slots
+    values: Floats
+    method: Method
+    notes: Sequence[str]
+    words: Sequence[tuple[Slot, str]]
+    describe: Callable[[int, int], str]
+
+    def scene(self, mode: Mode) -> Scene:
+        """Return the picture; in mode ``value`` cells with a value are coloured by it, if any has one."""
+        size = len(self.names)
+        pitch = min(_MOST_PITCH, max(1, _GRID // max(size, 1)))
+        names = [label(name) for name in self.names]
+        shown = list(self._labels(names, pitch))
+        margin = _MARGIN + CHARACTER * max((len(text) for _, text in shown), default=0)
+        width = max(_LEAST_WIDTH, margin + size * pitch + _MARGIN)
+        room = (width - 2 * _MARGIN) // CHARACTER
+        notes = [piece for note in self.notes for piece in textwrap.wrap(one_line(note, 400), room)]
+        top = _MARGIN + LINE * (len(notes) + 2) + margin
+        left = margin + 8
+        scene = Scene(max(width, left + size * pitch + _MARGIN), 0, "")
+        scene.items.append(Text(_MARGIN, _MARGIN + 8, one_line(self.title, room), bold=True))
+        lines = enumerate([*notes, "a row sends, a column receives"], 1)
+        scene.items += [Text(_MARGIN, _MARGIN + 8 + at * LINE, note, "muted") for at, note in lines]
+        scene.items += self._axes(shown, left, top, pitch)
+        scale = _Scale.of(self.values) if mode == "value" and np.isfinite(self.values).any() else None
+        tiles = self._tiles(scale, left, top, pitch)
+        scene.items += [tiles, *self._edges(left, top, pitch)]
+        y = top + size * pitch + LINE
+        if scale is not None:
+            y = self._scale_legend(scene, scale, y)
+        scene.height = self._legend(scene, scale, y, room * CHARACTER)
+        found = counts(self.slots)
+        parts = ", ".join(f"{found[slot]} {word}" for slot, word in self.words if slot in found)
+        scene.label = f"{self.title}: {size} rows and {size} columns; {parts}"
+        scene.data = {"origin": f"{left} {top} {pitch} {size}", "names": json.dumps(names, ensure_ascii=False)}
+        return scene
+
+    def _labels(self, names: list[str], pitch: int) -> Iterator[tuple[float, str]]:
+        """Yield centres (in rows) and labels: each row, or each group with room for it."""
+        if pitch >= _LABELS_FROM:
+            yield from ((at + 0.5, name) for at, name in enumerate(names))
+            return
+        free = -math.inf
+        for first, last in self._spans():
+            centre = (first + last) / 2
+            if (centre - free) * pitch >= _LABELS_FROM / 2:
+                yield centre, label(self.groups[first])
+                free = centre + _LABELS_FROM / 2 / pitch
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Return first row and end of each group."""
+        edges = [at for at, (a, b) in enumerate(pairwise(self.groups), 1) if a != b]
+        return list(pairwise([0, *edges, len(self.groups)])) if self.groups else []
+
+    @staticmethod
+    def _axes(shown: list[tuple[float, str]], left: int, top: int, pitch: int) -> Iterator[Item]:
+        for centre, text in shown:
+            yield Text(left - 6, top + centre * pitch + 3.5, text, anchor="end")
+            yield Text(left + centre * pitch + 3.5, top - 6, text, turned=True)
+
+    def _edges(self, left: int, top: int, pitch: int) -> Iterator[Item]:
+        """Yield the frame, and lines between groups that are wide enough."""
+        size, spans = len(self.groups), self._spans()
+        wide = len(spans) > 1 and size * pitch >= 16 * len(spans) and any(last - first > 1 for first, last in spans)
+        for at in [0, *((first for first, _ in spans[1:]) if wide else ()), size]:
+            yield Line(((left + at * pitch, top), (left + at * pitch, top + size * pitch)), "muted", 0.5)
+            yield Line(((left, top + at * pitch), (left + size * pitch, top + at * pitch)), "muted", 0.5)
+
+    def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
+        codes = self.slots.copy()
+        colors = ["" if slot in (Slot.PAD, Slot.UNTESTED) else slot.key for slot in Slot]
+        marks = {int(slot): mark for slot in Slot if (mark := _GLYPHS.of_slot.get(slot, "")) in set("x!T?-~#")}
+        numbers: dict[tuple[int, int], str] = {}
+        if scale is not None:
+            valued = np.isfinite(self.values)
+            # Bad cells keep the colour of their verdict.
+            scaled = valued & ~np.isin(self.slots, list(BAD))
+            codes[scaled] = len(colors) + scale.steps(self.values)[scaled]
+            colors += SCALE
+            if pitch >= _NUMBERS_FROM:
+                valued &= ~np.isin(self.slots, (Slot.FAILED, Slot.TIMEOUT))
+                for row, column in np.argwhere(valued).tolist():
+                    value, slow = float(self.values[row, column]), bool(self.slots[row, column] == Slot.SLOW)
+                    numbers[row, column] = short_value(value, self.method.unit, 3 if slow else 4) + "!" * slow
+        return Tiles(left, top, pitch, codes, colors, marks, numbers, self._titles())
+
+    def _titles(self) -> dict[tuple[int, int], str]:
+        """Return texts for all tested cells, or for the bad ones alone if there are too many."""
+        quiet = (Slot.UNTESTED, Slot.DIAGONAL, Slot.PAD)
+        chosen = ~np.isin(self.slots, quiet)
+        if np.count_nonzero(chosen) > _MOST_TITLES:
+            chosen = np.isin(self.slots, list(BAD))
+        cells = np.argwhere(chosen)[:_MOST_TITLES].tolist()
+        return {(row, column): self.describe(row, column) for row, column in cells}
+
+    def _scale_legend(self, scene: Scene, scale: _Scale, y: int) -> int:
+        """Add the bar of the scale; return the y of what follows."""
+        step = 14
+        scene.items += [Box(_MARGIN + at * step, y, step, 12, name) for at, name in enumerate(SCALE)]
+        anchors: tuple[Anchor, ...] = ("start", "middle", "end")
+        for place, anchor in zip((0, STEPS // 2, STEPS), anchors, strict=True):
+            text = full_value(scale.at(place / STEPS), self.method.unit)
+            scene.items.append(Text(_MARGIN + place * step, y + 24, text, anchor=anchor))
+        kind = "logarithmic" if scale.logarithmic else "linear"
+        scene.items.append(Text(_MARGIN, y + 24 + LINE, f"{_unit_text(self.method)}, {kind} scale", "muted"))
+        return y + 24 + 2 * LINE
+
+    def _legend(self, scene: Scene, scale: _Scale | None, y: int, room: int) -> int:
+        """Add the meanings of colours and marks with the number of cells; return the height of the picture."""
+        found = counts(self.slots)
+        x = _MARGIN
+        for slot, word in self.words:
+            if not found.get(slot) or (scale is not None and slot is Slot.GOOD):
+                continue
+            text = f"{word} {found[slot]}"
+            if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
+                x, y = _MARGIN, y + 20
+            code = np.array([[slot]], dtype=np.uint8)
+            mark = _GLYPHS.of_slot.get(slot, "").replace(".", "")
+            scene.items += [
+                Box(x - 1, y - 1, 14, 14, "muted"),
+                Box(x, y, 12, 12, slot.key),
+                Tiles(x, y, 12, code * 0, [slot.key], {0: mark} if mark.strip() else {}),
+                Text(x + 18, y + 10, text),
+            ]
+            x += 18 + len(text) * CHARACTER + 18
+        return y + 12 + _MARGIN
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Mapping of values to steps of colour."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    @classmethod
+    def of(cls, values: Floats) -> _Scale:
+        known = values[np.isfinite(values)]
+        low, high = float(known.min()), float(known.max())
+        return cls(low, high, low > 0 and high >= _LOG_FROM * low) if high > low else cls(0.0, high or 1.0, False)
+
+    def steps(self, values: Floats) -> Slots:
+        """Return the step of each value; 0 where there is none."""
+        known = np.clip(np.nan_to_num(values, nan=self.low), self.low, self.high)
+        if self.logarithmic:
+            low, high = math.log(self.low), math.log(self.high)
+            share = (np.log(known) - low) / (high - low)
+        else:
+            share = (known - self.low) / (self.high - self.low)
+        found: Slots = np.clip(share * STEPS, 0, STEPS - 1).astype(np.uint8)
+        return found
+
+    def at(self, share: float) -> float:
+        """Return the value at a share of the scale."""
+        if self.logarithmic:
+            return math.exp((1 - share) * math.log(self.low) + share * math.log(self.high))
+        return self.low + share * (self.high - self.low)
+
+
+def _unit_text(method: Method) -> str:
+    unit = one_line(method.unit, 20)
+    return " at ".join(part for part in (unit, bytes_text(method.bytes)) if part)
+
+
+def method_text(method: Method, methods: int) -> str:
+    """Return unit, message size and method of values, "" if nothing is known."""
+    how = one_line(method.how, 160)
+    more = f" (and {methods - 1} more methods or sizes)" if methods > 1 and how else ""
+    return "; ".join(part for part in (_unit_text(method), how + more) if part)

@@ -1,0 +1,130 @@
+"""Scenes as PNG with the standard library's zlib: up to 256 colours, no smoothing, the same bytes each time."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fabtui.pictures.bitmap_font import ADVANCE, Dots, text_dots
+from fabtui.pictures.palette import colors, ink_on, rgb
+from fabtui.pictures.scene import LINES_FROM, MARKS_FROM, STRIPES_FROM, Box, Line, Scene, Text, Tiles
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+#: Number of pixels of a PNG per pixel of a scene, each way.
+SCALE = 2
+#: Height of a glyph above the base line.
+_ASCENT = 7
+
+
+def png(scene: Scene) -> bytes:
+    """Return a scene as a PNG, enlarged by `SCALE`."""
+    canvas = _Canvas(scene.width * SCALE, scene.height * SCALE)
+    for item in scene.items:
+        if isinstance(item, Text):
+            canvas.text(item)
+        elif isinstance(item, Box):
+            for x, width in item.filled:
+                canvas.box(x * SCALE, item.y * SCALE, width * SCALE, item.height * SCALE, item.color)
+        elif isinstance(item, Line):
+            for start, end in zip(item.points, item.points[1:], strict=False):
+                canvas.line(start, end, item.color, item.width)
+        else:
+            canvas.tiles(item)
+    return encoded(canvas.pixels, canvas.names)
+
+
+def tiles_png(item: Tiles) -> bytes:
+    """Return the cells alone as a PNG of one pixel per cell."""
+    names = [name or "paper" for name in item.colors]
+    return encoded(item.codes, names)
+
+
+def encoded(pixels: Pixels, names: Sequence[str]) -> bytes:
+    """Return an image as PNG: for each pixel the index of the name of its colour."""
+    height, width = pixels.shape
+    rows = np.zeros((height, width + 1), dtype=np.uint8)
+    rows[:, 1:] = pixels
+    palette = b"".join(bytes(rgb(colors()[name])) for name in names)
+    head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"PLTE", palette), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, data) for kind, data in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+class _Canvas:
+    """Pixels as indexes into a list of names of colours; parts outside of the picture are cut off."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.names = ["paper"]
+        self.pixels: Pixels = np.zeros((height, width), dtype=np.uint8)
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def box(self, x: float, y: float, width: float, height: float, color: str) -> None:
+        left, top = max(0, round(x)), max(0, round(y))
+        # A thin box stays visible.
+        right, bottom = max(left + 1, round(x + width)), max(top + 1, round(y + height))
+        self.pixels[top:bottom, left:right] = self._index(color)
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], color: str, width: float) -> None:
+        (x, y), (x2, y2) = ((a * SCALE, b * SCALE) for a, b in (start, end))
+        thick = max(1, round(width * SCALE))
+        if x == x2 or y == y2:
+            self.box(min(x, x2) - thick / 2, min(y, y2) - thick / 2, abs(x2 - x) + thick, abs(y2 - y) + thick, color)
+            return
+        steps = math.ceil(max(abs(x2 - x), abs(y2 - y)))
+        for at in range(steps + 1):
+            here = at / steps
+            self.box(x + (x2 - x) * here - thick / 2, y + (y2 - y) * here - thick / 2, thick, thick, color)
+
+    def text(self, item: Text) -> None:
+        dots = text_dots(item.text)
+        size = dots.shape[1] - (ADVANCE - 5)
+        back = {"start": 0, "middle": size / 2, "end": size}[item.anchor]
+        if item.turned:
+            self._stamp(np.rot90(dots), item.x - _ASCENT, item.y - dots.shape[1] + back, item.color)
+        else:
+            self._stamp(dots, item.x - back, item.y - _ASCENT, item.color)
+        if item.bold:
+            self._stamp(dots, item.x - back + 1 / SCALE, item.y - _ASCENT, item.color)
+
+    def _stamp(self, dots: Dots, x: float, y: float, color: str) -> None:
+        """Colour dots that begin at a point of the scene."""
+        large = dots.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
+        left, top = round(x * SCALE), round(y * SCALE)
+        large = large[max(0, -top) :, max(0, -left) :]
+        part = self.pixels[max(0, top) :, max(0, left) :][: large.shape[0], : large.shape[1]]
+        part[large[: part.shape[0], : part.shape[1]]] = self._index(color)
+
+    def tiles(self, item: Tiles) -> None:
+        size = item.pitch * SCALE
+        indexes = np.array([self._index(name or "paper") for name in item.colors], dtype=np.uint8)
+        drawn = indexes[item.codes].repeat(size, axis=0).repeat(size, axis=1)
+        if item.pitch >= LINES_FROM:
+            drawn[size - 1 :: size] = drawn[:, size - 1 :: size] = self._index("paper")
+        part = self.pixels[item.y * SCALE :, item.x * SCALE :][: drawn.shape[0], : drawn.shape[1]]
+        part[:] = drawn[: part.shape[0], : part.shape[1]]
+        if STRIPES_FROM <= item.pitch < MARKS_FROM:
+            for row, column in np.argwhere(np.isin(item.codes, item.striped)).tolist():
+                left, top = item.x + column * item.pitch, item.y + row * item.pitch + item.pitch // 2
+                self.box(left * SCALE, top * SCALE, size, SCALE, "paper")
+        if item.pitch >= MARKS_FROM:
+            marked = np.argwhere(np.isin(item.codes, list(item.marks))).tolist()
+            texts = {(row, column): item.marks[int(item.codes[row, column])] for row, column in marked}
+            for (row, column), text in (texts | dict(item.numbers)).items():
+                color = ink_on(item.colors[int(item.codes[row, column])])
+                x, y = item.x + (column + 0.5) * item.pitch, item.y + row * item.pitch + (item.pitch + _ASCENT) / 2
+                self.text(Text(x, y, text, color, "middle"))
