@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.color import ColorSystem
 from textual import events, on, work
@@ -19,9 +19,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
 from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_bytes
 from fabtui.model.session_model import Model
+from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.sanitize import one_line
+from fabtui.sanitize import clean, one_line
 from fabtui.screen import replay_actions
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
@@ -30,6 +32,7 @@ from fabtui.screen.terminal.internals import (
     exit_within,
     keep_named_colors,
     remove_all_color,
+    remove_unfit,
     replace_all_unicode,
 )
 from fabtui.screen.terminal.job_control import suspend_group
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
     from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.model.layers import Layer
     from fabtui.screen.context import ViewName
     from fabtui.screen.notifier import Notifier
     from fabtui.screen.session_diagnosis import SessionDiagnosis
@@ -83,7 +87,9 @@ class FabricApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("F", "findings", "app.findings", "show all findings", "findings"),
         shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
+        shortcut("E", "report", "app.report", "write a one-page report as HTML"),
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
+        shortcut("I", "picture", "app.picture", "write the grid to an SVG and a PNG image"),
         shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
         shortcut("colon", "command_line", "app.command-line", "type a command"),
@@ -133,6 +139,7 @@ class FabricApp(App[int]):
             remove_all_color(self)
         elif self.color_count == "16":
             keep_named_colors(self)
+        remove_unfit(self)
         if settings.ascii:
             replace_all_unicode(self)
 
@@ -199,6 +206,7 @@ class FabricApp(App[int]):
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
             feed.listen(self._on_event)
+            feed.ask = partial(deferred.ask_in_app, self, plain=self.glyphs.plain)
             self.main.take_model()
             if not again:
                 self._use_settings(deferred)
@@ -207,6 +215,8 @@ class FabricApp(App[int]):
                     self._notifier = deferred.Notifier(self, show)
                 self.set_interval(1.0, self._tick)
             self.request_draw()
+            if self.settings.first_view and not again:
+                self.open_view(cast("ViewName", self.settings.first_view))
             if self.settings.baseline is not None:
                 self.model.baseline = await asyncio.to_thread(deferred.read_baseline, self.settings.baseline)
                 self.main.draw()
@@ -424,6 +434,10 @@ class FabricApp(App[int]):
         assert self.main.findings is not None
         return self.main.findings
 
+    @property
+    def layer(self) -> Layer:
+        return self.main.source.layer
+
     def preflight(self) -> tuple[Preflight, bool]:
         return self.findings.preflight()
 
@@ -440,6 +454,9 @@ class FabricApp(App[int]):
         markup: bool = False,
     ) -> None:
         """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
+        if any((note.message, note.severity) == (message, severity) for note in self._notifications):
+            # It is still there; a second one beside it would add nothing.
+            return
         room = max(1, self.size.width - _TOAST_EDGES)
         texts = (message, *(note.message for note in self._notifications))
         if self._notifications and sum(-(-len(text) // room) for text in texts) > _TOAST_LINES:
@@ -449,7 +466,8 @@ class FabricApp(App[int]):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def copy(self, text: str) -> None:
-        self.copy_to_clipboard(text)
+        # Where it is pasted may be a shell.
+        self.copy_to_clipboard(clean(text))
         lines = text.count("\n") + 1
         self.notify(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
 
@@ -468,8 +486,21 @@ class FabricApp(App[int]):
             self.push_screen(self._deferred.NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
-        if self._deferred is not None and self.feed is not None:
+        if self._deferred is None or self.feed is None:
+            return
+        if name != "job":
             self.push_screen(self._deferred.VIEWS[name]())
+        elif (watch := self.feed.job_watch()) is not None:
+            self.push_screen(self._deferred.JobScreen(watch))
+        else:
+            self.push_screen(self._deferred.VIEWS["jobs"]())
+
+    def open_job(self, job: str) -> None:
+        if self._deferred is None or self.feed is None:
+            return
+        own = self.feed.job_watch()
+        known = own is not None and own.monitor.query.job == job
+        self.push_screen(self._deferred.JobScreen(own if own is not None and known else self._deferred.job_beside(job)))
 
     async def replay(self, file: str) -> Callable[[], object]:
         deferred = self._deferred
@@ -477,7 +508,7 @@ class FabricApp(App[int]):
             raise InputError("the session has not started yet")
 
         def checked() -> Path:
-            path = Path(file).expanduser()
+            path = user_path(file)
             next(iter(deferred.read_events(path)))
             return path
 
@@ -548,9 +579,35 @@ class FabricApp(App[int]):
         else:
             self.notify(f"{rows} rows written to {one_line(str(path), 300)}")
 
+    def action_report(self) -> None:
+        self.write_report(Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.html", time.gmtime())).absolute())
+
+    @work(name="report", exclusive=True, exit_on_error=False)
+    async def write_report(self, path: Path) -> None:
+        """Write a report of the session, in the format of the ending of its name."""
+        if self._deferred is None:
+            return
+        self.notify("writing the report ...")
+        try:
+            await asyncio.to_thread(self._deferred.write_report, self.model, path)
+        except (InputError, OSError) as error:
+            self.notify(f"the report could not be written: {one_line(str(error), 300)}", severity="warning")
+        except RuntimeError:
+            # A dictionary grew while the other thread went through it.
+            self.notify("results came in while the report was written; try again, or pause first", severity="warning")
+        else:
+            self.notify(f"report written to {one_line(str(path), 300)}")
+
+    @work(name="picture", exit_on_error=False)
+    async def action_picture(self) -> None:
+        if self._deferred is not None:
+            await self._deferred.write_picture(self.main)
+
     def action_screenshot_svg(self) -> None:
         try:
-            path = self.save_screenshot(time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime()))
+            path = Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime())).absolute()
+            drawn = self.export_screenshot()
+            write_bytes(path, drawn.encode())
         except OSError as error:
             self.notify(f"the screenshot could not be written: {one_line(str(error), 300)}", severity="warning")
         else:
@@ -568,6 +625,8 @@ class FabricApp(App[int]):
     def action_help(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):
             self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
+        elif later is not None:
+            self.notify("this is the help: / searches it, Esc leaves it")
 
     def action_login(self) -> None:
         if self._deferred is not None:

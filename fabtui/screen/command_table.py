@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 from textual.screen import Screen
 
 from fabtui.errors import InputError
+from fabtui.export.atomic_write import check_writable
+from fabtui.pages.suffixes import check_suffix
+from fabtui.paths import user_path
 from fabtui.presentation.legends import layers_of
+from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.cells import Order
 from fabtui.screen.grid.prompts import CLASSES, TRANSPORTS, VERDICTS, read_place
@@ -68,6 +71,8 @@ _EFFECTS = (
     ("order", "ORDER", "sort the rows, or group rows and columns by leaf switch or rail"),
     ("theme", "THEME", "change the colors of the screen"),
     ("replay", "FILE", "play a recording in place of this session"),
+    ("report", "FILE", "write a one-page report, to a file that ends in .html or .md"),
+    ("job", "ID", "show a job of Slurm; without an id, your jobs"),
 )
 
 
@@ -112,6 +117,8 @@ class CommandTable:
             "order": (self._sort, self._offered(lambda: map(str, Order))),
             "theme": (self._theme, self._offered(lambda: self._app.available_themes)),
             "replay": (self._replay, _files),
+            "report": (self._report, _nothing),
+            "job": (self._job, self._offer_jobs),
         }
         for name, argument, effect in _EFFECTS:
             prepare, offer = prepares[name]
@@ -222,6 +229,26 @@ class CommandTable:
             raise InputError(f"there is no theme {text[:40]!r}{_suggestion(text, known)}")
         return partial(setattr, self._app, "theme", text)
 
+    async def _offer_jobs(self, _: str) -> Iterable[str]:
+        jobs, _problem = await asyncio.to_thread(own_jobs)
+        return [one.job for one in jobs]
+
+    async def _job(self, text: str) -> Act:
+        if not text:
+            return partial(self._context.open_view, "jobs")
+        job, *more = job_ids(text, "job")
+        if more:
+            raise InputError("expected one job; each has a view of its own")
+        return partial(self._context.open_job, job)
+
+    async def _report(self, text: str) -> Act:
+        if not text:
+            return partial(self._app.run_action, "report")
+        path = user_path(text).absolute()
+        check_suffix(path, "report")
+        check_writable(path, "report")
+        return partial(self._context.write_report, path)
+
     async def _replay(self, text: str) -> Act:
         return await self._context.replay(text)
 
@@ -231,7 +258,7 @@ async def _files(word: str) -> Iterable[str]:
 
     def names() -> list[str]:
         folder, slash, begun = word.rpartition("/")
-        place = Path(folder + slash or ".").expanduser()
+        place = user_path(folder + slash or ".")
         try:
             entries = sorted(one for one in place.iterdir() if one.name.startswith(begun))
             found = [(one.name, one.is_dir()) for one in entries]

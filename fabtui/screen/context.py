@@ -9,19 +9,22 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from textual.dom import DOMNode
 
     from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.pairs.layer_counts import LayerCounts
     from fabtui.diagnosis.pairs.tally import Tally
     from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs
     from fabtui.screen.settings import ScreenSettings
     from fabtui.session.feeds.base import Feed
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings", "topology"]
+ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "jobs"]
 Severity = Literal["information", "warning", "error"]
 
 
@@ -62,6 +65,9 @@ class AppContext(Protocol):
 
     @property
     def findings(self) -> FindingsState: ...
+    #: Layer of the grid.
+    @property
+    def layer(self) -> Layer: ...
     #: Lasting warnings.
     @property
     def badges(self) -> list[str]: ...
@@ -97,6 +103,12 @@ class AppContext(Protocol):
 
     def open_node(self, node: str) -> None: ...
     def open_view(self, name: ViewName) -> None: ...
+    def open_job(self, job: str) -> None:
+        """Show a job of Slurm by its id; one whose nodes are not those of the session by its logs alone."""
+
+    def write_report(self, path: Path) -> object:
+        """Write a report of the session, in the format of the ending of its name."""
+
     async def replay(self, file: str) -> Callable[[], object]:
         """Return what plays a recording in place of this session; `InputError` if the file is none."""
 

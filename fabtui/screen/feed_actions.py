@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
 
 
-def testable(context: AppContext) -> Feed | None:
-    """Return the feed if it can test, else notify the user."""
+def testable(context: AppContext, refused: str) -> Feed | None:
+    """Return the feed if it can test, else notify the user; ``refused`` is why a read-only session does not do it."""
     if context.feed is not None and context.feed.can_test:
-        return context.feed
+        if not (refused and context.feed.read_only):
+            return context.feed
+        context.notify(f"this session is read-only (--read-only): {refused}", severity="warning")
+        return None
     started = context.feed is not None
     context.notify("a recording cannot be tested again" if started else "the session has not started yet")
     return None
@@ -25,7 +28,7 @@ def testable(context: AppContext) -> Feed | None:
 
 def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     """Test pairs again."""
-    if (feed := testable(context)) is None:
+    if (feed := testable(context, "no pair is tested")) is None:
         return
     names = context.model.endpoints
     wanted = [
@@ -47,7 +50,7 @@ def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
 
 def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
     """Run experiments about a finding."""
-    if (feed := testable(context)) is None:
+    if (feed := testable(context, "no experiment is run")) is None:
         return
     if context.model.phase.name == "confirm":
         context.notify("experiments are running already")
@@ -59,21 +62,21 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
 
 def sweep(context: AppContext) -> None:
     """Run the sweep again."""
-    if (feed := testable(context)) is not None:
+    if (feed := testable(context, "")) is not None:
         context.notify("running the sweep again")
         context.run_worker(report(context, feed.sweep()), "sweep", exit_on_error=False)
 
 
 def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
     """Probe nodes again."""
-    if (feed := testable(context)) is not None:
+    if (feed := testable(context, "")) is not None:
         context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
         context.run_worker(report(context, feed.look(nodes)), "look", exit_on_error=False)
 
 
 def watch(context: AppContext) -> None:
     """Start or stop testing all pairs in the background."""
-    if (feed := testable(context)) is not None:
+    if (feed := testable(context, "watching would test pairs")) is not None:
         feed.watch(not context.model.watching)
         context.request_draw()
 

@@ -20,12 +20,16 @@ from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen
+from fabtui.screen.views.job import JobLogScreen, JobScreen, JobTable
+from fabtui.screen.views.jobs import JobsScreen, JobsTable
 from fabtui.screen.views.jump import JumpScreen
+from fabtui.screen.views.login_question import LoginQuestionScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
 from fabtui.screen.views.pair.screen import PairScreen
 from fabtui.screen.views.step_runs import RunScreen
+from fabtui.screen.views.stepped_base import SteppedScreen
 from fabtui.screen.views.topology import TopologyScreen, TopologyTree
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt
@@ -33,8 +37,10 @@ from fabtui.screen.widgets.worst_pairs import WorstPairs
 
 #: Classes with bindings, beside the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
-    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen, FindingsScreen),
+    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen),
     *(
+        SteppedScreen,
+        FindingsScreen,
         NodesScreen,
         NodesTable,
         TopologyScreen,
@@ -42,6 +48,12 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         HelpScreen,
         DetailScreen,
         ConfirmScreen,
+        LoginQuestionScreen,
+        JobScreen,
+        JobsScreen,
+        JobsTable,
+        JobTable,
+        JobLogScreen,
         RunScreen,
         JumpScreen,
         CommandLine,

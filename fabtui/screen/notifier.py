@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from fabtui.model.events import NodeState
 from fabtui.nodeset import count
+from fabtui.presentation.domain import without
 from fabtui.presentation.findings import headline
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import without
 
 #: Minimum time (s) between two notifications; what happens meanwhile is reported together.
 INTERVAL = 5.0

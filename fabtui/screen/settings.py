@@ -34,3 +34,5 @@ class ScreenSettings:
     #: Path of the user's settings.
     config: Path | None = None
     recorded: bool = False
+    #: Name of the view that is opened when the session has begun (`fabtui.screen.context.ViewName`), or "".
+    first_view: str = ""

@@ -18,7 +18,7 @@ from fabtui.presentation.cell_levels import (
     Slot,
     cell_text,
     ratio,
-    short_number,
+    short_value,
     slot_of,
     transport_of,
 )
@@ -220,7 +220,7 @@ class EndpointCells(CellSource):
     def _number(self, cell: Cell, width: int) -> str:
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
             return (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
-        return "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
+        return "" if cell.value is None else short_value(cell.value, cell.unit, min(width - 1, 4))
 
     def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
         """Return slot, cell (if there is one) and share of the class median of two positions."""

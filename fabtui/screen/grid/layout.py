@@ -105,8 +105,10 @@ class GridLayout:
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
             seat = axis.seats[row]
-            if seat.group and (seat.opens or row == top) and not self.halves:
-                found.append((row, NAMES_GROUP))
+            # Of two rows on one line, the lower one may begin a group as well.
+            opening = row + (self.halves and not seat.opens and row + 1 < axis.size and axis.seats[row + 1].opens)
+            if seat.group and (axis.seats[opening].opens or row == top):
+                found.append((opening, NAMES_GROUP))
             elif row != top:
                 found.extend([None] * self.row_gaps.before(seat))
             if len(found) >= self.height - self.heads:
@@ -233,7 +235,7 @@ class Viewport:
         self._place_rows(layout, rows)
         # With names of groups fewer rows may fit than the layout assumes.
         while rows.openings and self.line_of_row and row > max(self.line_of_row):
-            self.top += 1
+            self.top += 2 if layout.halves else 1
             self._place_rows(layout, rows)
         return self.columns is not before
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 
 from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot, cell_text
+from fabtui.sanitize import drawable
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import HEADER_LINES, NUMBER_WIDTH, GridLayout, name_room, squeeze
 from fabtui.screen.grid.outline import Outlined, bracketed
@@ -35,6 +36,7 @@ class LineRenderer:
 
     def __post_init__(self) -> None:
         self._headings: dict[int, ReadyStrip] = {}
+        self._row_headers: dict[tuple[int, int], tuple[int, str]] = {}
         #: First column in view and the one after the last.
         self.span = first, last = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
         self._down = self.axis if self.rows is None else self.rows
@@ -101,15 +103,29 @@ class LineRenderer:
         if self.row in (row, row + 1) and first <= self.column < last:
             under = both[self.row - row][self.column - first]
             both[self.row - row][self.column - first] = CURSOR_ON.get(under, Slot.CURSOR)
-        ready = palette.ready([header]) + palette.ready_halves(*map(bytes, both)) + palette.ready(self._padding)
+        slots = list(map(half_slot, *both))
+        ready, end = palette.ready(self._padding), last - first
+        for at, blank in self._gaps:
+            between = palette.ready([(Slot.PAD, " " * blank)])
+            ready, end = between + palette.ready_halves(*(bytes(one[at:end]) for one in both)) + ready, at
+        ready = palette.ready([header]) + palette.ready_halves(*(bytes(one[:end]) for one in both)) + ready
 
         def runs() -> Runs:
-            slots = map(half_slot, *both)
-            return [header, *((slot, palette.half_text(slot)) for slot in slots), *self._padding]
+            cells: Runs = [(slot, palette.half_text(slot)) for slot in slots]
+            for at, blank in self._gaps:
+                cells.insert(at, (Slot.PAD, " " * blank))
+            return [header, *cells, *self._padding]
 
         return ReadyStrip(ready, self.layout.width, palette, runs)
 
     def _row_header(self, row: int, part: int) -> tuple[int, str]:
+        known = self._row_headers.get((row, part))
+        if known is None:
+            slot, text = self._make_row_header(row, part)
+            known = self._row_headers[row, part] = slot, drawable(text)
+        return known
+
+    def _make_row_header(self, row: int, part: int) -> tuple[int, str]:
         seat, layout, down = self._down.seats[row], self.layout, self._down
         here = row == self.row
         slot = Slot.HEADER_HERE if here else Slot.HEADER_GONE if seat.gone else Slot.HEADER

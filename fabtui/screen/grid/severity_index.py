@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabtui.model.layers import Layer, Per, all_layers, pair_layers
-from fabtui.presentation.cell_levels import RANKS, Slot, cell_text, short_number
+from fabtui.presentation.cell_levels import RANKS, Slot, cell_text, short_value
 from fabtui.screen.grid.cells import BAD_FROM, NOTHING, RANK, SLOW, TIMEOUT, BadCell, CellSource, EndpointCells, Order
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
 
@@ -357,7 +357,7 @@ class NodeCells(CellSource):
             if index.tested[a, b] < index.cells(a, b) and self._whole:
                 slot = Slot.PARTLY
             lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
-            number = "" if lowest is None else short_number(lowest[0], min(width - 1, 4))
+            number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
             return slot, cell_text(slot, number, width, glyphs)
         if rank < BAD_FROM or width < 2:
             return slot, cell_text(slot, "", width, glyphs)

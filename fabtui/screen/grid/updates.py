@@ -132,7 +132,9 @@ class GridUpdater:
         if changed:
             positions = source.positions(changed)
             state.index.touch(positions)
-            self._highlights.add(source, positions, now)
+            if not by_node:
+                # Blocks show no single cells.
+                self._highlights.add(source, positions, now)
             touched += positions
         state.index.step(JUDGE_BUDGET)
         blocks: Iterable[Position] = state.index.drain_blocks()

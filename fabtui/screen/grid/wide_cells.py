@@ -7,8 +7,8 @@ from functools import lru_cache
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell
-from fabtui.presentation.cell_levels import MARKED, Glyphs, Slot, full_number, transport_of
-from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.cell_levels import MARKED, Glyphs, Slot, full_number, full_value, transport_of
+from fabtui.presentation.numbers import percent_text, spoken
 
 #: Minimum width for a verdict in words instead of a glyph.
 WIDE = 7
@@ -16,6 +16,7 @@ WIDE = 7
 _UNIT_FROM = 10
 #: Minimum length of a bar beside another text.
 _SHORTEST_BAR = 2
+_USUAL = percent_text(1.0)
 _WORDS = {
     Slot.SLOW: "slow",
     Slot.TIMEOUT: "timeout",
@@ -46,8 +47,9 @@ def _value(layer: Layer, cell: Cell, width: int) -> str:
         return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
     if cell.value is None:
         return ""
-    number = full_number(cell.value)
-    named = f"{number} {cell.unit}"
+    number = full_value(cell.value, cell.unit)
+    value, unit = spoken(cell.value, cell.unit)
+    named = f"{full_number(value)} {unit}"
     return named if width >= _UNIT_FROM and len(named) < width else number if len(number) <= width else ""
 
 
@@ -75,7 +77,9 @@ def lines_below(
         name = next(name for name in names if not name or len(name) + 1 + _SHORTEST_BAR <= room)
         return [f"{share_bar(share, room - len(name) - 1, glyphs)} {name}" if name else share_bar(share, room, glyphs)]
     if most == 2:
-        shares = [f"{percent} {name}" if name else percent for name in names]
+        # What has no room beside 100 % is left out of all cells, rather than shown in some of them.
+        name = next(name for name in names if not name or len(f"{_USUAL} {name}") < width)
+        shares = [f"{percent} {name}".rstrip(), percent]
     else:
         shares = [f"{percent} of {kind}", percent]
     lines = [share_bar(share, room, glyphs), next((text for text in shares if len(text) < width), ""), short]

@@ -220,9 +220,9 @@ class GridView(PaintedWidget, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines in view; unchanged rows come from the cache."""
-        layout, scene = self.layout_now(), self._scene_now()
-        strips = [self._line(y, layout, scene) for y in range(crop.y, crop.bottom)]
-        return [strip if crop.width == layout.width else strip.crop(crop.x, crop.right) for strip in strips]
+        layout, scene, palette = self.layout_now(), self._scene_now(), self.palette
+        strips: list[Strip] = [self._line(y, layout, scene, palette) for y in range(crop.y, crop.bottom)]
+        return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _scene_now(self) -> LineRenderer:
         """Return the renderer of the frame; that of the last frame, with its headings, if nothing moved."""
@@ -238,8 +238,7 @@ class GridView(PaintedWidget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 
-    def _line(self, y: int, layout: GridLayout, scene: LineRenderer) -> ReadyStrip:
-        palette = self.palette
+    def _line(self, y: int, layout: GridLayout, scene: LineRenderer, palette: Palette) -> ReadyStrip:
         if y < layout.heads:
             return scene.heading_strip(y, palette)
         at = y - layout.heads
@@ -249,10 +248,11 @@ class GridView(PaintedWidget, can_focus=True):
         row, part = here
         if part == NAMES_GROUP:
             return scene.group_strip(row, palette)
-        read = self._row(row, scene)
-        if part not in read.strips:
-            read.strips[part] = self._strip(row, part, read, scene, palette)
-        return read.strips[part]
+        read = self._rows.get(row) or self._row(row, scene)
+        strip = read.strips.get(part)
+        if strip is None:
+            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
+        return strip
 
     def _row(self, row: int, scene: LineRenderer) -> _Row:
         read = self._rows.get(row)

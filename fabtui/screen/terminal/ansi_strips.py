@@ -23,7 +23,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot
+from fabtui.sanitize import drawable
 from fabtui.screen.terminal.ascii_filter import AsciiFilter
+from fabtui.screen.terminal.unfit_filter import UnfitFilter
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.
@@ -168,7 +170,7 @@ class Palette:
     def strip(self, runs: Runs, width: int | None) -> Strip:
         """Return runs as a strip of segments, adjacent ones of one style merged."""
         merged = groupby(runs, itemgetter(0))
-        segments = [Segment("".join(text for _, text in cells), self.style(slot)) for slot, cells in merged]
+        segments = [Segment(drawable("".join(text for _, text in cells)), self.style(slot)) for slot, cells in merged]
         return Strip([segment for segment in segments if segment.text], width)
 
     def half_text(self, slot: int) -> str:
@@ -229,6 +231,8 @@ class Palette:
 
     def ready(self, runs: Runs) -> str:
         """Return runs as terminal text, with codes only where the style changes."""
+        if not "".join([text for _, text in runs]).isprintable():
+            runs = [(slot, drawable(text)) for slot, text in runs]
         befores, changes = [-1, *[slot for slot, _ in runs]], self.changes
         parts = [changes[before][slot] + text for before, (slot, text) in zip(befores, runs, strict=False)]
         return "".join(parts) + RESET if runs else ""
@@ -237,7 +241,9 @@ class Palette:
         self, header: tuple[int, str], slots: bytes, texts: Sequence[str], gaps: list[tuple[int, int]], padding: Runs
     ) -> str:
         """Return cells with texts; ``gaps`` are cells with blanks before them, and how many."""
-        before, text = header
+        before, text = header[0], drawable(header[1])
+        if not "".join(texts).isprintable():
+            texts = [drawable(shown) for shown in texts]
         befores, changes = bytes((before,)) + slots, self.changes
         parts = [changes[a][b] + shown for a, b, shown in zip(befores, slots, texts, strict=False)]
         for at, blank in gaps:
@@ -254,7 +260,7 @@ class Palette:
             cells = self._glyph_cells[glyphs] = [
                 [change + text for change, text in zip(row, glyphs.texts, strict=True)] for row in self.changes
             ]
-        before, text = header
+        before, text = header[0], drawable(header[1])
         befores = bytes((before,)) + slots
         parts = [cells[a][b] for a, b in zip(befores, slots, strict=False)]
         for at in marked:
@@ -323,8 +329,8 @@ class PaintedWidget(Widget):
         return self._palette
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Leave out the filter for ASCII: cells are ASCII already, and a filter takes their strips apart."""
-        return [one for one in super().get_line_filters() if not isinstance(one, AsciiFilter)]
+        """Leave out filters that take strips apart: cells are ASCII already, and the palette's texts are fit."""
+        return [one for one in super().get_line_filters() if not isinstance(one, (AsciiFilter, UnfitFilter))]
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         self._ramp, self._system, self._palette = ramp, system, None

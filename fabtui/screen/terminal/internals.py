@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from fabtui.screen.terminal.ascii_filter import AsciiFilter
+from fabtui.screen.terminal.unfit_filter import UnfitFilter
 
 
 def color_system(app: App[Any]) -> ColorSystem:
@@ -24,6 +25,11 @@ def color_system(app: App[Any]) -> ColorSystem:
 def remove_all_color(app: App[Any]) -> None:
     """Draw without any colour; Textual's own filter leaves shades of grey."""
     app._filters = [NoColor()]
+
+
+def remove_unfit(app: App[Any]) -> None:
+    """Draw no control and no invisible characters."""
+    app._filters = [*app._filters, UnfitFilter()]
 
 
 def replace_all_unicode(app: App[Any]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.errors import StyleSyntaxError
 from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES
 
+from fabtui.config.file import nearest
 from fabtui.presentation.cell_levels import Slot
 
 #: Names of Textual's colours.
@@ -24,12 +24,6 @@ COLOR_COUNTS = ("24", "256", "16", "none")
 def is_builtin(name: str) -> bool:
     """Return True for the name of one of Textual's own themes."""
     return name in BUILTIN_THEMES
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a suggestion for a misspelt name, or ""."""
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:

@@ -133,6 +133,9 @@ class CommandLine(ModalScreen[None]):
         self.app.call_later(act)
 
     def action_complete(self) -> None:
+        if not self._input.value:
+            self._hint.show(Content.styled("type the first letters of a command: Tab completes it", MUTED))
+            return
         self._input.action_end()
         self._input.action_cursor_right()
 

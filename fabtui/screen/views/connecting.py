@@ -10,7 +10,7 @@ from textual.content import Content
 from fabtui.model.events import NodeState
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import MUTED, Part, state_style
+from fabtui.presentation.wording import MUTED, Part, state_style, time_text
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
@@ -49,6 +49,8 @@ def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int
     style = state_style(record.state)
     took = f"{record.since - model.started:6.1f} s" if record.since and record.since >= model.started else " " * 8
     message = one_line(record.text, 400)
+    if record.state.gone and record.retry is not None:
+        message += f"; next try at {time_text(record.retry)}"
     line: list[Part] = [
         (f" {glyph} ", style),
         (f"{one_line(record.name, 64):<{name_width}}  ", "bold"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -62,13 +62,14 @@ def as_text(lines: Lines) -> str:
     return "\n".join(plain(line).rstrip() for line in lines)
 
 
-def crumbs(screen: Screen[None]) -> list[Part]:
-    """Return the views that lead to a view, if it was not opened from the grid directly."""
-    below: list[Screen[Any]] = [one for one in screen.app.screen_stack if isinstance(one, TitledScreen)]
-    if screen not in below or screen is below[0]:
-        return []
-    names = ["grid", *(group_title(type(one)).lower() for one in below[: below.index(screen)])]
-    return [(f" {' / '.join(names)} /", MUTED)]
+def crumbs(screen: TitledScreen) -> list[Part]:
+    """Return the way to a view, from the layer of the grid on; only its end if it is long."""
+    below: list[TitledScreen] = [one for one in screen.app.screen_stack if isinstance(one, TitledScreen)]
+    names = [one.crumb for one in below[: below.index(screen)]] if screen in below else []
+    whole = " / ".join(["fabtui", str(screen.context.layer), *names])
+    if len(whole) > screen.size.width // 2:
+        whole = f"{screen.context.glyphs.ellipsis} / {(names or [''])[-1]}".rstrip(" /")
+    return [(f" {whole} /", MUTED)]
 
 
 class TitledScreen(Screen[None]):
@@ -83,6 +84,11 @@ class TitledScreen(Screen[None]):
     @property
     def context(self) -> AppContext:
         return context_of(self)
+
+    @property
+    def crumb(self) -> str:
+        """Name of the view in the way to those opened from it."""
+        return group_title(type(self)).lower()
 
     def on_mount(self) -> None:
         self.draw()

@@ -26,12 +26,11 @@ from fabtui.screen import feed_actions
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.acknowledging import acknowledge, can_acknowledge
-from fabtui.screen.views.detail_base import DetailScreen, as_text, section
+from fabtui.screen.views.detail_base import as_text, section
 from fabtui.screen.views.filtered_base import FilteredScreen
-from fabtui.screen.views.step_runs import enter_text, run_step
+from fabtui.screen.views.step_runs import run_step
+from fabtui.screen.views.stepped_base import SteppedScreen, step_block
 from fabtui.screen.widgets.finding_block import (
-    FEW_LINES,
-    MANY_LINES,
     detail_lines,
     finding_block,
     head_lines,
@@ -86,6 +85,7 @@ class FindingsScreen(FilteredScreen):
     BINDING_GROUP_TITLE = "Findings"
     FILTER_PROMPT = "filter", "words that title, evidence, pairs or next steps of a finding have"
     BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("F", "here", "findings.here", "report that all findings are shown here"),
         shortcut("enter", "open", "findings.open", "go to the pairs of the finding, or run the next step", "go, run"),
         shortcut("down,j", "move(1)", "findings.down", "select the next finding or step"),
         shortcut("up,k", "move(-1)", "findings.up", "select the previous finding or step"),
@@ -161,22 +161,11 @@ class FindingsScreen(FilteredScreen):
             lines += head_lines(one, width, number + 1, selected=chosen and here.step is None)
             if chosen or (len(shown) <= MOST_OPEN and not one.known):
                 lines += detail_lines(one, width)
-                for at in range(len(one.next)):
+                for at, step in enumerate(one.next):
                     self._starts[_Row(number, at)] = len(lines)
-                    lines += self._step_lines(one, at, width, selected=chosen and here.step == at)
+                    lines += step_block(context, step, at, width, selected=chosen and here.step == at)
         self._height = len(lines)
         return lines
-
-    def _step_lines(self, one: Finding, at: int, width: int, *, selected: bool) -> Lines:
-        context, text = self.context, one.next[at]
-        hint = enter_text(context, one, text) if selected else None
-        run = context.model.commands.latest(text)
-        shown = (
-            []
-            if run is None
-            else output_lines(run, width, context.glyphs.ellipsis, MANY_LINES if selected else FEW_LINES)
-        )
-        return step_lines(text, at, width, hint=hint) + shown
 
     def draw(self) -> None:
         """Draw the current state, if something has changed."""
@@ -205,7 +194,7 @@ class FindingsScreen(FilteredScreen):
         model = self.context.model
         with contextlib.suppress(CannotRunError):
             if self._step is not None:
-                return step_command(model, one, self._step).node
+                return step_command(model, self._step).node
         named = [*one.nodes, *(node_of(end) for pair in sorted(one.cells) for end in pair)]
         return next((name for name in named if name in model.nodes), None)
 
@@ -277,7 +266,7 @@ class FindingsScreen(FilteredScreen):
         if row.step is None:
             self.action_go(row.number + 1)
         else:
-            run_step(self, finding, finding.next[row.step])
+            run_step(self, finding.next[row.step])
 
     def _selected_finding(self) -> Finding | None:
         shown = self._shown()
@@ -342,13 +331,16 @@ class FindingsScreen(FilteredScreen):
             context.notify("there is no finding to confirm")
             return
         finding = context.findings.found[self._row(shown).number]
-        if feed_actions.testable(context) is None:
+        if feed_actions.testable(context, "no experiment is run") is None:
             return
         experiments = planned(context.model, finding)
         if any(not one.problem for one in experiments):
             feed_actions.confirm(context, experiments)
         else:
             context.notify(_why_no_experiment(context.model, finding, experiments), severity="warning")
+
+    def action_here(self) -> None:
+        self.context.notify("all findings are shown here: Esc leaves them")
 
     def action_go(self, number: int) -> None:
         context = self.context
@@ -365,7 +357,7 @@ class FindingsScreen(FilteredScreen):
         context.notify("this finding concerns no pair of the grid")
 
 
-class PreflightScreen(DetailScreen):
+class PreflightScreen(SteppedScreen):
     """Node problems, most severe first, with evidence and next step; then the facts by groups of nodes."""
 
     BINDING_GROUP_TITLE = "Preflight"
@@ -386,11 +378,12 @@ class PreflightScreen(DetailScreen):
         (head, _), (result, _) = text.head_line(self._found())
         return [(f" {head.rstrip(': ')} ", "bold"), (f" {result}", MUTED)]
 
-    def body_lines(self, width: int) -> Lines:
+    def stepped_lines(self, width: int) -> Lines:
         found, glyphs = self._found(), text.ASCII if self.context.glyphs.plain else text.UNICODE
         lines: Lines = styled(text.kind_lines(found.table, width, glyphs))
         for finding in found.findings:
-            lines += [[], *styled(text.finding_lines(finding, width, glyphs))]
+            lines += [[], *styled(text.finding_lines(finding.replace(next=()), width, glyphs))]
+            lines += self.steps_of(finding, width)
         if found.missing:
             lines += section("not inspected")
             lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for _, line in found.missing]

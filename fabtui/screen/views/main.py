@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.color import ColorSystem
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -87,6 +87,7 @@ _GRID_ACTIONS = frozenset(
         "copy",
         "map",
         "panel",
+        "beside",
     )
 ) | {"other_direction"}
 
@@ -150,6 +151,7 @@ class MainScreen(Screen[None]):
         shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
         shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
         shortcut("T", "view('topology')", "main.topology", "show leaf switches, rails and nodes as a tree"),
+        shortcut("J", "view('job')", "main.job", "show the job whose nodes these are"),
         shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
         shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
@@ -443,6 +445,13 @@ class MainScreen(Screen[None]):
             return False
         return super().check_action(action, parameters)
 
+    def on_key(self, event: events.Key) -> None:
+        """Report why a key of the grid does nothing over the node states."""
+        actions = [one.action.partition("(")[0] for one in self._bindings.key_to_bindings.get(event.key, ())]
+        if self.view == "connecting" and any(action in _GRID_ACTIONS for action in actions):
+            grid = "the grid, and c shows it" if has_grid(self.model) else "the grid, and no pair can be tested yet"
+            self._app_context.notify(f"this key is for {grid}")
+
     def _key_label(self, binding: Binding) -> str:
         """Return the label of a key in the current state; "" leaves it out."""
         if self._prompt is not None and binding.id != "prompt.close":
@@ -583,9 +592,10 @@ class MainScreen(Screen[None]):
             self.action_connecting()
         elif self.view == "worst" and self._choices.worst:
             self.action_list()
-        else:
-            self.navigation.back()
+        elif self.navigation.back():
             self.draw()
+        else:
+            self._app_context.notify("there is nothing to go back to: q quits")
 
     def action_next_bad(self, step: int) -> None:
         if self.view == "worst":
@@ -601,6 +611,8 @@ class MainScreen(Screen[None]):
         place = self.scope.place_of((seats[1], seats[0])) if seats is not None else None
         if seats is not None and seats[0] == seats[1]:
             self._app_context.notify("this cell has no pair to turn around")
+        elif place is not None and self.view == "worst" and place not in self.worst_pairs.pairs:
+            self._app_context.notify("the opposite direction is not in this list: v shows the grid")
         elif place is not None:
             self.go_to(place)
 

@@ -75,7 +75,7 @@ class MainLayout:
 
 def has_grid(model: Model) -> bool:
     """Return True if a grid has anything to show: endpoints, not all of them of nodes that could not be reached."""
-    return any(end.kind != "none" for end in model.endpoints) or (
+    return any(kind != "none" for kind, _ in model.kinds) or (
         bool(model.endpoints) and not all(record.state.gone for record in model.nodes.values())
     )
 
@@ -98,7 +98,7 @@ def arrange(
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
-    log = 1 if height < 28 else 2 if height < 36 else 4
+    log = 1 if height < 28 else 2 if height < 44 else 4
     if choices.log:
         log = max(3, height // 2)
     if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):

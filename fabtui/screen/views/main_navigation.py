@@ -153,8 +153,8 @@ class GridNavigation:
         self._outlined = label
         self.grid.outline(pairs)
 
-    def back(self) -> None:
-        """End the outline, then leave two nodes, then the filter, then the zoom."""
+    def back(self) -> bool:
+        """End the outline, then leave two nodes, then the filter, then the zoom; return False if there is nothing."""
         if self._outlined:
             self.outline("", ())
         elif self.scope.zoom is Zoom.NODES:
@@ -163,6 +163,9 @@ class GridNavigation:
             self.clear_filter()
         elif self.scope.zoom is Zoom.GPUS and self._zoom_before is Zoom.FABRIC:
             self.zoom_to(Zoom.FABRIC)
+        else:
+            return False
+        return True
 
     def toggle_order(self, order: Order) -> None:
         """Sort the rows, or restore their own order."""

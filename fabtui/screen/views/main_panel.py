@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 
 from fabtui.diagnosis.finding import Severity
+from fabtui.presentation.domain import without
 from fabtui.presentation.findings import headline
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import Seat, without
+from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.view_state import block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
@@ -49,7 +50,12 @@ class PanelContent:
         """Return the verdict on the session on one line."""
         found, untested = self.diagnosis, len(self._context.model.untested)
         # The tally and the list of findings are replaced when they change.
-        key = (found.tally.counts, found.found, found.final, found.none_text, found.so_far, untested, width)
+        measured = 0 if sum(found.tally.counts.values()) else len(self._context.model.tested)
+        whole = not any(record.state.gone for record in self._context.model.nodes.values())
+        key = (
+            *(found.tally.counts, found.found, found.final, found.none_text, found.so_far),
+            *(untested, width, measured, whole),
+        )
         if self._verdict[0] != key:
             shown = [
                 (without(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
@@ -67,6 +73,8 @@ class PanelContent:
                 so_far=found.so_far,
                 final=found.final,
                 untested=untested,
+                measured=measured,
+                whole=whole,
                 note=note,
             )
             self._verdict = key, line

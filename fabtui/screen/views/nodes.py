@@ -17,7 +17,7 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
-from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, verdict_style
+from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
@@ -61,6 +61,8 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
         bad, untested, differs = len(verdicts[name]), skipped[name], odd.get(name, 0)
         found = worst(verdicts[name]) if bad else Verdict.OK if name in tested else Verdict.UNTESTED
         since = now - record.since if state.gone and record.since else None
+        retry = retry_text(record.retry, now) if state.gone else ""
+        why = "; ".join(text for text in (retry, record.text or record.note) if text)
         facts = (_gpus(model, record), _ports(value), fit_text(str(value.get("driver") or "-"), 20), _nccl(value))
         cells = [
             TableCell(fit_text(name, 40), 0, "bold"),
@@ -71,7 +73,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
             TableCell(str(untested), -untested, MUTED),
             TableCell(str(differs), -differs, "$warning" if differs else MUTED),
             *(TableCell(text, text) for text in facts),
-            TableCell(one_line(record.text or record.note, 120), record.text or "~"),
+            TableCell(one_line(why, 120), record.text or "~"),
         ]
         if state.gone:
             cells[_OF_GONE:] = [cell._replace(style=MUTED) for cell in cells[_OF_GONE:]]

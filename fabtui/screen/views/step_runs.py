@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
@@ -29,33 +28,35 @@ class RunScreen(Question):
     ]
 
 
-def _possible(context: AppContext, finding: Finding, text: str) -> tuple[Feed, StepCommand]:
+def _possible(context: AppContext, text: str) -> tuple[Feed, StepCommand]:
     """Return what runs a next step, and its command; CannotRunError if it cannot be run now."""
     if (feed := context.feed) is None or not feed.can_test:
         raise CannotRunError("Nothing runs on the nodes of a recording.")
-    command = step_command(context.model, finding, text)
+    command = step_command(context.model, text)
     if (record := context.model.gone(command.node)) is not None:
         raise CannotRunError(f"{command.node} is {record.state}: no connection is open.")
+    if feed.read_only and not command.read_only:
+        raise CannotRunError("This session is read-only, and this is not on the list of commands that only read.")
     if (run := context.model.commands.latest(text)) is not None and run.end is None:
         raise CannotRunError(f"It is still running on {command.node}.")
     return feed, command
 
 
-def enter_text(context: AppContext, finding: Finding, text: str) -> str:
+def enter_text(context: AppContext, text: str) -> str:
     """Return what Enter does to a next step, for its hint."""
     try:
-        _, command = _possible(context, finding, text)
+        _, command = _possible(context, text)
     except CannotRunError as error:
         return f"{one_line(str(error), 300)} y copies it."
     node = one_line(command.node, 60)
     return f"enter runs it on {node}" if command.read_only else f"enter asks, then runs it on {node}"
 
 
-def run_step(screen: Screen[None], finding: Finding, text: str) -> None:
+def run_step(screen: Screen[None], text: str) -> None:
     """Run a next step that the user has chosen; ask first unless it only reads, or report why it cannot be run."""
     context = context_of(screen)
     try:
-        feed, command = _possible(context, finding, text)
+        feed, command = _possible(context, text)
     except CannotRunError as error:
         context.notify(f"{one_line(str(error), 300)} y copies it.", severity="warning")
         return

@@ -101,6 +101,12 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
             self._styles[name] = Style.parse(name, self.app.theme_variables).rich_style if name else RichStyle()
         return self._styles[name]
 
+    def action_toggle_node(self) -> None:
+        """Open or close the line of the cursor, or report that nothing is below it."""
+        if self.cursor_node is not None and not self.cursor_node.allow_expand:
+            self.app.notify("nothing is below this line")
+        super().action_toggle_node()
+
     def action_open(self, wanted: bool) -> None:
         """Open the line of the cursor, or close it; a closed one leads to the one above."""
         node = self.cursor_node

@@ -1,4 +1,4 @@
-"""Findings in a number of lines: all titles first, then reasons and next steps, the worst finding first."""
+"""Findings in a number of lines: all titles first, then reasons and next steps, those of the worst finding first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.domain import without
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import FindingsState
-from fabtui.screen.grid.axis import without
 from fabtui.screen.widgets.finding_lines import SEVERITY_STYLES
 from fabtui.screen.widgets.text_line import TargetLine
 
@@ -41,7 +41,12 @@ def summary_lines(
         titles, used = titles + 1, used + len(block.title)
     blocks, left = blocks[:titles], len(found) - titles
     room = height - used - (left > 0)
-    # The first step of each finding, then the first reason of each, then the rest.
+    # The first step of the most severe, the reason of the worst; the first step and reason of each, then the rest.
+    severe = [block for block, one in zip(blocks, found, strict=False) if one.severity is found[0].severity]
+    for block in severe:
+        room -= block.add_step(room)
+    for block in severe[:1]:
+        room -= block.add_reason(room)
     for grow in (_Block.add_step, _Block.add_reason, _Block.add_all):
         for block in blocks:
             room -= grow(block, room)

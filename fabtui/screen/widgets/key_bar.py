@@ -17,8 +17,8 @@ from fabtui.screen.widgets.text_line import TextLine
 
 #: Bindings that are shown on the narrowest terminal too. Textual's Footer would scroll them out of view.
 _ALWAYS = ("app.findings", "main.back", "detail.back", "nodes.back", "app.help", "app.quit")
-#: Binding that comes first everywhere.
-_FIRST = "app.findings"
+#: Bindings that come first everywhere.
+_FIRST = ("app.findings", "steps.run")
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class KeyBar(TextLine):
             else:
                 label = binding.group.description if binding.group is not None else label
                 entries[name] = _Entry(keys, label, binding.key, binding.id in _ALWAYS)
-        first = [entries.pop(_FIRST)] if _FIRST in entries else []
+        first = [entries.pop(name) for name in _FIRST if name in entries]
         return [*first, *entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
 
     def on_click(self, event: events.Click) -> None:

@@ -6,6 +6,7 @@ from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, bytes_text
+from fabtui.presentation.domain import common_domain, without
 from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
@@ -21,7 +22,7 @@ from fabtui.presentation.wording import (
     verdict_part,
 )
 from fabtui.sanitize import one_line
-from fabtui.screen.grid.axis import Seat, common_domain, without
+from fabtui.screen.grid.axis import Seat
 from fabtui.screen.widgets.trend_lines import pair_trend
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from textual import events
@@ -10,6 +11,7 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
+from textual.visual import Visual
 from textual.widgets import Static
 
 from fabtui.presentation.wording import plain
@@ -85,6 +87,12 @@ class TargetLines(TextLine):
             self.column = column
 
     _targets: Sequence[Target] = ()
+    _lines: Sequence[Line] = ()
+
+    @property
+    def text(self) -> str:
+        """The lines as text."""
+        return "\n".join(map(plain, self._lines))
 
     @property
     def headings(self) -> Headings | None:
@@ -92,8 +100,19 @@ class TargetLines(TextLine):
         return next((one for one in self._targets if isinstance(one, Headings)), None)
 
     def put(self, lines: Sequence[TargetLine]) -> None:
+        """Show lines; only those that differ from the previous ones are drawn."""
+        before, self._lines = self._lines, [line for line, _ in lines]
         self._targets = [target for _, target in lines]
-        self.show(content_of(line for line, _ in lines))
+        pairs = enumerate(zip_longest(before, self._lines))
+        if changed := [Region(0, y, self.size.width, 1) for y, (old, new) in pairs if old != new]:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        width, style = self.size.width, self.visual_style
+        line = self._lines[y] if y < len(self._lines) else []
+        if not line or not width:
+            return Strip.blank(width, style.rich_style)
+        return Visual.to_strips(self, Content.assemble(*line), width, 1, style)[0]
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)

@@ -15,7 +15,7 @@ from fabtui.model.measurement import Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import phase_text
-from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
+from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, retry_text, verdict_style
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
@@ -38,7 +38,7 @@ def fabric_text(model: Model) -> str:
     nodes = len(model.nodes)
     text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
     kinds: Counter[str] = Counter()
-    for (kind, name), count in Counter((endpoint.kind, endpoint.name) for endpoint in model.endpoints).items():
+    for (kind, name), count in model.kinds.items():
         if kind in ("gpu", "cpu"):
             kinds["CPU ranks" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
     shown = [f"{count} x {name}" for name, count in kinds.most_common(2)]
@@ -179,6 +179,8 @@ def lost_badge(model: Model, now: float) -> list[Part]:
     if not lost:
         return []
     shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
+    if len(lost) == 1 and (retry := retry_text(lost[0].retry, now)):
+        shown += f", {retry}"
     more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
     return [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import MUTED, Part, clock_text
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.sparkline import BLOCKS, PLAIN_BLOCKS, sparkline
@@ -29,8 +30,10 @@ def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Pa
     if values:
         # Nearest rank: a percentile is a value that was measured.
         ranks = (values[0], values[(len(values) - 1) // 2], values[-(-99 * len(values) // 100) - 1])
-        text = "  ".join(f"{name} {value:.3g}" for name, value in zip(("min", "median", "p99"), ranks, strict=True))
-        lines.append([("        ", MUTED), (f"{text} {one_line(attempts[-1].unit, 10)}", MUTED)])
+        unit = one_line(attempts[-1].unit, 10)
+        texts = spoken_texts(ranks, unit)
+        text = "  ".join(f"{name} {value}" for name, value in zip(("min", "median", "p99"), texts, strict=True))
+        lines.append([("        ", MUTED), (text, MUTED)])
     return lines
 
 

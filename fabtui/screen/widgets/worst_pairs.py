@@ -107,6 +107,11 @@ class WorstPairs(SortedTable):
         row = self.selected
         return row.name if isinstance(row, WorstRow) else None
 
+    @property
+    def pairs(self) -> list[object]:
+        """Positions of the pairs of the list."""
+        return [row.name for row in self._rows]
+
     def select_pair(self, row: int, column: int) -> None:
         """Move the cursor to a pair of the list."""
         lines = [line for line, one in enumerate(self._rows) if one.name == (row, column)]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.compare import shown
@@ -15,21 +18,23 @@ from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.domain import common_domain
 from fabtui.presentation.findings import title
-from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, time_text, verdict_style
-from fabtui.presentation.wrapping import Lines
+from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, time_text, verdict_style
+from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
-from fabtui.screen.grid.axis import common_domain, fit_text
+from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, pairs, section
+from fabtui.screen.views.detail_base import pairs, section
 from fabtui.screen.views.node import probe_tables as tables
+from fabtui.screen.views.stepped_base import SteppedScreen
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 
 _RAW_LIMIT = 60_000
 
 
-class NodeScreen(DetailScreen):
+class NodeScreen(SteppedScreen):
     """A node: state, inventory, links, counters and raw probe output."""
 
     BINDING_GROUP_TITLE = "Node"
@@ -44,6 +49,10 @@ class NodeScreen(DetailScreen):
         super().__init__()
         self.node = node
 
+    @property
+    def crumb(self) -> str:
+        return one_line(self.node, 80)
+
     def _record(self) -> NodeRecord | None:
         return self.context.model.nodes.get(self.node)
 
@@ -54,13 +63,15 @@ class NodeScreen(DetailScreen):
             parts.append((str(record.state), state_style(record.state)))
             if record.since and record.state.gone:
                 parts.append((f"  for {clock_text(self.context.now() - record.since)}", "bold $error"))
+                if retry := retry_text(record.retry, self.context.now()):
+                    parts.append((f", {retry}", "bold $error"))
             if record.since:
                 parts.append((f"  since {time_text(record.since)}", MUTED))
             if record.backend:
                 parts.append((f"  via {one_line(record.backend, 30)}", MUTED))
         return parts
 
-    def body_lines(self, width: int) -> Lines:
+    def stepped_lines(self, width: int) -> Lines:
         record = self._record()
         if record is None:
             return [[("unknown node", MUTED)]]
@@ -68,7 +79,8 @@ class NodeScreen(DetailScreen):
         found, current = context.preflight()
         if not current:
             context.draw_within(1.0)
-        return node_lines(context.model, record, found, width, context.glyphs)
+        steps = partial(self.steps_of, width=width)
+        return node_lines(context.model, record, found, width, context.glyphs, steps)
 
     def action_probe(self) -> None:
         feed_actions.probe_again(self.context, [self.node])
@@ -77,24 +89,32 @@ class NodeScreen(DetailScreen):
         names = list(self.context.model.nodes)
         if self.node in names:
             self.node = names[(names.index(self.node) + step) % len(names)]
+            self.selected = None
             self.draw()
             self.action_scroll_edge(False)
 
 
-def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs) -> Lines:
-    """Return the text of a node; ``found`` is the preflight of all nodes."""
+def node_lines(
+    model: Model,
+    record: NodeRecord,
+    found: Preflight,
+    width: int,
+    glyphs: Glyphs,
+    steps_of: Callable[[Finding], Lines],
+) -> Lines:
+    """Return the text of a node; ``found`` is the preflight of all nodes, ``steps_of`` draws next steps."""
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
         if text:
-            lines.append([(f"  {one_line(text, 600)}", style)])
+            lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
     if record.hint:
-        lines.append([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")])
+        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
     untested = sum(record.name in map(node_of, pair) for pair in model.untested)
     counts = [count(len(model.endpoints_of(record.name)), "endpoint")]
     counts += [f"{untested} of its pairs could not be tested"] if untested else []
     lines.append([(f"  {', '.join(counts)}", MUTED)])
     lines += row_lines(model, record, width, glyphs)
-    lines += odd_lines(found, record, glyphs)
+    lines += odd_lines(found, record, width, glyphs, steps_of)
     inventory, probes = record.inventory, record.probe_results
     if inventory is None:
         lines += [[], [("  inventory not known", MUTED)]]
@@ -182,7 +202,9 @@ def _row(
     return [head, *merged(parts)]
 
 
-def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
+def odd_lines(
+    found: Preflight, record: NodeRecord, width: int, glyphs: Glyphs, steps_of: Callable[[Finding], Lines]
+) -> Lines:
     """Return the preflight findings of a node, and the facts in which it differs from nodes of its kind."""
     mine = [one for one in found.findings if record.name in one.nodes]
     odd = [one for one in found.table.odd if record.name in one.values]
@@ -193,8 +215,8 @@ def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
     lines = section("preflight", "problems and differences from other nodes; P shows all nodes")
     for one in mine:
         fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
-        lines.append([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)])
-        lines += [[("      next  ", MUTED), (one_line(command, 300), "$accent")] for command in one.next]
+        lines += wrapped([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)], width, 6)
+        lines += steps_of(one)
     for difference in odd:
         fact = difference.fact
         fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])

@@ -10,7 +10,8 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, bytes_text, full_number
+from fabtui.presentation.cell_levels import Glyphs, bytes_text, full_value
+from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import MUTED, Part, failure_text, time_text, value_text, verdict_part
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
@@ -49,7 +50,11 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
             continue
         values = sorted(one.value for one in known if one.value is not None and not model.verdict(one).bad)
         bad = sum(model.verdict(one).bad for one in known)
-        numbers = [full_number(x) for x in (values[0], statistics.median(values), values[-1])] if values else ["-"] * 3
+        numbers = (
+            [full_value(x, known[0].unit) for x in (values[0], statistics.median(values), values[-1])]
+            if values
+            else ["-"] * 3
+        )
         row = [title, str(len(known)), *numbers, str(bad)]
         rows.append((row, cells_strip(model, layer, cells[:_MAX_CELLS], glyphs)))
     if not rows:
@@ -75,9 +80,8 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
             if len(history) < 2:
                 continue
             values = [one.value for one in history if one.value is not None]
-            span = (
-                f"{full_number(min(values))} to {full_number(max(values))} {history[-1].unit}" if values else "no value"
-            )
+            extremes = (min(values), max(values)) if values else ()
+            span = " to ".join(spoken_texts(extremes, history[-1].unit)) or "no value"
             parts: list[Part] = [(f"  {layer:<6} {fit_text(f'{ends[0]} > {ends[1]}', 40):<22} ", MUTED)]
             parts += sparkline(model, history, glyphs)
             bad = sum(model.verdict(one).bad for one in history)

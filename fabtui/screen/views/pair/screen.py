@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
+from fabtui.diagnosis.pairs.carriers import carrier
 from fabtui.diagnosis.pairs.message_times import spread
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import MESH, Layer, measured_key_layers
@@ -14,6 +15,7 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, bytes_text
+from fabtui.presentation.numbers import spoken_text
 from fabtui.presentation.wording import (
     MUTED,
     Part,
@@ -29,11 +31,12 @@ from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, as_text, pairs, section, table_section
+from fabtui.screen.views.detail_base import as_text, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.views.stepped_base import SteppedScreen
 from fabtui.screen.widgets import pair_text
-from fabtui.screen.widgets.finding_block import finding_block
+from fabtui.screen.widgets.finding_block import detail_lines, head_lines
 
 #: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100
@@ -42,7 +45,7 @@ _ALSO = tuple(layer for layer in MESH if layer.spec.key is None)
 _RAW_LIMIT = 20_000
 
 
-class PairScreen(DetailScreen):
+class PairScreen(SteppedScreen):
     """Both directions of a pair: values per layer, findings, path, history, counters, raw text."""
 
     BINDING_GROUP_TITLE = "Pair"
@@ -60,6 +63,10 @@ class PairScreen(DetailScreen):
         super().__init__()
         self.source, self.target = source, target
 
+    @property
+    def crumb(self) -> str:
+        return pair_text.pair_name(self.source, self.target)
+
     def title_parts(self) -> list[Part]:
         model, glyphs = self.context.model, self.context.glyphs
         parts: list[Part] = [(f" {pair_text.pair_name(self.source, self.target)} ", "bold"), ("  ", "")]
@@ -72,12 +79,12 @@ class PairScreen(DetailScreen):
                 parts.append(("   test in progress", "bold $accent"))
         return parts
 
-    def body_lines(self, width: int) -> Lines:
+    def stepped_lines(self, width: int) -> Lines:
         model, glyphs = self.context.model, self.context.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
         names = pair_text.ends_of(model, self.source, self.target)
-        findings = stacked(self._finding_lines(names, width), width, 14) if names and names[0] != names[1] else []
+        findings = self._finding_lines(names, width) if names and names[0] != names[1] else []
         if width >= _SIDE_BY_SIDE:
             lines = beside(there, back, width) + findings
         else:
@@ -116,23 +123,26 @@ class PairScreen(DetailScreen):
         model = self.context.model
         either = {names, names[::-1]}
         if found := [one for one in enumerate(self.context.findings.found, 1) if either & one[1].cells]:
-            return section("findings") + [line for number, one in found for line in finding_block(one, width, number)]
-        commands = pair_commands(model, *names) + pair_commands(model, *names[::-1])
-        lines: Lines = [[(f"  {one_line(command, 4000)}", "$accent")] for command in dict.fromkeys(commands)]
-        return section("next steps") + lines if lines else []
+            lines = section("findings")
+            for number, one in found:
+                lines += head_lines(one, width, number) + detail_lines(one, width) + self.steps_of(one, width)
+            return lines
+        commands = dict.fromkeys(pair_commands(model, *names) + pair_commands(model, *names[::-1]))
+        steps = [line for at, command in enumerate(commands) for line in self.step(command, at, width)]
+        return [[], *steps] if steps else []
 
     def action_retest(self, both: bool) -> None:
         directions = [(self.source, self.target), (self.target, self.source)]
         feed_actions.retest(self.context, directions if both else directions[:1])
 
     def action_turn(self) -> None:
-        self.source, self.target = self.target, self.source
+        self.source, self.target, self.selected = self.target, self.source, None
         self.draw()
 
     def action_node(self, end: int) -> None:
         self.context.open_node(self.target.node if end else self.source.node)
 
-    def action_copy(self) -> None:
+    def copy_all(self) -> None:
         model = self.context.model
         lines = [pair_text.summary_text(model, self.source, self.target)]
         if names := pair_text.ends_of(model, self.source, self.target):
@@ -160,6 +170,7 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
     if p2p is not None:
         rows = [
             ("via", one_line(p2p.transport or "unknown", 120)),
+            *([("moved by", one_line(found.text, 200))] if (found := carrier(model, p2p)) else []),
             *([("limit", limit)] if (limit := limit_text(model, p2p)) else []),
             ("addresses", one_line(f"{p2p.src_addr or '?'} > {p2p.dst_addr or '?'}", 120)),
             ("message", bytes_text(p2p.bytes) or "-"),
@@ -184,7 +195,7 @@ def _times(measurement: Measurement) -> list[tuple[str, str]]:
         rows.append(("times", f"median {median} us, p99 {p99} us{note}"))
     both = (measurement.extra or {}).get("both_ways")
     if isinstance(both, (int, float)):
-        rows.append(("both", f"{both:.3g} {measurement.unit}"))
+        rows.append(("both", spoken_text(both, measurement.unit)))
     return rows
 
 

@@ -1,0 +1,376 @@
+"""The job whose nodes the session has: findings, a line per node, iteration times, settings, and the end of a log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+
+from fabtui.jobs.monitor.log_file import KEPT, LogFile, Stream
+from fabtui.jobs.monitor.report import JobReport
+from fabtui.nodeset import count
+from fabtui.presentation import job_lines
+from fabtui.presentation.job_text import job_text
+from fabtui.presentation.wording import MUTED, Part, clock_text
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
+from fabtui.sanitize import one_line
+from fabtui.screen.keys import shortcut
+from fabtui.screen.views.detail_base import DetailScreen, TitledScreen, crumbs
+from fabtui.screen.views.nodes import NodesTable
+from fabtui.screen.views.step_runs import enter_text, run_step
+from fabtui.screen.widgets.finding_block import output_lines
+from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.sorted_table import Columns, TableCell
+from fabtui.screen.widgets.text_line import TextLine, content_of
+
+if TYPE_CHECKING:
+    from fabtui.session.job_watch import JobWatch
+
+#: Pause (s) between two readings; after a reading that takes long it is as many times longer.
+EVERY, _SHARE = 2.0, 5.0
+#: Least lines of the end of the log, and of the table with its headings.
+_LEAST_LOG, _LEAST_TABLE = 4, 4
+
+
+class JobRow(NamedTuple):
+    """Row of a node, with a cell for each heading."""
+
+    name: str
+    cells: list[TableCell]
+
+
+class JobTable(NodesTable):
+    """One line per node of the job."""
+
+    columns = Columns(job_lines.HEADINGS, job_lines.RIGHT, frozenset({"node", "state"}))
+    BINDING_GROUP_TITLE = "Node table of a job"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+
+def job_rows(report: JobReport, width: int) -> list[JobRow]:
+    """Return a row for each node; a column that does not fit is empty, and left out by the table."""
+    found = job_lines.node_cells(report, folded=False)
+    shown = job_lines.headings_for(found, width)
+    quiet = {row.node: row.quiet for row in report.rows}
+    rows = []
+    for number, cells in enumerate(found):
+        style = job_lines.state_style(cells.state)
+        texts = [cells.texts[name] if name in shown else "" for name in job_lines.HEADINGS]
+        keys: list[object] = [number, cells.state != "suspect", -(quiet[cells.nodes[0]] or 0.0), *texts[3:]]
+        rows.append(JobRow(cells.nodes[0], [TableCell(*one, style) for one in zip(texts, keys, strict=True)]))
+    return rows
+
+
+class JobScreen(TitledScreen):
+    """A running job, read again every two seconds while the view is open."""
+
+    DEFAULT_CSS = """
+    JobScreen #job-findings, JobScreen #job-watch, JobScreen #job-summary { height: auto; }
+    JobScreen #job-log { height: 1fr; }
+    JobScreen #job-log-title { background: $panel; }
+    """
+    BINDING_GROUP_TITLE = "Job"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("escape,backspace,J", "leave", "job.back", "back to the previous view", "back"),
+        shortcut("enter", "open_log", "job.log", "show the whole end of the log, or run the chosen next step", "log"),
+        # The screen would move the focus.
+        shortcut("tab", "step(1)", "job.step", "choose the next step to run or copy", "next steps", priority=True),
+        shortcut("shift+tab", "step(-1)", "job.step-back", "choose the step before", priority=True),
+        shortcut("r", "ask", "job.ask", "ask RAS, flight recorder and stacks who is behind", "who is behind"),
+        shortcut("o", "log('out')", "job.out", "show what the node has printed", "output"),
+        shortcut("e", "log('err')", "job.err", "show the errors that the node has printed", "errors"),
+        # The table would go to its first line.
+        shortcut("g", "log('gpu')", "job.gpu", "show the log of the node's GPUs", "GPUs", priority=True),
+        shortcut("f", "follow", "job.follow", "hold the view as it is, or follow the job", "hold"),
+        shortcut("n", "node", "job.node", "show the node", "node"),
+        shortcut("O", "jobs", "job.jobs", "choose another of your jobs", "jobs"),
+        shortcut("y", "copy", "job.copy", "copy the chosen next step, or the whole report as text", "copy"),
+    ]
+
+    def __init__(self, watch: JobWatch) -> None:
+        super().__init__()
+        self._job = watch
+        self._stream: Stream | None = None
+        self._step: str | None = None
+        self._following = True
+        self._report = watch.monitor.report
+        self._read: float | None = None
+        self._problem = ""
+        names = ("job-findings", "job-watch", "job-summary", "job-log-title", "job-log")
+        lines = [TextLine(id=name) for name in names]
+        self._findings, self._watch_text, self._summary, self._log_title, self._log = lines
+
+    def compose(self) -> ComposeResult:
+        yield self.title_line
+        yield self._findings
+        yield self._watch_text
+        yield JobTable(self.context.glyphs, id="job-table")
+        yield self._summary
+        yield self._log_title
+        yield self._log
+        yield KeyBar(id="job-keys")
+
+    @property
+    def table(self) -> JobTable:
+        return self.query_one(JobTable)
+
+    def on_mount(self) -> None:
+        """Read the job again and again, and draw the age of what is shown each second."""
+        self.table.focus()
+        self.run_worker(self._watch(), name="job", exit_on_error=False)
+        self.set_interval(1.0, self.draw)
+
+    async def _watch(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                report = await self._job.refresh()
+                self._problem = ""
+                if (verdict := self._job.verdict) is not None and verdict.fired:
+                    self.action_ask()
+            except Exception as error:
+                # The view stays, with what was read before.
+                self._problem = one_line(f"{type(error).__name__}: {error}", 200)
+            else:
+                if self._following:
+                    self._report, self._read = report, time.monotonic()
+            self.draw()
+            await asyncio.sleep(max(EVERY, (time.monotonic() - began) * _SHARE))
+
+    def draw(self) -> None:
+        if not self.is_mounted or not self.query("#job-table"):
+            return
+        width, height = self.size
+        ellipsis = self.context.glyphs.ellipsis
+        report = self._report
+        if report is None:
+            text = self._problem or "reading the job"
+            self.title_line.show(Content.assemble(*crumbs(self), (f" job  {text}", "bold")))
+            return
+        title = [*crumbs(self), *job_lines.title_line(report)]
+        self.title_line.show(Content.assemble(*between(title, self._age(), width, ellipsis)))
+        findings = self._finding_lines(report, width, max(3, height // 4))
+        watch, summary = self._watch_lines(width), self._summary_lines(report, width)
+        for widget, shown in ((self._findings, findings), (self._watch_text, watch), (self._summary, summary)):
+            widget.show(content_of(shown), layout=True)
+            widget.display = bool(shown)
+        # Title, heading of the log and key bar have a line each.
+        room = height - len(findings) - len(watch) - len(summary) - 3
+        lines = max(_LEAST_TABLE, min(len(report.rows) + 1, room - max(_LEAST_LOG, room // 3)))
+        self.table.styles.height = lines
+        self.table.put(job_rows(report, width - 2), "the nodes of the job are not known yet")
+        if self._step is None:
+            self._draw_log(report, width, max(1, room - lines))
+        else:
+            self._draw_step(self._step, width, max(1, room - lines))
+
+    def _age(self) -> Line:
+        age = "" if self._read is None else f"{clock_text(time.monotonic() - self._read)} ago "
+        parts: list[Part] = [] if self._following else [("held, f follows  ", "bold $warning")]
+        parts += [(f"{self._problem}  ", "bold $error")] if self._problem else []
+        return [*parts, (age, MUTED)]
+
+    def _finding_lines(self, report: JobReport, width: int, most: int) -> Lines:
+        """Return the findings that fit, each with its next step if there is room."""
+        glyphs = self.context.glyphs
+        unread = [
+            clipped([(f" could not be read: {text}", "$warning")], width, glyphs.ellipsis) for text in report.unread
+        ]
+        for with_next in (True, False):
+            found = [
+                job_lines.finding_lines(one, width, glyphs, with_next=with_next and one.severity != "note")
+                for one in report.findings
+            ]
+            lines = [*(line for block in found for line in block), *unread[:2]]
+            if len(lines) <= most:
+                return lines
+        heads = [clipped(block[0], width, glyphs.ellipsis) for block in found]
+        left = len(heads) + len(unread[:1]) - (most - 1)
+        kept = [*heads, *unread[:1]][: most - 1]
+        return [*kept, [(f"   {count(left, 'more line')}; y copies all", MUTED)]]
+
+    def _watch_lines(self, width: int) -> Lines:
+        """Return what the watchdog sees, and who is behind; nothing if the nodes cannot be asked."""
+        job, glyphs = self._job, self.context.glyphs
+        lines: Lines = []
+        if job.verdict is not None:
+            lines.append(job_lines.watchdog_line(job.verdict, width, glyphs))
+        if job.asking:
+            text = f"asking RAS, the flight recorder and the stacks of the ranks{glyphs.ellipsis}"
+            return [*lines, [(" behind    ", MUTED), (text, "")]]
+        if job.answer is None:
+            return lines
+        age = job.clock() - job.answered
+        lines += job_lines.answer_lines(job.answer.answer, job.answer.source, age, width)
+        for command in job.answer.answer.next[:1]:
+            lines += wrapped([("           next: ", MUTED), (one_line(command, 400), "")], width, 17)
+        return lines
+
+    @property
+    def _steps(self) -> list[str]:
+        """The next steps: of the answer who is behind first, then of the findings."""
+        found = [] if self._job.answer is None else self._job.answer.answer.next[:1]
+        if self._report is not None:
+            found = [*found, *(one.next for one in self._report.findings if one.next)]
+        return list(dict.fromkeys(found))
+
+    def _draw_step(self, text: str, width: int, lines: int) -> None:
+        """Show the chosen next step, what Enter does, and its output, in place of the log."""
+        context = self.context
+        title: list[Part] = [(" > ", "bold $primary"), (one_line(text, 400), "bold $accent")]
+        self._log_title.show(Content.assemble(*clipped(title, width, context.glyphs.ellipsis)))
+        hint = (
+            "enter asks here: RAS, the flight recorder and the stacks of the ranks"
+            if _asks(text)
+            else enter_text(context, text)
+        )
+        shown: Lines = wrapped([(f" {hint}", MUTED)], width, 1)
+        if (run := context.model.commands.latest(text)) is not None:
+            shown += output_lines(run, width, context.glyphs.ellipsis, lines)
+        self._log.show(content_of(shown[:lines]))
+
+    def _summary_lines(self, report: JobReport, width: int) -> Lines:
+        glyphs = self.context.glyphs
+        iterations = job_lines.iteration_line(report, glyphs)
+        lines = [clipped(iterations, width, glyphs.ellipsis)] if iterations else []
+        settings, most = job_lines.setting_lines(report, width), 2 if self.size.height < 30 else 3
+        if len(settings) > most:
+            settings[most - 1].append((glyphs.ellipsis, MUTED))
+        return [*lines, *settings[:most]]
+
+    @property
+    def shown_log(self) -> LogFile | None:
+        """The log whose end is shown: of the node of the cursor; its errors first if it has some."""
+        if self._report is None or self.table.chosen is None:
+            return None
+        streams: tuple[Stream, ...] = (self._stream,) if self._stream is not None else ("err", "out", "gpu")
+        for stream in streams:
+            files = job_lines.tail_files(self._report, self.table.chosen, stream)
+            if self._stream is None and stream == "err" and not any(file.errors.count for file in files):
+                continue
+            if files:
+                return files[-1]
+        return None
+
+    def _draw_log(self, report: JobReport, width: int, lines: int) -> None:
+        ellipsis = self.context.glyphs.ellipsis
+        file = self.shown_log
+        if file is None:
+            what = "log" if self._stream is None else job_lines.STREAM_NAMES[self._stream]
+            self._log_title.show(Content.assemble((f" {self.table.chosen or ''}: no {what} was found", MUTED)))
+            self._log.show(Content(""))
+            return
+        age = report.facts.logs.age(file)
+        more = f"{count(file.lines, 'line')}{' and more' if file.skipped else ''}"
+        right = f"{more}, written {clock_text(age)} ago " if age is not None else more
+        left: list[Part] = [(f" {one_line(file.path, 300)}", "bold")]
+        left += [(f"  {count(file.errors.count, 'line')} with errors", "bold $warning")] if file.errors.count else []
+        self._log_title.show(Content.assemble(*between(left, [(right, MUTED)], width, ellipsis)))
+        self._log.show(content_of(job_lines.tail_of(file, lines, width, ellipsis)))
+
+    @on(NodesTable.Moved)
+    def moved(self) -> None:
+        """Show the log of the other node."""
+        self._step = None
+        self.draw()
+
+    def action_log(self, stream: Stream) -> None:
+        self._stream, self._step = stream, None
+        self.draw()
+
+    def action_step(self, by: int) -> None:
+        """Choose the next step after the chosen one; beyond the last one the log is shown again."""
+        steps: list[str | None] = [None, *self._steps]
+        if len(steps) == 1:
+            self.context.notify("there is no next step")
+        at = steps.index(self._step) if self._step in steps else 0
+        self._step = steps[(at + by) % len(steps)]
+        self.draw()
+
+    def action_ask(self) -> None:
+        """Ask who is behind, in the background."""
+        if not self._job.linked:
+            self.context.notify(
+                "No links to the nodes are open here: fabtui job ID opens them, in a shell also fabtui ras",
+                severity="warning",
+            )
+        elif not self._job.asking:
+            self.run_worker(self._ask(), name="who is behind", exit_on_error=False)
+
+    async def _ask(self) -> None:
+        try:
+            await self._job.ask()
+        except Exception as error:
+            # Answers come from strangers' processes; the view stays.
+            self.context.notify(f"no answer: {one_line(f'{type(error).__name__}: {error}', 200)}", severity="warning")
+        self.draw()
+
+    def action_jobs(self) -> None:
+        self.context.open_view("jobs")
+
+    @on(NodesTable.Chosen)
+    def action_open_log(self) -> None:
+        if self._step is not None:
+            if _asks(self._step):
+                self.action_ask()
+            else:
+                run_step(self, self._step)
+            self.draw()
+        elif (file := self.shown_log) is not None:
+            self.app.push_screen(JobLogScreen(file))
+
+    def action_follow(self) -> None:
+        self._following = not self._following
+        if self._following:
+            self._report = self._job.monitor.report
+        self.draw()
+
+    def action_node(self) -> None:
+        if self.table.chosen is not None:
+            self.context.open_node(self.table.chosen)
+
+    def action_copy(self) -> None:
+        if self._step is not None:
+            self.context.copy(one_line(self._step))
+        elif self._report is not None:
+            self.context.copy(job_text(self._report, 120, ascii_only=False))
+
+
+def _asks(step: str) -> bool:
+    """Return True for a next step that the view takes itself, over its open links."""
+    return step.startswith(("fabtui stacks", "fabtui ras"))
+
+
+class JobLogScreen(DetailScreen):
+    """The last lines of a log of a job, followed while the end is in view."""
+
+    BINDING_GROUP_TITLE = "Log of a job"
+    BINDINGS: ClassVar[list[BindingType]] = [shortcut("y", "copy", "job-log.copy", "copy the lines", "copy")]
+
+    def __init__(self, file: LogFile) -> None:
+        super().__init__()
+        self._file = file
+
+    def on_mount(self) -> None:
+        """Begin at the end."""
+        self.draw()
+        self.set_interval(1.0, self.draw)
+        self.call_after_refresh(self.action_scroll_edge, True)
+
+    def draw(self) -> None:
+        body = self.query("#detail-body")
+        at_end = bool(body) and body.first().scroll_y >= body.first().max_scroll_y
+        super().draw()
+        if at_end:
+            self.call_after_refresh(self.action_scroll_edge, True)
+
+    def title_parts(self) -> list[Part]:
+        return [(f" {one_line(self._file.path, 300)} ", "bold"), (f" {count(self._file.lines, 'line')}", MUTED)]
+
+    def body_lines(self, width: int) -> Lines:
+        return [[(f" {one_line(line, 2000)}", "")] for line in self._file.tail(KEPT)]
