@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fabtui.version import __version__
+
 if TYPE_CHECKING:
     from fabtui.export.dataframe import SnapshotFrame, load_snapshot
+    from fabtui.export.frames import Frames
+    from fabtui.importers.load import load
 
-__all__ = ["SnapshotFrame", "__version__", "load_snapshot"]
-
-__version__ = "0.2.0"
+__all__ = ["Frames", "SnapshotFrame", "__version__", "load", "load_snapshot"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("load", "Frames"):
+        from fabtui.importers import load
+
+        return getattr(load, name)
     if name in ("load_snapshot", "SnapshotFrame"):
         from fabtui.export import dataframe
 

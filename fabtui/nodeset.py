@@ -12,11 +12,11 @@ import re
 import sys
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
 from fabtui.errors import InputError
+from fabtui.paths import user_path
 from fabtui.sanitize import one_line
 
 #: Maximum number of nodes of a session.
@@ -88,12 +88,13 @@ def fold(names: Iterable[str]) -> str:
 
     Folds the last number only: ClusterShell's NodeSet takes 10 s for 1,024 names with two numbers (``ip-10-0-12-37``).
     """
-    groups: dict[tuple[str, str], list[str]] = {}
+    # A name without a number is a pattern of its own.
+    groups: dict[tuple[str, str | None], list[str]] = {}
     for name in dict.fromkeys(one_line(name, _MAX_NAME) for name in names):
         match = _NUMBERED.fullmatch(name)
-        groups.setdefault((match[1], match[3]) if match else (name, ""), []).extend([match[2]] if match else [])
+        groups.setdefault((match[1], match[3]) if match else (name, None), []).extend([match[2]] if match else [])
     return ",".join(
-        f"{head}{''.join(numbers) if len(numbers) < 2 else f'[{RangeSet.fromlist(numbers)}]'}{tail}"
+        f"{head}{''.join(numbers) if len(numbers) < 2 else f'[{RangeSet.fromlist(numbers)}]'}{tail or ''}"
         for (head, tail), numbers in groups.items()
     )
 
@@ -196,10 +197,12 @@ def read_hosts(path: str, where: str) -> list[str]:
     """
     shown = "standard input" if path == "-" else path
     try:
-        with sys.stdin.buffer if path == "-" else Path(path).expanduser().open("rb") as file:
+        with sys.stdin.buffer if path == "-" else user_path(path).open("rb") as file:
             data = file.read(_MAX_FILE + 1)
     except OSError as error:
         raise InputError(f"{where}: cannot read {shown}: {error.strerror}") from None
+    except ValueError:
+        raise InputError(f"{where}: {shown[:80]!r} is not the name of a file") from None
     if len(data) > _MAX_FILE:
         raise InputError(f"{where}: {shown} is larger than {_MAX_FILE >> 20} MiB: not a host file")
     names: dict[str, None] = {}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
+import fcntl
+import itertools
 import os
 import re
 import time
@@ -15,6 +19,13 @@ if TYPE_CHECKING:
 
 _PACKAGE = Path(__file__).resolve().parent
 _RECORDING = ".jsonl.gz"
+#: Pause (s) between two attempts to lock a file.
+_LOCK_PAUSE = 0.05
+
+
+def user_path(text: str | Path) -> Path:
+    """Return a path with ``~`` and ``~user`` expanded; as it stands if there is no such user, as a shell leaves it."""
+    return Path(os.path.expanduser(text))
 
 
 def data_folder(name: str) -> Path:
@@ -110,10 +121,52 @@ def recording_name(nodes: Sequence[str], now: float) -> str:
 
 
 def free_path(path: Path) -> Path:
-    """Return the path of a recording, numbered if a file of that name exists."""
+    """Create an empty file for a recording, numbered if one of that name exists, and return its path.
+
+    So two sessions that start in the same second have two. It is removed at the end if nothing was written.
+    """
     stem = path.name.removesuffix(_RECORDING)
-    number = 1
-    while path.exists():
-        number += 1
-        path = path.with_name(f"{stem}-{number}{_RECORDING}")
+    for number in itertools.count(2):
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            path = path.with_name(f"{stem}-{number}{_RECORDING}")
+        except OSError:
+            # The recording itself reports why.
+            break
+        else:
+            atexit.register(_remove_empty, path)
+            break
     return path
+
+
+def _remove_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if path.lstat().st_size == 0:
+            path.unlink()
+
+
+def open_unblocked(path: Path) -> int:
+    """Return a descriptor to read a file; a named pipe without a writer does not block.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def wait_for_lock(descriptor: int, patience: float) -> None:
+    """Lock an open file against other processes; blocks for up to ``patience`` (s).
+
+    Raises:
+        TimeoutError: Another process still holds the lock.
+    """
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise TimeoutError("the file is locked") from None
+            time.sleep(_LOCK_PAUSE)

@@ -14,11 +14,15 @@ ELLIPSIS = "\u2026"
 # then what is invisible or turns the direction of writing: soft hyphen, Arabic letter mark, Mongolian vowel separator,
 # zero-width and direction marks, embeddings and overrides, word joiner and invisible operators, isolates and deprecated
 # format characters, byte order mark, annotation anchors, tag characters.
-_UNFIT = re.compile(
+_UNFIT_SET = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"
     "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
+_UNFIT = re.compile(_UNFIT_SET)
+# The control sequences that fabtui itself prints: colours, and the begin and rest of a line.
+_UNFIT_BUT_OURS = re.compile(rf"(\x1b\[[0-9;]{{0,20}}m|\r(?:\x1b\[K)?)|{_UNFIT_SET}|[\u2028\u2029]")
+_UNFIT_OR_END = re.compile(rf"{_UNFIT_SET}|[\u2028\u2029]")
 _LINE_ENDS = re.compile("\r\n?|\u2028|\u2029")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
@@ -41,6 +45,29 @@ def clean(text: str | bytes, limit: int | None = None) -> str:
         text = _UNFIT.sub("", text)
         text = _SURROGATES.sub("\ufffd", text)
     return _cut(text, limit)
+
+
+def drawable(text: str) -> str:
+    """Return a piece of a line without control and invisible characters, which take no room on the screen.
+
+    Called once more for all that is drawn, where texts have been cleaned before; printable ones cost next to nothing.
+    """
+    return text if text.isprintable() else _UNFIT_OR_END.sub("", text)
+
+
+def escaped(text: str) -> str:
+    """Return JSON text in which control and invisible characters are escapes, so that a terminal may show the file."""
+    return text if text.isprintable() else _UNFIT_OR_END.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal without control and invisible characters but for line ends, tabs and colours."""
+    return _UNFIT_BUT_OURS.sub(lambda found: found[1] or "", text)
 
 
 def one_line(text: str | bytes, limit: int | None = None) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from fabtui import __version__
-from fabtui.cli.parser import build_parser
+from fabtui.cli.clean_output import clean_standard_files
+from fabtui.cli.parser import LIVE, build_parser
 from fabtui.errors import InputError
 from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import clean, one_line
@@ -20,8 +21,6 @@ from fabtui.sanitize import clean, one_line
 USAGE_ERROR = 2
 CRASHED = 70
 INTERRUPTED = 130
-#: Commands that open links to nodes.
-LIVE = (None, "run", "preflight", "serve", "ras")
 #: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -30,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; without arguments, those of the process are used."""
     try:
         _open_standard_files()
+        if argv is None:
+            clean_standard_files()
         code = _dispatch(argv)
         # Flushed here, where an error is still reported in one line.
         sys.stdout.flush()

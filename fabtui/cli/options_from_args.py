@@ -12,11 +12,21 @@ from typing import Any, NamedTuple
 
 from fabtui.cli.nodes_from_args import nodes_from
 from fabtui.config.file import ConfigFile, merged
-from fabtui.config.options import session_changes
+from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
+from fabtui.export.exposition import Exposition
 from fabtui.lab.spec import LabSpec, parse_faults
-from fabtui.paths import check_folder, free_path, private_folder, recording_name, recordings_folder, user_probe_folder
+from fabtui.pages.suffixes import check_suffix
+from fabtui.paths import (
+    check_folder,
+    free_path,
+    private_folder,
+    recording_name,
+    recordings_folder,
+    user_path,
+    user_probe_folder,
+)
 from fabtui.session.options import SessionOptions
 
 
@@ -24,9 +34,8 @@ class Request(NamedTuple):
     """The options of a session and the files to write at its end."""
 
     options: SessionOptions
-    csv: Path | None
-    json: Path | None
-    table: Path | None = None
+    outputs: dict[str, Path]  #: File of each output option that was given, by its name.
+    exposition: Exposition = Exposition()  #: What the file of ``--prom`` holds.
 
 
 def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> Request:
@@ -54,8 +63,8 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
             raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
-    options = SessionOptions(**changes, record=_record(given, names), probe_folder=user_probe_folder())
-    return Request(options, *outputs)
+    options = SessionOptions(**changes, record=recording_path(given, names), probe_folder=user_probe_folder())
+    return Request(options, outputs, exposition_of(given))
 
 
 def _lab(given: dict[str, Any]) -> LabSpec:
@@ -72,18 +81,32 @@ def _lab(given: dict[str, Any]) -> LabSpec:
     return spec
 
 
-def output_paths(given: dict[str, Any]) -> tuple[Path | None, Path | None, Path | None]:
-    """Return the paths of ``--csv``, ``--json`` and ``--table``, None where not given.
+def output_paths(given: dict[str, Any]) -> dict[str, Path]:
+    """Return the path of each output option (`OUTPUTS`) that was given.
 
     Raises:
         InputError: One cannot be written, or two name the same file.
     """
+    found = {name: path for name in OUTPUTS if (path := output_path(given, name)) is not None}
     names: dict[Path, str] = {}
-    csv, json, table = paths = tuple(output_path(given, name) for name in ("csv", "json", "table"))
-    for name, path in zip(("csv", "json", "table"), paths, strict=True):
-        if path is not None and names.setdefault(path, name) != name:
+    for name, path in found.items():
+        if names.setdefault(path, name) != name:
             raise InputError(f"--{names[path]} and --{name} both name {path}")
-    return csv, json, table
+    return found
+
+
+def exposition_of(given: dict[str, Any]) -> Exposition:
+    """Return what the file of ``--prom`` is to hold.
+
+    Raises:
+        InputError: A label cannot be used, or there is no such file.
+    """
+    for name in ("prom_pairs", "prom_label"):
+        if name in given and "prom" not in given:
+            raise InputError(f"--{name.replace('_', '-')} needs --prom FILE")
+    if "prom" in given and not str(given["prom"]).endswith(".prom"):
+        raise InputError(f"--prom: node_exporter reads files whose names end in .prom, not {given['prom']}")
+    return Exposition.of("prom_pairs" in given, given.get("prom_label", ()))
 
 
 def output_path(given: dict[str, Any], name: str) -> Path | None:
@@ -96,21 +119,28 @@ def output_path(given: dict[str, Any], name: str) -> Path | None:
         return None
     if given[name] in ("", "-"):
         raise InputError(f"--{name}: {given[name]!r} names no file; standard output is for the summary")
-    path = Path(given[name]).expanduser()
+    path = user_path(given[name])
+    if name == "report":
+        check_suffix(path, "--report")
     check_writable(path, f"--{name}")
     return path.absolute()
 
 
-def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
+def recording_path(given: dict[str, Any], names: Sequence[str]) -> Path | None:
+    """Return the path of the recording of a session on some nodes; None: there is none.
+
+    Raises:
+        InputError: It cannot be written, or exists.
+    """
     if "no_record" in given:
         return None
     if "record" in given:
-        path = Path(given["record"]).expanduser()
+        path = user_path(given["record"])
         if os.path.lexists(path):
             raise InputError(f"--record: {path} already exists and is not overwritten; choose another name")
         check_writable(path, "--record")
         return path.absolute()
-    folder = Path(given["record_folder"]).expanduser() if "record_folder" in given else recordings_folder()
+    folder = user_path(given["record_folder"]) if "record_folder" in given else recordings_folder()
     try:
         # A folder that the user chose keeps its permissions.
         if "record_folder" in given and folder.is_dir():

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from fabtui import __version__
 from fabtui.config.file import nearest
-from fabtui.config.options import APP, OptionSpec, options_of
+from fabtui.config.options import APP, OPTIONS, OptionSpec, options_of
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
-#: Commands with --nodes: a stray word is probably a node.
-_WITH_NODES = (None, "run", "preflight", "serve", "ras", "stacks")
+#: Commands that open links to nodes, given as --nodes.
+LIVE = (None, "run", "watch", "preflight", "serve", "job", "watchdog", "ras", "flight", "stacks")
 
 
 class CommandSpec(NamedTuple):
@@ -65,6 +65,24 @@ exit codes: 0 everything ok; 1 something is slow, failed or timed out; 2 bad usa
 """,
     ),
     CommandSpec(
+        "watch",
+        "repeat a small sweep, and keep a file of metrics up to date",
+        "Repeat a small sweep (--mode quick) within a time budget, and write metrics for node_exporter after each.",
+        """\
+examples:
+  fabtui watch --nodes @rack1 --prom /var/lib/node_exporter/fabtui.prom
+  fabtui watch --nodes @rack1 --prom fabtui.prom --every 3600 --budget 300 --bytes 64M
+  fabtui watch --nodes @rack1 --prom fabtui.prom --once    for cron and timers of systemd
+  fabtui watch --lab 1x2 --prom /tmp/fabtui.prom --every 20 --budget 15
+
+Between rounds nothing runs on the nodes, and GPUs in use are not tested. A round that fails, or takes longer than its
+budget, leaves the values of the last good one: fabtui_run_timestamp_seconds is their age, and
+fabtui_watch_round_state what the latest round came to. No round is recorded.
+
+exit codes: 0 ended by SIGTERM; 130 by Ctrl+C; 2 bad usage or input; with --once those of run, 3 if the round failed
+""",
+    ),
+    CommandSpec(
         "preflight",
         "inspect the nodes without tests: faults and differences",
         "Inspect the nodes with all light probes, without starting ranks, and report faults and outliers.",
@@ -96,6 +114,22 @@ examples:
 """,
     ),
     CommandSpec(
+        "resume",
+        "continue a session that was cut short",
+        "Continue a recorded session with the pairs that are left: same nodes, options and transport.",
+        """\
+examples:
+  fabtui resume session.jsonl.gz               in the app
+  fabtui resume session.jsonl.gz --text        without a screen, for scripts
+  fabtui resume session.jsonl.gz --text --csv pairs.csv
+
+Pairs with a result are not tested again, unless they failed; nodes are inspected and pinged again. The recording is not
+changed: the new one begins with a copy of it, and replays the whole session.
+
+exit codes: those of run; 2 also if nothing is left to test; 130 not confirmed, or interrupted
+""",
+    ),
+    CommandSpec(
         "read",
         "show or convert the output of other tools",
         "Read the output of nccl-tests, nvbandwidth, perftest, ibstat, nvidia-smi and many others.",
@@ -112,6 +146,63 @@ exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not r
 """,
     ),
     CommandSpec(
+        "report",
+        "write a one-page report, as HTML or Markdown",
+        "Write a report of a session, or of outputs of other tools: one HTML file without network access, or Markdown;"
+        " or pictures of it.",
+        """\
+examples:
+  fabtui report session.jsonl.gz               report.html: verdict, findings, layers, collectives, preflight
+  fabtui report session.jsonl.gz -o report.md  for a ticket
+  fabtui report session.jsonl.gz -o -          Markdown on standard output
+  fabtui report now.jsonl.gz --baseline before.jsonl.gz
+  fabtui report nccl.log ibstat.txt -o report.html
+  fabtui report session.jsonl.gz --svg pictures/ --png pictures/
+  fabtui report session.jsonl.gz --png p2p.png --layer p2p --mode value
+
+exit codes: those of run for a session; for other files 0 all formats recognised; 2 bad usage or input; 3 a format was
+not recognised
+""",
+    ),
+    CommandSpec(
+        "job",
+        "watch a job: state, logs, GPUs, settings, iteration times, what is wrong",
+        "Watch a running job, or report on one that has ended, from its logs, from Slurm and from its nodes.",
+        """\
+examples:
+  fabtui job 4711                              the job on the screen; as text where there is no terminal
+  fabtui job 4711 --once                       one report as text: findings, nodes, iterations, ends of the logs
+  fabtui job 4711 --conf _00_conf.sh           also compare what the nodes print with a configuration file
+  fabtui job 4711 --logs '../log/{job}' --follow
+  fabtui job --logs /scratch/me/logs --once    logs without Slurm
+  fabtui job 4711 --once --json | jq .findings
+
+Nothing is started or changed on the nodes, and Slurm is asked at most every 5 s. The configuration file is not run.
+
+exit codes: 0 nothing is wrong; 1 something is wrong, the job hangs, failed or was cancelled; 2 bad usage or input;
+3 something could not be read; 130 interrupted
+""",
+    ),
+    CommandSpec(
+        "watchdog",
+        "watch a running job; report once when it hangs, and who is behind",
+        "Watch a running job until it ends; when it hangs, collect evidence and report which rank is behind.",
+        """\
+examples:
+  fabtui watchdog 4711                         a job of Slurm: its logs, its nodes, NCCL RAS
+  fabtui watchdog --nodes n060,n061 --logs '/scratch/me/run7/*.log'
+  fabtui watchdog 4711 --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
+  fabtui watchdog 4711 --once || scancel 4711  end after the first hang
+
+A hang needs two of six signals: no output, no iteration, GPUs that spin, no traffic, RAS counts that stand and
+differ, a timeout of PyTorch's watchdog. The command gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and
+FABTUI_REPORT (a JSON file). fabtui itself changes nothing: it prints commands, and runs none of them.
+
+exit codes: 0 the job has ended and did not hang; 1 it hung; 2 bad usage or input; 3 nothing of it could be read;
+130 interrupted
+""",
+    ),
+    CommandSpec(
         "ras",
         "ask NCCL on the nodes of a running job which rank is behind",
         "Ask the RAS service of NCCL 2.24 and later which ranks of a running job are behind, silent or failed.",
@@ -125,6 +216,22 @@ examples:
 Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
 
 exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
+""",
+    ),
+    CommandSpec(
+        "flight",
+        "flight recorder dumps of a running job, and which rank is behind",
+        "Ask the ranks of a running job for their flight recorder dumps (PyTorch), and name the ranks that are behind.",
+        """\
+examples:
+  fabtui flight --nodes n060,n061              all nodes of the job; asks before it makes ranks write
+  fabtui flight --nodes n060,n061 --yes        without asking, for scripts
+  fabtui flight --yes                          on a node of the job, in its pod or container
+
+The job must have been started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and TORCH_FR_BUFFER_SIZE=2000. Each rank
+writes one file on its node and goes on. Unlike RAS, the flight recorder sees send and recv.
+
+exit codes: 0 no rank is behind; 1 a rank is behind; 2 bad usage or input; 3 no rank gave a dump; 130 not confirmed
 """,
     ),
     CommandSpec(
@@ -158,6 +265,38 @@ exit codes: 0 all nodes are healthy; 1 some are left out; 2 bad usage or input, 
 """,
     ),
     CommandSpec(
+        "order",
+        "order of the nodes that keeps slow links between neighbours out",
+        "Order the nodes of a session so that the slowest neighbours of a ring or a pipeline are as fast as possible.",
+        """\
+examples:
+  fabtui order session.jsonl.gz                a ring over the nodes, and what it gains
+  fabtui order session.jsonl.gz --for pipeline --hostfile hosts
+  fabtui order pairs.csv --slurm-hostfile ranks
+  SLURM_HOSTFILE=ranks srun --distribution=arbitrary ./train.sh
+
+Nodes with the same GPUs follow each other. Nodes without a passing test to another node are left out.
+
+exit codes: 0 printed; 2 bad usage or input, or no two nodes were tested
+""",
+    ),
+    CommandSpec(
+        "share",
+        "a copy of a session without names, addresses and serial numbers",
+        "Copy a recording, CSV or JSON with hashes in place of hosts, users, addresses, GUIDs and serial numbers.",
+        """\
+examples:
+  fabtui share session.jsonl.gz                show what is replaced, ask, write a copy beside it
+  fabtui share session.jsonl.gz -o bug.jsonl.gz --also mysite
+  fabtui share pairs.csv --salt "$SECRET" --yes
+
+The original is not changed. The copy replays, reads and diagnoses as the original does: n060 becomes for example h071,
+with the order and the groups of the names. What might be a name and was not recognised is listed: look at it.
+
+exit codes: 0 the copy was written; 2 bad usage or input; 130 not confirmed
+""",
+    ),
+    CommandSpec(
         "diff",
         "compare two sessions: what is worse, better, new or gone",
         "Compare recordings, CSV snapshots and JSON sessions: pairs, facts of nodes, and findings that changed.",
@@ -186,6 +325,26 @@ examples:
   fabtui explain --list                        all rules and errors
 
 exit codes: 0 explained; 1 unknown; 2 bad usage or input
+""",
+    ),
+    CommandSpec(
+        "lab",
+        "nodes on this machine that stand until lab down: break them, and watch it",
+        "Make nodes and networks on this machine, plant faults in them and heal them, while other commands watch.",
+        """\
+examples:
+  fabtui lab up --nodes 8 --rails 2            prints the command that tests its nodes
+  fabtui lab fault --list                      all kinds of faults
+  fabtui lab fault n003.eth1=slow-in:6MB n005=stop
+  fabtui lab fault 'n001>n002=drop'            one direction between two nodes
+  fabtui lab status                            labs, and the faults that are planted
+  fabtui lab heal n005                         what is planted there; without a place, everything
+  fabtui lab down                              ends and removes all of it
+
+As root, nodes are network namespaces with rails, a router and a management network. Without root they are SSH servers
+on loopback addresses, which have only the faults stop and down of nodes. The network of this machine stays as it is.
+
+exit codes: 0 done; 2 bad usage or input, or the lab could not be made
 """,
     ),
     CommandSpec(
@@ -221,15 +380,35 @@ The file is --config, FABTUI_CONFIG or your own (fabtui config path). Invalid se
         "versions, paths, terminal and tools of this machine",
         "Show versions, paths, the terminal and the tools of this machine. Include it in bug reports.",
     ),
-    CommandSpec("probes", "list the probes and tests", "List all probes and tests, their requirements and results."),
+    CommandSpec(
+        "probes",
+        "list the probes and tests; write a template of one",
+        "List all probes and tests, what they need and what they yield, or write a template of your own.",
+        """\
+examples:
+  fabtui probes                                all of them
+  fabtui probes new scratch                    a probe that runs, and its test, to change
+""",
+    ),
+    CommandSpec(
+        "schema",
+        "JSON Schemas of the JSON files",
+        "Print the JSON Schema (2020-12) of what --json of run, preflight or diff, or --planner writes.",
+        """\
+examples:
+  fabtui schema > session.schema.json
+  fabtui schema diff | jq .properties.pairs
+""",
+    ),
     CommandSpec(
         "completion",
-        "shell completion for bash, zsh or tcsh",
+        "shell completion for bash, zsh, fish or tcsh",
         "Print a script that completes the options of fabtui in a shell.",
         """\
 examples:
   fabtui completion bash > ~/.local/share/bash-completion/completions/fabtui
-  fabtui completion zsh > ~/.zfunc/_fabtui
+  fabtui completion zsh > ~/.zfunc/_fabtui     # fpath+=~/.zfunc before compinit in ~/.zshrc
+  fabtui completion fish > ~/.config/fish/completions/fabtui.fish
 """,
     ),
 )
@@ -269,13 +448,29 @@ class OneLineParser(argparse.ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Return the namespace; unrecognized arguments are reported with the command they were given to."""
         self._words = list(args or ())
-        found, rest = self.parse_known_args(args, namespace)
-        if rest:
+        found, rest = self.parse_known_args(_joined(self._words), namespace)
+        many = [spec.name for spec in options_of(getattr(found, "command", None) or APP) if spec.positional == "*"]
+        if many and not any(word.startswith("-") for word in rest):
+            # argparse takes such words from one place only: those after an option are left over.
+            setattr(found, many[0], [*getattr(found, many[0], []), *rest])
+        elif rest:
             command = getattr(found, "command", None)
-            is_node = command in _WITH_NODES and not any(word.startswith("-") for word in rest)
+            is_node = command in LIVE and not any(word.startswith("-") for word in rest)
             problem = f"unrecognized arguments: {' '.join(rest)}" + (f"; {_NODES_HINT}" if is_node else "")
             self._leave(_unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
         return found
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return the words with values that begin with a dash joined to their options; argparse takes them for options."""
+    dashed = {spec.flag for spec in OPTIONS if spec.dashed}
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] in dashed:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _unknown_option(words: Sequence[str], command: str) -> str:

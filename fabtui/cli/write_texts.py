@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fabtui.cli.options_from_args import output_path
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
 from fabtui.model.session_model import Model
-from fabtui.report.summary import outcome_line
+from fabtui.report.grid import Shown
+from fabtui.report.preflight import print_preflight
+from fabtui.report.summary import outcome_line, summary
 
 Result = TypeVar("Result")
 #: Formats of reports that may go to standard output.
@@ -33,6 +37,16 @@ def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -
         result = report(lines)
         sys.stdout.flush()
     return result
+
+
+def print_session(model: Model, plain: bool, shown: Shown) -> int:
+    """Print the summary of a session, or its preflight if that is all there is; return the exit code."""
+    if not model.options.get("looks_only"):
+        sys.stdout.write(summary(model, plain, shown))
+        return exit_code(model)
+    found = preflight(model)
+    print_preflight(model, found, None, "", False, plain)
+    return found.exit_code
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fabtui.config.options import TABLES, OptionSpec, settings
 from fabtui.config.values import VARIABLE, names
 from fabtui.errors import InputError
-from fabtui.paths import config_folder
+from fabtui.paths import config_folder, user_path
 from fabtui.sanitize import one_line
 
 #: Maximum size of a settings file (bytes).
@@ -77,7 +77,7 @@ class ConfigFile:
 def config_path(args: argparse.Namespace | None = None) -> Path:
     """Return the path of the settings file: ``--config``, ``FABTUI_CONFIG`` or the user's own."""
     given = getattr(args, "config", None) or os.environ.get("FABTUI_CONFIG")
-    return Path(given).expanduser() if given else config_folder() / "config.toml"
+    return user_path(given) if given else config_folder() / "config.toml"
 
 
 def read_config(args: argparse.Namespace | None = None) -> ConfigFile:

@@ -16,13 +16,18 @@ Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 #: The app has no command: its options belong to the command "".
 APP = ""
-_LIVE = (APP, "run", "preflight", "serve", "config")
+_RECORDED = (APP, "run", "preflight", "serve", "config")
+_LIVE = (*_RECORDED, "watch")
 #: Commands that ask nodes about running jobs.
-_JOB = ("ras", "stacks")
+_JOB = ("job", "watchdog", "ras", "flight", "stacks")
 _NODE = (*_LIVE, *_JOB)
-_TESTS = (APP, "run", "serve", "config")
-_SCREEN = (APP, "serve", "config", "replay", "read")
-_CONFIGURED = (APP, "run", "preflight", "serve", *_JOB, "config", "replay", "read")
+_TESTS = (APP, "run", "watch", "serve", "config")
+_SCREEN = (APP, "serve", "config", "replay", "read", "resume")
+#: Commands with outputs of a session at its end.
+_OUTPUTS = (*_TESTS, "resume")
+#: Commands that write files from a session.
+_FILES = (*_OUTPUTS, "report")
+_CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", *_JOB, "config", "replay", "read")
 _HOUR = 3600.0
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
@@ -51,6 +56,7 @@ class OptionSpec(NamedTuple):
         optional: Its value may be left out; what that stands for.
         exclusive: Options with the same mark exclude each other.
         positional: ``?``, ``*`` or ``1`` for an argument without dashes.
+        dashed: Its value begins with a dash.
     """
 
     name: str
@@ -71,6 +77,7 @@ class OptionSpec(NamedTuple):
     optional: str = ""
     exclusive: str = ""
     positional: str = ""
+    dashed: bool = False
 
     @property
     def argument(self) -> str:
@@ -124,6 +131,8 @@ _CONNECTION = (
     OptionSpec("transport", "how to reach the nodes", "connection", _NODE, default="ssh",
         choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
         file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
+    OptionSpec("srun-tree", "one srun for up to 256 nodes; auto: from 128 nodes on", "connection", _NODE,
+        default="auto", choices=("auto", "on", "off"), field="srun_tree", table="session", example='"off"'),
     OptionSpec("via", "launcher: kubectl, docker or 'kubectl exec -i {node} --'", "connection", _NODE,
         metavar="COMMAND", parse=values.launcher, field="via"),
     OptionSpec("wrap", "command on each node to run in: 'docker exec -i train'", "connection", _NODE,
@@ -144,6 +153,12 @@ _CONNECTION = (
 _MEASURE = (
     OptionSpec("probes", "comma-separated probes and tests (see fabtui probes)", "tests", _TESTS, "list", "LIST", "all",
         parse=values.probes, field="probes", table="session", example='["ping", "p2p"]'),
+    OptionSpec("read-only", "passive probes only: no tests, no ranks, no GPU memory", "tests", _LIVE, "switch",
+        field="read_only", table="session", example="true"),
+    OptionSpec("storage-path", "file on the nodes that --probes storage reads", "tests", _TESTS, metavar="FILE",
+        parse=values.remote_file, field="storage_path", needs=("storage",)),
+    OptionSpec("perftest-args", "further options of --probes perftest: '-q 4 -m 4096'", "tests", _TESTS,
+        metavar="OPTIONS", parse=values.perftest_options, field="perftest_options", needs=("perftest",), dashed=True),
     OptionSpec("timeout", "timeout for one test", "tests", _TESTS, "number", "SECONDS", "10", parse=_TIMES,
         field="timeout", table="session", example="20"),
     OptionSpec("iters", "maximum number of timed iterations per test", "tests", _TESTS, "number", "N", "20",
@@ -175,10 +190,12 @@ _MEASURE = (
     OptionSpec("sizes", "message sizes: 1M,64M or 8-1G or 8-1G:4", "collectives", _TESTS, metavar="SIZES",
         default="three up to --bytes", parse=number(values.sizes, _MAX_COLLECTIVE_SIZES), field="collective_sizes",
         needs=("all_reduce",)),
+    OptionSpec("groups", "collectives over the first 2, then 4, ... GPUs: 2,4,8,16", "collectives", _TESTS,
+        metavar="COUNTS", parse=values.group_sizes, field="group_sizes", needs=("all_reduce",)),
     OptionSpec("engine", "library of the ranks; auto: nccl on GPUs, else gloo", "ranks", _TESTS, default="auto",
         choices=("auto", "nccl", "torch", "gloo"), field="engine", table="session", example='"nccl"'),
-    OptionSpec("env", "environment variable of the ranks, such as NCCL_DEBUG=INFO", "ranks", _TESTS, "variables", "K=V",
-        parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
+    OptionSpec("env", "environment variable of the ranks, such as NCCL_DEBUG=INFO", "ranks", _OUTPUTS, "variables",
+        "K=V", parse=values.variables, field="env", table="session", example='{ NCCL_SOCKET_IFNAME = "bond0" }'),
     OptionSpec("ranks-per-node", "CPU ranks per node without GPUs", "ranks", _TESTS, "number", "N", "1",
         parse=number(values.count, 1, 64), field="ranks_per_node", table="session", example="4"),
     OptionSpec("force", "also test GPUs that other processes use", "ranks", _TESTS, "switch", field="force"),
@@ -187,18 +204,25 @@ _MEASURE = (
         field="keep_warm", table="session", example="true"),
 )
 _RECORD = (
-    OptionSpec("record", "path of the recording", "output", _LIVE, metavar="FILE",
+    OptionSpec("record", "path of the recording", "output", (*_RECORDED, "resume"), metavar="FILE",
         default="a new file in the state folder", exclusive="record"),
-    OptionSpec("no-record", "write no recording", "output", _LIVE, "switch", exclusive="record"),
+    OptionSpec("no-record", "write no recording", "output", _RECORDED, "switch", exclusive="record"),
     OptionSpec(
         "keep", "record every session", "output", (), "switch", None, "true", table="recording", example="false"),
     OptionSpec("folder", "folder for recordings", "output", (), default="the state folder", table="recording",
         example='"/scratch/me/fabtui"'),
 )
 _OUTPUT = (
-    OptionSpec("csv", "write the measurements as CSV at the end", "output", _TESTS, metavar="FILE"),
-    OptionSpec("json", "write the whole session as JSON at the end", "output", _TESTS, metavar="FILE"),
-    OptionSpec("table", "write the collectives tables as CSV at the end", "output", _TESTS, metavar="FILE"),
+    OptionSpec("csv", "write the measurements as CSV at the end", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("json", "write the whole session as JSON at the end", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("table", "write the collectives tables as CSV at the end", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("prom", "write metrics for node_exporter at the end: FILE.prom", "output", _FILES, metavar="FILE"),
+    OptionSpec("prom-pairs", "with --prom: also a series for each pair", "output", _FILES, "switch"),
+    OptionSpec("prom-label", "with --prom: label of all series: fabric=rack1", "output", _FILES, "list", "K=V"),
+    OptionSpec("junit", "write rules and classes as JUnit XML at the end", "output", _FILES, metavar="FILE"),
+    OptionSpec("report", "write a one-page report (.html, .md) at the end", "output", _OUTPUTS, metavar="FILE"),
+    OptionSpec("planner", "write node bandwidths for FASOP and AMP at the end", "output", _FILES,
+        metavar="FILE"),
 )
 _DISPLAY = (
     OptionSpec("theme", "colour theme, a file in themes/ or your own", "screen", _SCREEN, metavar="NAME",
@@ -207,7 +231,8 @@ _DISPLAY = (
         choices=("auto", "24", "256", "16", "none"), table="screen", example='"auto"'),
     OptionSpec("baseline", "recording or JSON to compare with (layer 8)", "screen", _SCREEN, metavar="FILE"),
     OptionSpec("notify", "how the terminal reports ended sweeps and changes", "screen",
-        (APP, "config"), default="off", choices=("off", "bell", "osc9", "osc777"), table="screen", example='"bell"'),
+        (APP, "config", "resume"), default="off", choices=("off", "bell", "osc9", "osc777"), table="screen",
+        example='"bell"'),
     OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
 )
 _RUN = (
@@ -215,9 +240,15 @@ _RUN = (
         field="confirm", needs=("p2p",)),
     OptionSpec("watch", "after the sweep, retest pairs for this time", "summary", ("run",), "number", "SECONDS"),
     OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
-    OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run",), metavar="LIST"),
-    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "preflight"), "switch", short="-q"),
+    OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run", "resume"), metavar="LIST"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "resume", "preflight"), "switch", short="-q"),
     OptionSpec("ascii", "use ASCII characters only", "summary", ("run", "preflight"), "switch"),
+)
+_WATCH = (
+    OptionSpec("every", "time from the start of one round to the next", "rounds", ("watch",), "number", "SECONDS",
+        "900"),
+    OptionSpec("budget", "most time of a round", "rounds", ("watch",), "number", "SECONDS", "120"),
+    OptionSpec("once", "one round, for cron and timers of systemd", "rounds", ("watch",), "switch"),
 )
 _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
@@ -235,9 +266,8 @@ _REPLAY = (
     OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
     OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
     OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),
-    OptionSpec("csv", "with --text: write the measurements as CSV", "replay", ("replay",), metavar="FILE"),
-    OptionSpec("json", "with --text: write the whole session as JSON", "replay", ("replay",), metavar="FILE"),
-    OptionSpec("table", "with --text: write the collectives tables as CSV", "replay", ("replay",), metavar="FILE"),
+    *(spec._replace(help=f"with --text: {spec.help}".replace(" at the end", ""), group="replay", commands=("replay",))
+        for spec in _OUTPUT),
 )
 _READ = (
     OptionSpec("files", "file (also .gz), folder, or - for stdin", "", ("read",), metavar="FILE", positional="*"),
@@ -247,10 +277,44 @@ _READ = (
     OptionSpec("csv", "write the measurements as CSV", "output", ("read",), metavar="FILE"),
     OptionSpec("open", "show the measurements in the app", "output", ("read",), "switch"),
 )
+_REPORT = (
+    OptionSpec("files", "recording, JSON, CSV, or any file that read knows (-: stdin)", "", ("report",),
+        metavar="FILE", positional="*"),
+    OptionSpec("out", "file to write: .html or .md (-: Markdown on stdout)", "output", ("report",), metavar="FILE",
+        default="report.html", short="-o"),
+    OptionSpec("baseline", "earlier recording, CSV or JSON to compare with", "output", ("report",), metavar="FILE"),
+    OptionSpec("svg", "write pictures: a file (.svg), or a folder for all", "pictures", ("report",), metavar="PATH"),
+    OptionSpec("png", "write pictures: a file (.png), or a folder for all", "pictures", ("report",), metavar="PATH"),
+    OptionSpec("layer", "layers to draw: p2p,world, or curves of the collectives", "pictures", ("report",),
+        metavar="NAMES", default="all; of a file p2p"),
+    OptionSpec("mode", "colours by verdict, or by value", "pictures", ("report",), choices=("verdict", "value"),
+        default="both; of a file verdict"),
+)
 _HEALTHY = (
     OptionSpec("file", "recording, CSV or JSON of a session", "", ("healthy",), metavar="FILE", positional="1"),
     OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("healthy",), metavar="FILE"),
     OptionSpec("json", "print one JSON object", "output", ("healthy",), "switch"),
+)
+_ORDER = (
+    OptionSpec("file", "recording, CSV or JSON of a session", "", ("order",), metavar="FILE", positional="1"),
+    OptionSpec("for", "ring (data parallel) or pipeline (its ends do not meet)", "", ("order",),
+        default="ring", choices=("ring", "pipeline")),
+    OptionSpec("hostfile", "write the order as a host file of MPI", "output", ("order",), metavar="FILE"),
+    OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "output", ("order",), metavar="FILE"),
+    OptionSpec("json", "print one JSON object", "output", ("order",), "switch"),
+)
+_RESUME = (
+    OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
+    OptionSpec("text", "run without a screen, with the summary of run", "summary", ("resume",), "switch"),
+    OptionSpec("yes", "do not ask before commands that the recording names are used", "nodes", ("resume",), "switch"),
+)
+_SHARE = (
+    OptionSpec("file", "recording, CSV or JSON of a session", "", ("share",), metavar="FILE", positional="1"),
+    OptionSpec("out", "the copy", "output", ("share",), metavar="FILE", default="NAME-shared beside it", short="-o"),
+    OptionSpec("also", "also replace this word, such as the name of a site", "output", ("share",), "list", "WORD"),
+    OptionSpec("salt", "secret text; the same text gives the same names", "output", ("share",),
+        metavar="TEXT", default="random"),
+    OptionSpec("yes", "write without asking", "output", ("share",), "switch"),
 )
 _DIFF = (
     OptionSpec("before", "earlier recording, CSV or JSON (-: stdin)", "", ("diff",), metavar="FILE", positional="1"),
@@ -267,6 +331,24 @@ _RAS = (
     OptionSpec("address", "address of the RAS service on the nodes", "RAS", ("ras",), metavar="HOST:PORT",
         default="NCCL_RAS_ADDR of the job, or localhost:28028"),
     OptionSpec("wait", "time between two reports; 0: one report", "RAS", ("ras",), "number", "SECONDS", "5"),
+    OptionSpec("yes", "do not ask before ranks write their dumps", "flight recorder", ("flight",), "switch"),
+    OptionSpec("pipe", "only the job with this TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "flight recorder", ("flight",),
+        metavar="STEM"),
+    OptionSpec("within", "time for the dumps to be written", "flight recorder", ("flight",), "number", "SECONDS", "20"),
+    OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "watchdog"), metavar="JOBID",
+        positional="?"),
+    OptionSpec("logs", "logs: a folder or files, such as '../log/{job}/{node}.*'", "job", ("job", "watchdog"),
+        metavar="PATH", default="where Slurm writes them, and beside it"),
+    OptionSpec("conf", "configuration file to compare with: shell assignments", "job", ("job",),
+        metavar="FILE"),
+    OptionSpec("idle", "time without output after which the job is silent", "job", ("job", "watchdog"), "number",
+        "SECONDS", "180, or five printed iterations"),
+    OptionSpec("no-links", "read only what is visible here: ask no node", "job", ("job",), "switch"),
+    OptionSpec("every", "time between two samples", "watchdog", ("watchdog",), "number", "SECONDS", "10"),
+    OptionSpec("on-hang", "your command that runs once per hang, here", "watchdog", ("watchdog",), metavar="COMMAND"),
+    OptionSpec("once", "end after the first hang", "watchdog", ("watchdog",), "switch"),
+    OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
+    OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
     OptionSpec("json", "print one JSON object", "output", _JOB, "switch"),
     OptionSpec("ascii", "use ASCII characters only", "output", _JOB, "switch"),
 )
@@ -275,9 +357,24 @@ _SERVE = (
     OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
     OptionSpec("speed", "with --replay: speed factor, or max", "server", ("serve",), metavar="X", default="1"),
 )
+_LAB = (
+    OptionSpec("action", "what to do", "", ("lab",), choices=("up", "fault", "heal", "status", "down"), positional="1"),
+    OptionSpec("faults", "faults to plant, or places to heal: n003.eth1=slow-in:6MB", "", ("lab",), metavar="FAULT",
+        positional="*"),
+    OptionSpec("name", "name of the lab", "lab", ("lab",), metavar="NAME", default="lab"),
+    OptionSpec("nodes", "up: number of nodes", "lab", ("lab",), "number", "N", "8"),
+    OptionSpec("rails", "up: number of rails", "lab", ("lab",), "number", "N", "2"),
+    OptionSpec("endpoints", "up: CPU ranks of each node", "lab", ("lab",), "number", "N", "one for each rail"),
+    OptionSpec("loopback", "up: loopback addresses, even as root", "lab", ("lab",), "switch"),
+    OptionSpec("list", "fault: list the kinds of faults", "lab", ("lab",), "switch"),
+)
 _OTHER = (
+    OptionSpec("name", "session, preflight, diff or planner", "", ("schema",), metavar="NAME", default="session",
+        positional="?"),
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "validate", "init", "path"), positional="1"),
-    OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "tcsh"), positional="1"),
+    OptionSpec("action", "write a template of a probe of your own", "", ("probes",), metavar="new", positional="?"),
+    OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
+    OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
 )
 # fmt: on
@@ -285,8 +382,13 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RAS, *_HEALTHY, *_EXPLAIN, *_RUN, *_PREFLIGHT, *_OTHER),
+    *(*_DISPLAY, *_RAS, *_HEALTHY, *_ORDER, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
+    *_REPORT,
 ]
+#: Options that name a file to be written from a session.
+OUTPUTS = tuple(spec.argument for spec in _OUTPUT if spec.metavar == "FILE")
+#: Options of these files.
+OUTPUT_OPTIONS = tuple(spec.argument for spec in _OUTPUT)
 #: The tables of the settings file; keys are bindings, checked by the screen.
 TABLES = ("screen", "session", "recording", "keys")
 
@@ -329,7 +431,10 @@ def session_changes(given: dict[str, Any]) -> dict[str, Any]:
         if spec.field and spec.argument in given:
             value = given[spec.argument]
             changes[spec.field] = value if spec.parse is None else spec.parse(value, spec.flag)
-    _check_together(given, changes)
+    if changes.get("read_only"):
+        changes |= _passive(given, changes)
+    else:
+        _check_together(given, changes)
     sizes = changes.pop("sizes", ())
     if sizes:
         changes["bytes"] = sizes[-1]
@@ -338,12 +443,29 @@ def session_changes(given: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
+def _passive(given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a session that only reads.
+
+    Raises:
+        InputError: Something else is asked for.
+    """
+    for name in ("pair", "ab", "confirm", "watch", "isolated", "bidirectional", "groups"):
+        if name in given:
+            raise InputError(f"--read-only tests nothing; it excludes --{name}")
+    return {"probes": values.passive_probes(changes.get("probes")), "preflight_only": True}
+
+
 def _check_together(given: dict[str, Any], changes: dict[str, Any]) -> None:
     if "compare" in changes and changes["compare"][0] in changes.get("env", ()):
         raise InputError(f"--ab and --env both set {changes['compare'][0]}")
-    for spec in OPTIONS if "probes" in changes else ():
-        if spec.field and spec.needs and spec.argument in given and not set(spec.needs) & set(changes["probes"]):
-            raise InputError(f"{spec.flag} needs the probe {' or '.join(spec.needs)}, which --probes leaves out")
+    # Of the probes that options need, these run by default.
+    probes = set(changes.get("probes", ("p2p", "all_reduce")))
+    for spec in OPTIONS:
+        if spec.field and spec.needs and spec.argument in given and not set(spec.needs) & probes:
+            why = "which --probes leaves out" if "probes" in changes else f"as in --probes all,{spec.needs[0]}"
+            raise InputError(f"{spec.flag} needs the probe {' or '.join(spec.needs)}, {why}")
+    if "storage" in changes.get("probes", ()) and "storage_path" not in changes:
+        raise InputError("--probes storage needs a file to read: --storage-path /scratch/file")
     for name in ("isolated", "bidirectional"):
         if name in given and "p2p" not in changes.get("layers", ("p2p",)):
             raise InputError(f"--{name} applies to the layer p2p, which --layers leaves out")

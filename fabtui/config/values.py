@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.errors import InputError
+from fabtui.paths import user_path
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -25,6 +26,8 @@ LARGEST = 1 << 36
 #: The layers of pairs that can be tested.
 PAIR_LAYERS = ("world", "p2p")
 _MAX_ARMS = 8
+#: Largest group of ranks, and number of groups that --groups takes.
+_MAX_RANKS, _MAX_GROUPS = 1 << 20, 32
 _MAX_VALUE = 200
 
 #: Takes the text, or the texts of an option that can be repeated, and the name of the option for errors.
@@ -103,6 +106,14 @@ def count(text: str, option: str, least: int, most: int) -> int:
     return int(text)
 
 
+def group_sizes(text: str, option: str) -> tuple[int, ...]:
+    """Return ascending numbers of ranks: ``2,4,8``."""
+    found = {count(part, option, 2, _MAX_RANKS) for part in text.split(",")}
+    if len(found) > _MAX_GROUPS:
+        raise InputError(f"{option}: {len(found)} numbers; at most {_MAX_GROUPS}")
+    return tuple(sorted(found))
+
+
 def ratio(text: str, option: str, least: float, most: float) -> float:
     """Return a decimal number."""
     value = _decimal(text)
@@ -140,6 +151,20 @@ def probes(texts: Sequence[str], option: str) -> tuple[str, ...]:
 
     wanted = [one for name in names(texts) for one in (DEFAULT if name == "all" else (name,))]
     return listed(wanted, (*DEFAULT, *OPTIONAL), option, "probe", "; or all (see fabtui probes)")
+
+
+def passive_probes(asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the probes of a session that only reads: those asked for, else those of a preflight.
+
+    Raises:
+        InputError: One that is asked for is not passive.
+    """
+    from fabtui_node.registry import PREFLIGHT, PROBES
+
+    chosen = PREFLIGHT if asked is None else asked
+    if other := [name for name in chosen if name not in PROBES or not PROBES[name].passive]:
+        raise InputError(f"--read-only runs passive probes only, and these are not: {', '.join(other)} (fabtui probes)")
+    return chosen
 
 
 def layers(texts: Sequence[str], option: str) -> tuple[str, ...]:
@@ -199,9 +224,27 @@ def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
     return name, values
 
 
+def remote_file(text: str, option: str) -> str:
+    """Return the absolute path of a file on nodes."""
+    if not text.startswith("/") or not text.isprintable() or len(text) > _MAX_VALUE:
+        raise InputError(f"{option}: {text[:80]!r} is not an absolute path of a file on the nodes")
+    return text
+
+
+def perftest_options(text: str, option: str) -> tuple[str, ...]:
+    """Return options of perftest, those that take a value as two words: ``-q 4``."""
+    from fabtui_node.probes.network.perftest_options import checked
+
+    words = _words(text, option, "options of perftest such as '-q 4 -m 4096'")
+    try:
+        return tuple(checked(words))
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 def readable_file(text: str, option: str) -> Path:
     """Return the absolute path of a file that can be read."""
-    path = Path(text).expanduser()
+    path = user_path(text)
     try:
         path.open("rb").close()
     except (OSError, ValueError) as error:
@@ -242,11 +285,11 @@ def wrapper(text: str, option: str) -> str:
     return text
 
 
-def _words(text: str, option: str) -> list[str]:
+def _words(text: str, option: str, such_as: str = "a command line such as 'docker exec -i train'") -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{option}: {text[:80]!r} cannot be split into words: {error}") from None
     if not words:
-        raise InputError(f"{option}: empty; expected a command line such as 'docker exec -i train'")
+        raise InputError(f"{option}: empty; expected {such_as}")
     return words

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import Request, request_from
-from fabtui.config.file import read_config
+from fabtui.config.file import ConfigFile, read_config
 
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
@@ -28,7 +28,16 @@ def execute(args: argparse.Namespace) -> int:
     gc.disable()
     config = read_config(args)
     request = request_from(args, config)
-    settings = screen_settings(args, config, _title(args, request), request.csv)
+    return on_screen(args, config, request, _title(args, request), "fabtui run --text")
+
+
+def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, title: str, without_screen: str) -> int:
+    """Show the session of a request; ``without_screen`` is the command that needs no terminal. Return the exit code.
+
+    Raises:
+        InputError: There is no terminal.
+    """
+    settings = screen_settings(args, config, title, request.outputs.get("csv"))
     settings = replace(settings, recorded=request.options.record is not None)
     feeds: list[LiveFeed] = []
 
@@ -38,7 +47,7 @@ def execute(args: argparse.Namespace) -> int:
         feeds.append(LiveFeed(request.options))
         return feeds[-1]
 
-    code = show(make_feed, settings, "fabtui run --text")
+    code = show(make_feed, settings, without_screen)
     if feeds:
         _report(feeds[-1], request, code)
     return code

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 
 from fabtui.cli.write_texts import print_lines, text_outputs, write_first, write_texts
 from fabtui.diagnosis.session_diff import has_facts, session_diff
@@ -17,6 +16,7 @@ from fabtui.importers.to_model.dispatch import model, rivals, without_facts
 from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
+from fabtui.paths import user_path
 from fabtui.report.session_diff import print_diff
 from fabtui.sanitize import one_line
 
@@ -30,7 +30,7 @@ def execute(args: argparse.Namespace) -> int:
     outputs = text_outputs(vars(args))
     names = (args.before, args.after)
     for path in outputs.values():
-        if path is not None and any(path == Path(name).expanduser().absolute() for name in names):
+        if path is not None and any(path == user_path(name).absolute() for name in names):
             raise InputError(f"{path} is one of the two files to compare; name another file to write")
     if names == ("-", "-"):
         raise InputError("standard input (-) can be read only once")

@@ -6,7 +6,6 @@ import argparse
 import re
 import shutil
 import sys
-from pathlib import Path
 
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.log_causes import LogReader
@@ -15,6 +14,7 @@ from fabtui.diagnosis.session import RULES
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
 from fabtui.nodeset import count
+from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
@@ -69,7 +69,7 @@ def _entries(word: str, width: int) -> list[str]:
 
 def _is_file(word: str) -> bool:
     try:
-        return word == "-" or Path(word).expanduser().exists()
+        return word == "-" or user_path(word).exists()
     except (OSError, ValueError):
         # Too long for a file name: a text.
         return False

@@ -8,21 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabtui.cli.commands.replay import check_recording
 from fabtui.cli.options_from_args import output_path
 from fabtui.cli.write_texts import write_each, write_first
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
 from fabtui.errors import InputError
-from fabtui.export.atomic_write import write_atomically
-from fabtui.importers.result import read
-from fabtui.importers.sources import sources
-from fabtui.importers.to_model.dispatch import convertible
-from fabtui.importers.to_model.dispatch import model as model_of
+from fabtui.export.atomic_write import write_bytes
+from fabtui.importers.session import read_session
 from fabtui.model.exit_codes import ALL_OK, BAD
-from fabtui.model.recording import apply_recorded, read_events
-from fabtui.model.session_model import Model
 from fabtui.nodeset import check_name
 from fabtui.presentation.healthy_text import as_json, host_lines
 from fabtui.report.healthy import healthy_text
@@ -55,27 +49,6 @@ def execute(args: argparse.Namespace) -> int:
     return BAD if found.left_out else ALL_OK
 
 
-def read_session(name: str) -> Model:
-    """Return the model of a recording, of a snapshot, or of the output of a tool that tests pairs.
-
-    Raises:
-        InputError: The file cannot be read, is damaged, or holds no pairs.
-    """
-    path = Path(name).expanduser()
-    try:
-        check_recording(path)
-    except InputError:
-        results = [read(source) for source in sources([name])]
-        if not any(convertible(result.kind) for result in results):
-            known = "expected a recording, CSV or JSON of fabtui, or output with pairs (fabtui read --list)"
-            raise InputError(f"{name}: {known}") from None
-        return model_of(results)
-    model = Model()
-    for event in read_events(path):
-        apply_recorded(model, event, path)
-    return model
-
-
 def _write(found: HealthySet, path: Path) -> Iterator[str]:
     if not found.nodes:
         raise InputError(f"--hostfile: no node is healthy with all its GPUs; {path} was not written")
@@ -85,6 +58,6 @@ def _write(found: HealthySet, path: Path) -> Iterator[str]:
     text = "\n".join((*host_lines(found.endpoints), *joining)) + "\n"
 
     def put(path: Path) -> None:
-        write_atomically(path, lambda file: file.write(text.encode()))
+        write_bytes(path, text.encode())
 
     yield from write_each([(path, put)])

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from fabtui import __version__
 from fabtui.config.file import config_path
-from fabtui.paths import recordings_folder, state_folder, theme_folder, user_theme_folder
+from fabtui.paths import recordings_folder, state_folder, theme_folder, user_path, user_theme_folder
 from fabtui.sanitize import one_line
+from fabtui.session.measure.communicator_pool import BOUND_MESSAGES, bound
+from fabtui.session.options import MIB
 
 _PACKAGES = (
     "textual",
@@ -65,7 +67,7 @@ def paths() -> list[tuple[str, str]]:
         "settings": config_path(),
         "themes": theme_folder(),
         "user themes": user_theme_folder(),
-        "ssh config": Path("~/.ssh/config").expanduser(),
+        "ssh config": user_path("~/.ssh/config"),
     }
     rows = [(name, str(path) if path.exists() else f"{path} (missing)") for name, path in found.items()]
     return [*rows, ("temporary", os.environ.get("TMPDIR", "/tmp"))]
@@ -107,6 +109,7 @@ def machine() -> list[tuple[str, str]]:
         ("GPUs", _gpus()),
         ("CPU ranks", "yes" if torch else "no, PyTorch is not installed here (pip install 'fabtui[torch]')"),
         ("lab", "yes" if torch else "probes and pings only, without PyTorch or a GPU"),
+        ("GPU memory", f"tests take at most {bound(0) // MIB} MiB, or {BOUND_MESSAGES} messages, and a CUDA context"),
         *((tool, shutil.which(tool) or "not found") for tool in tools),
     ]
 

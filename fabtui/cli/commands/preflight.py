@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fabtui.cli.ask_on_terminal import ask_on_terminal
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.until_signal import interrupted_code, run_until_signal
 from fabtui.cli.write_texts import (
@@ -26,6 +27,7 @@ from fabtui.diagnosis.preflight.expected import expectations
 from fabtui.diagnosis.preflight.rules import FOUND, preflight
 from fabtui.export.preflight import csv_text, json_text, read_earlier
 from fabtui.model.facts.compare import Earlier, changes_since
+from fabtui.paths import user_path
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import Progress
 from fabtui.session.feeds.live import LiveFeed
@@ -46,7 +48,7 @@ def execute(args: argparse.Namespace) -> int:
     outputs = text_outputs(given)
     expectations(given.get("expect", ()))
     options = _options(args)
-    earlier = read_earlier(Path(given["baseline"]).expanduser()) if "baseline" in given else None
+    earlier = read_earlier(user_path(given["baseline"])) if "baseline" in given else None
     return asyncio.run(_session(options, outputs, earlier, given))
 
 
@@ -63,6 +65,7 @@ async def _session(
     options: SessionOptions, outputs: dict[str, Path | None], earlier: Earlier | None, given: dict[str, Any]
 ) -> int:
     feed = LiveFeed(options)
+    feed.ask = ask_on_terminal
     if options.origin and "quiet" not in given:
         print(options.origin, file=sys.stderr)
     progress = Progress(sys.stderr, quiet="quiet" in given)

@@ -5,39 +5,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import shutil
-import sys
-from typing import Any, NamedTuple
+import shlex
+from typing import Any
 
-from fabtui.cli.job_options import job_options, notice
+from fabtui.cli.job_answer import print_result, words_without
+from fabtui.cli.job_options import job_options, notice, seconds_of
 from fabtui.errors import InputError
-from fabtui.importers.formats.nccl_ras import FORMATS, report_of, values_of
+from fabtui.importers.formats.nccl_ras import FORMATS, values_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
-from fabtui.jobs.ras_answer import answer
-from fabtui.report.imported_output import text_of
-from fabtui.report.tables import takes_unicode
+from fabtui.nodeset import count
 from fabtui.sanitize import clean, one_line
-from fabtui.session.one_probe import Reply, replies
-from fabtui_node.parsers.base import Notes
+from fabtui.session.job_evidence import completed
+from fabtui.session.one_probe import Reply, over_new_links
+from fabtui.session.options import SessionOptions
+from fabtui.session.ras_inquiry import inquire, processes, stopped_ranks
 from fabtui_node.probes.job.ras import endpoint
 
 #: Exit codes: a rank is behind; no node gave a report.
 BEHIND, NO_REPORT = 1, 3
-#: Time (s) for the reports, without the time between them.
-_DEADLINE = 60.0
 _LONGEST_WAIT = 600.0
 _OWN = ("address", "wait", "json", "ascii")
-
-
-class _Asked(NamedTuple):
-    """The reports of a node, the latest last."""
-
-    node: str
-    address: str
-    texts: list[str]
-    stopped: str
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -47,72 +35,30 @@ def execute(args: argparse.Namespace) -> int:
         InputError: The arguments are not valid.
     """
     given = vars(args)
-    address, wait = str(given.get("address", "")), _wait(given)
+    address, wait = str(given.get("address", "")), seconds_of(given, "wait", 5.0, 0.0, _LONGEST_WAIT)
     if address and endpoint(address) is None:
         raise InputError(f"--address: {address!r} is not HOST:PORT; for example localhost:28028 or [::1]:28028")
-    arguments = {"address": address, "wait": wait}
-    found = asyncio.run(replies(job_options(args, _OWN), "ras", arguments, _DEADLINE + wait, _reported, notice))
-    asked = next((one for reply in found if (one := _asked(reply)) is not None), None)
-    if asked is None:
-        return _no_report(found, "json" in given)
-    return _print(asked, given)
+    return asyncio.run(_execute(given, job_options(args, _OWN), address, wait))
 
 
-def _wait(given: dict[str, Any]) -> float:
-    try:
-        wait = float(given.get("wait", "5"))
-    except ValueError:
-        wait = -1.0
-    if not 0 <= wait <= _LONGEST_WAIT:
-        raise InputError(f"--wait: {given['wait']!r} is not a number of seconds from 0 to {_LONGEST_WAIT:.0f}")
-    return wait
-
-
-def _reported(reply: Reply) -> bool:
-    return _asked(reply) is not None
-
-
-def _asked(reply: Reply) -> _Asked | None:
-    """Return the reports in the answer of a node, None if there is none."""
-    texts: dict[int, list[str]] = {}
-    address = ""
-    for part in reply.parts:
-        number, text = part.get("report"), part.get("text")
-        if number in (0, 1) and isinstance(text, str):
-            texts.setdefault(number, []).append(text)
-            address = str(part.get("address", ""))[:300]
-    complete = reply.value.get("reports") if reply.value else None
-    whole = ["".join(texts[number]) for number in sorted(texts)]
-    # Of a report that was cut off by the deadline there may be parts.
-    whole = whole[: complete if isinstance(complete, int) else 0]
-    return _Asked(reply.node, address, whole, _stopped(reply)) if whole else None
-
-
-def _print(asked: _Asked, given: dict[str, Any]) -> int:
-    notes = Notes()
-    latest = report_of(asked.texts[-1], notes)
-    found = answer(latest, report_of(asked.texts[0], Notes()) if len(asked.texts) > 1 else None)
-    if asked.stopped:
-        found.sentences.append(asked.stopped)
-    form = FORMATS[0]
-    result = Result(
-        Source(f"{asked.node} {asked.address}", ""),
-        form.name,
-        form.title,
-        {**found.values(), **values_of(latest)},
-        dict(form.units),
-        notes.warnings,
-        notes.unknown,
-        [],
-    )
-    unicode = takes_unicode(sys.stdout)
-    if "json" in given:
-        print(json.dumps(result.as_json(), ensure_ascii=not unicode, allow_nan=False))
+async def _execute(given: dict[str, Any], options: SessionOptions, address: str, wait: float) -> int:
+    ask = over_new_links(options, notice)
+    found = await inquire(ask, options.hosts, address, wait)
+    if found.report is None or found.answer is None:
+        return _no_report(found.replies, "json" in given)
+    who = found.answer
+    if who.suspects or who.hangs is False:
+        who = await completed(who, options, found.names, ask)
     else:
-        limited = sys.stdout.isatty() or "COLUMNS" in os.environ
-        width = shutil.get_terminal_size().columns if limited else 10_000
-        sys.stdout.write(text_of(result, width, plain="ascii" in given or not unicode))
-    return BEHIND if found.hangs else 0
+        # RAS does not show it; stacks do.
+        words = words_without(given["words"][1:], ("--json", "--ascii"), ("--address", "--wait"))
+        who = who._replace(next=[shlex.join(["fabtui", "stacks", *words])])
+    form = FORMATS[0]
+    values = {**who.values(), **values_of(found.report)}
+    source = Source(f"{found.node} {found.address}", "")
+    units, notes = dict(form.units), found.notes
+    print_result(Result(source, form.name, form.title, values, units, notes.warnings, notes.unknown, []), given)
+    return BEHIND if who.hangs else 0
 
 
 def _no_report(found: list[Reply], as_json: bool) -> int:
@@ -135,27 +81,14 @@ def _no_report(found: list[Reply], as_json: bool) -> int:
     return NO_REPORT
 
 
-def _processes(reply: Reply) -> list[dict[str, Any]]:
-    """Return the processes with a rank on a node."""
-    processes = (reply.value or {}).get("processes")
-    return [one for one in processes if isinstance(one, dict)] if isinstance(processes, list) else []
-
-
-def _stopped(reply: Reply) -> str:
-    """Return which processes with a rank are stopped on a node, or nothing."""
-    stopped = [str(one.get("pid")) for one in _processes(reply) if one.get("state") in ("T", "t")]
-    if not stopped:
-        return ""
-    return f"stopped (state T) on {reply.node}: process {', '.join(stopped[:8])}; kill -CONT lets it go on"
-
-
 def _hint(reply: Reply, kind: str) -> str:
     """Return what to do about a service that gives no report."""
-    if stopped := _stopped(reply):
+    if stopped := stopped_ranks(reply):
         return stopped
-    rows = _processes(reply)
+    rows = processes(reply)
     if kind == "refused":
-        jobs = f"{len(rows)} processes with a rank run there" if rows else "no process with a rank is visible there"
+        found = f"{count(len(rows), 'process', 'processes')} with a rank" if rows else "no process with a rank"
+        jobs = f"{found} {'is' if len(rows) < 2 else 'are'} visible there"
         return f"{jobs}; RAS needs NCCL 2.24 and a communicator, and is off with NCCL_RAS_ENABLE=0"
     if kind == "silent":
         return "next, on the node: ps -eo pid,stat,wchan:32,args shows stopped (T) processes"

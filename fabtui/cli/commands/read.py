@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace) -> int:
     results: list[Result] = []
     recognised = True
     keep = csv is not None or "open" in args
-    for number, result in enumerate(_results(files, kind)):
+    for number, result in enumerate(results_of(files, kind)):
         recognised = recognised and result.known
         if csv is None:
             _show(result, number, args)
@@ -74,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if recognised else NOT_RECOGNISED
 
 
-def _results(files: list[str], kind: str | None) -> Iterator[Result]:
+def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
     """Yield the result of each file; flight recorder dumps of the ranks of a job are one result, at the end."""
     dumps = FlightDumps()
     for source in sources(files):
@@ -110,7 +110,7 @@ def _export(results: list[Result], csv: Path) -> Iterator[str]:
     if not any(True for _ in found.measurements()):
         print(f"fabtui: nothing to export: {_why_nothing(results)}", file=sys.stderr)
         return
-    yield from write_outputs(found, Request(SessionOptions(), csv, None))
+    yield from write_outputs(found, Request(SessionOptions(), {"csv": csv}))
 
 
 def _why_nothing(results: list[Result]) -> str:

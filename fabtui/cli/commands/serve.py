@@ -30,7 +30,8 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("serve needs packages that are not installed; pip install 'fabtui[serve]'")
     from fabtui.serve.web import serve
 
-    argv = [sys.executable, "-m", "fabtui", *_app_arguments(args)]
+    # -P: otherwise Python imports from the working directory first, where anybody may have put a "fabtui".
+    argv = [sys.executable, "-P", "-m", "fabtui", *_app_arguments(args)]
     port = count(getattr(args, "port", "8000"), "--port", 0, 65535)
     token = secrets.token_urlsafe(24)
     asyncio.run(serve(argv, token, port, lambda bound: _print_address(bound, token)))

@@ -1,0 +1,126 @@
+"""``fabtui flight``: have the ranks of a running job write their flight recorder dumps, and report who is behind."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from fabtui.cli.job_answer import print_result
+from fabtui.cli.job_options import job_options, notice, seconds_of
+from fabtui.errors import InputError
+from fabtui.importers.flight_dumps import rows_of
+from fabtui.importers.formats.flight_recorder import FORMATS
+from fabtui.importers.result import Result
+from fabtui.importers.sources import Source
+from fabtui.jobs.flight_answer import answer
+from fabtui.jobs.place import ranges
+from fabtui.model.facts.node_view import dicts, text
+from fabtui.nodeset import count, fold
+from fabtui.sanitize import clean, one_line
+from fabtui.session.flight_inquiry import collect_dumps
+from fabtui.session.job_evidence import completed
+from fabtui.session.one_probe import Reply, over_new_links, replies
+from fabtui.session.options import SessionOptions
+
+#: Exit codes: a rank is behind; no rank gave a dump; the user did not confirm.
+BEHIND, NO_DUMP, NOT_CONFIRMED = 1, 3, 130
+_LISTING = 20.0
+#: Time (s) added to that of the dumps, for what is sent; and the longest that may be asked for.
+_SENDING = 40.0
+_LONGEST = 600.0
+_HOW = "start the job with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and TORCH_FR_BUFFER_SIZE=2000 (docs/jobs.md)"
+
+
+def execute(args: argparse.Namespace) -> int:
+    """List the ranks, ask, collect the dumps, print who is behind; return the exit code.
+
+    Raises:
+        InputError: The arguments are not valid, or nobody can be asked.
+    """
+    given = vars(args)
+    options = job_options(args, ("json", "ascii", "yes", "within", "pipe"))
+    stem = str(given.get("pipe", ""))
+    within = seconds_of(given, "within", 20.0, 1.0, _LONGEST)
+    listed = asyncio.run(replies(options, "flight", {"stem": stem}, _LISTING, lambda _: False, notice))
+    with_pipe = {reply.node: dicts((reply.value or {}).get("ranks")) for reply in listed}
+    nodes = [node for node, ranks in with_pipe.items() if ranks]
+    if not nodes:
+        return _no_dump(_reasons(listed), "json" in given)
+    number = sum(map(len, with_pipe.values()))
+    stems = {_stem(row): None for rows in with_pipe.values() for row in rows}
+    if len(stems) > 1:
+        names = one_line(" and ".join(list(stems)[:4]), 500)
+        raise InputError(f"several jobs with a flight recorder run there; choose one with --pipe: {names}")
+    if "yes" not in given and not _confirmed(number, nodes, with_pipe):
+        return NOT_CONFIRMED
+    return asyncio.run(_collect(replace(options, hosts=tuple(nodes)), given, next(iter(stems)), within))
+
+
+def _stem(row: dict[str, Any]) -> str:
+    """Return the beginning of the names of a job's FIFOs."""
+    return (text(row.get("pipe")) or "").removesuffix(f"{row.get('rank')}.pipe")
+
+
+def _reasons(listed: list[Reply]) -> list[str]:
+    """Return for each node why no rank of it can be asked."""
+    reasons = []
+    for reply in listed:
+        if reply.value is None:
+            reasons.append(f"{reply.node}: {reply.problem}" + (f"; {reply.hint}" if reply.hint else ""))
+        elif reply.value.get("without"):
+            reasons.append(f"{reply.node}: no rank has a FIFO of the flight recorder; {_HOW}")
+        else:
+            reasons.append(f"{reply.node}: no process with a rank is visible there")
+    return reasons
+
+
+def _confirmed(number: int, nodes: list[str], with_pipe: dict[str, list[dict[str, Any]]]) -> bool:
+    """Ask whether ranks may write their dumps.
+
+    Raises:
+        InputError: Standard input is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise InputError(f"{count(number, 'rank')} would each write a file; standard input is no terminal: add --yes")
+    pipe = one_line(text(with_pipe[nodes[0]][0].get("pipe")) or "", 200)
+    question = (
+        f"{count(number, 'rank')} on {fold(nodes)} will each write a dump to a file there (FIFO {pipe}). Go on? [y/N] "
+    )
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, within: float) -> int:
+    arguments = {"write": True, "within": within, "stem": stem}
+    ask = over_new_links(options, notice)
+    taken = await collect_dumps(ask, options.hosts, arguments, within + _SENDING)
+    if not taken.dumps:
+        return _no_dump(taken.problems, "json" in given)
+    who = answer(taken.dumps, taken.places)
+    if not who.suspects:
+        # A rank that writes no dump is stopped, or hangs in the driver.
+        silent = tuple(place for rank, place in taken.places.items() if rank not in taken.dumps)
+        who = who._replace(suspects=silent)
+    who = await completed(who, options, {}, ask)
+    form = FORMATS[0]
+    values = {**who.values(), "dumps": len(taken.dumps), "ranks": rows_of(taken.dumps)}
+    values["files"] = [f"{taken.places[rank].node}:{path}" for rank, path in sorted(taken.files.items())]
+    title = f"{fold(options.hosts)}, ranks {ranges(taken.dumps)}"
+    print_result(Result(Source(title, ""), form.name, form.title, values, {}, taken.problems, [], []), given)
+    return BEHIND if who.hangs else 0
+
+
+def _no_dump(reasons: list[str], as_json: bool) -> int:
+    if as_json:
+        print(
+            json.dumps(
+                {"kind": FORMATS[0].name, "values": {"answer": None, "problems": [clean(one) for one in reasons]}}
+            )
+        )
+    else:
+        print("\n".join(one_line(reason, 500) for reason in reasons))
+    return NO_DUMP

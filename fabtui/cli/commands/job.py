@@ -1,0 +1,206 @@
+"""``fabtui job``: watch a running job, or report on one that has ended, from its logs and its nodes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from fabtui.cli.job_options import notice
+from fabtui.cli.launch_screen import screen_settings, show
+from fabtui.cli.options_from_args import print_problems, request_from
+from fabtui.config.file import ConfigFile, read_config
+from fabtui.config.values import launcher, readable_file, seconds
+from fabtui.errors import InputError
+from fabtui.export.job import job_values
+from fabtui.jobs.monitor.report import JobReport
+from fabtui.nodeset import chosen_nodes
+from fabtui.presentation.job_text import job_text
+from fabtui.report.tables import takes_unicode
+from fabtui.sanitize import one_line
+from fabtui.scheduler.slurm import job_ids, own_jobs
+from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.job_links import links_to
+from fabtui.session.job_monitor import JobMonitor
+from fabtui.session.job_query import JobQuery
+from fabtui.session.options import SessionOptions
+
+#: Time (s) between two readings; a reading that takes long is followed by a longer pause.
+EVERY = 2.0
+_SHARE = 5.0
+_LONGEST_IDLE = 7 * 86400.0
+#: Maximum number of jobs that an error names.
+_MOST_LISTED = 8
+#: Arguments that are not options of a link, or name nodes, which Slurm does here.
+_OWN = (
+    *("job", "logs", "conf", "idle", "once", "follow", "json", "no_links", "ascii"),
+    *("jobid", "nodes", "hostfile", "exclude", "no_job", "pods", "transport", "via"),
+)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Report on a job: on the screen, or as text or JSON; return the exit code.
+
+    Raises:
+        InputError: The arguments are not valid, or Slurm does not know the job and there are no logs.
+    """
+    config = read_config(args)
+    query = query_from(vars(args), os.environ)
+    options = _options(args, config, query)
+    as_text = {"once", "follow", "json", "no_links"} & set(vars(args)) or not sys.stdout.isatty()
+    monitor = JobMonitor(query)
+    if not as_text:
+        first = asyncio.run(monitor.refresh())
+        if first.status.stage == "running":
+            return _on_screen(args, config, _for_job(options, first.status), monitor)
+    print_problems(config)
+    try:
+        return asyncio.run(_as_text(args, monitor, options))
+    except KeyboardInterrupt:
+        return 130
+
+
+def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery:
+    """Return what is asked; without a job id the job that this runs in, unless only logs are named.
+
+    Raises:
+        InputError: There is neither a job nor logs, or a value is not valid.
+    """
+    text = given.get("job") or given.get("jobid") or ("" if "logs" in given else environ.get("SLURM_JOB_ID", ""))
+    jobs = job_ids(text, "JOBID") if text else [""]
+    if len(jobs) > 1:
+        raise InputError("JOBID: one job at a time; each job has logs of its own")
+    if not jobs[0] and "logs" not in given:
+        jobs = [_only_job()]
+    nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
+    return JobQuery(
+        jobs[0],
+        str(given.get("logs", "")),
+        readable_file(given["conf"], "--conf") if "conf" in given else None,
+        seconds(given["idle"], "--idle", 1.0, _LONGEST_IDLE) if "idle" in given else JobQuery.idle,
+        tuple(chosen_nodes(nodes, hostfiles, given.get("exclude", []))) if nodes or hostfiles else (),
+    )
+
+
+def _only_job() -> str:
+    """Return the only job of the user.
+
+    Raises:
+        InputError: There is none, or more than one, which are listed.
+    """
+    own, _ = own_jobs()
+    if not own:
+        raise InputError("no job given; use fabtui job 4711, or --logs FOLDER for logs without Slurm")
+    if len(own) > 1:
+        listed = ", ".join(one_line(f"{one.job} {one.name} ({one.state.lower()})", 60) for one in own[:_MOST_LISTED])
+        more = f" and {len(own) - _MOST_LISTED} more" if len(own) > _MOST_LISTED else ""
+        raise InputError(f"which of your jobs? fabtui job {own[0].job}; there are {listed}{more}")
+    return own[0].job
+
+
+def _options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> SessionOptions:
+    """Return the options of links to nodes, which are named later."""
+    given = vars(args)
+    namespace = argparse.Namespace(**{name: value for name, value in given.items() if name not in _OWN})
+    options = request_from(argparse.Namespace(**vars(namespace), transport="local", no_record=True), config).options
+    via = launcher(given["via"], "--via") if "via" in given else ""
+    transport: Any = "via" if via else given.get("transport", "ssh")
+    fallback = "srun" if transport == "ssh" and "transport" not in given else ""
+    return replace(options, transport=transport, via=via, fallback=fallback, hosts=query.nodes, query=query)
+
+
+def _for_job(options: SessionOptions, status: JobStatus) -> SessionOptions:
+    """Return the options for the nodes of a job that runs."""
+    return replace(
+        options,
+        hosts=options.hosts or status.nodes,
+        job=status.job,
+        placements=dict(status.placements),
+        fallback=options.fallback if status.placements else "",
+        origin=f"nodes of job {status.job}: squeue",
+        probes=("host",),
+    )
+
+
+def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOptions, monitor: JobMonitor) -> int:
+    """Show the job in the app until the user leaves it."""
+    title = f"job {options.job}"
+    settings = replace(screen_settings(args, config, title), first_view="job")
+    feed = LiveFeed(options)
+    feed.watch_job(monitor)
+    code = show(lambda: feed, settings, f"fabtui job {options.job} --once")
+    return monitor.report.exit_code if monitor.report is not None else code
+
+
+async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: SessionOptions) -> int:
+    given, query = set(vars(args)), monitor.query
+    report = await monitor.refresh()
+    _check_known(report, query.logs)
+    async with AsyncExitStack() as stack:
+        wants_nodes = report.status.stage == "running" or (query.nodes and not query.job)
+        if "no_links" not in given and wants_nodes:
+            monitor.ask = await stack.enter_async_context(links_to(_for_job(options, report.status), notice))
+            report = await monitor.refresh()
+        show_report = _printer(args)
+        show_report(report)
+        while "follow" in given and report.status.stage != "ended":
+            began = time.monotonic()
+            await asyncio.sleep(EVERY)
+            report = await monitor.refresh()
+            show_report(report)
+            # A slow file system is not read all the time.
+            await asyncio.sleep(max(0.0, (time.monotonic() - began - EVERY) * _SHARE))
+    return report.exit_code
+
+
+def _check_known(report: JobReport, logs: str) -> None:
+    """Raise `InputError` for a job that Slurm does not know and that has no logs: probably a wrong number."""
+    if report.status.stage == "unknown" and not report.facts.logs.files:
+        if not report.status.problem:
+            raise InputError(f"--logs: no logs were found: {one_line(logs, 200)}")
+        raise InputError(f"{report.status.problem}; the logs of a job that Slurm has forgotten: --logs FOLDER")
+
+
+def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
+    """Return what prints reports: whole ones, in follow mode after the first one a line for each change."""
+    given = set(vars(args))
+    unicode = takes_unicode(sys.stdout) and "ascii" not in given
+    printed: set[str] = set()
+
+    def print_report(report: JobReport) -> None:
+        lines = _lines(report)
+        if "json" in given:
+            print(json.dumps(job_values(report), ensure_ascii=not unicode, allow_nan=False), flush=True)
+        elif not printed:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
+            print(job_text(report, max(60, width), ascii_only=not unicode), end="", flush=True)
+        else:
+            for line in [line for key, line in lines.items() if key not in printed]:
+                print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+        printed.update(lines)
+
+    return print_report
+
+
+def _lines(report: JobReport) -> dict[str, str]:
+    """Return what follow mode prints once: the state, findings, and the last iteration."""
+    latest = report.facts.logs.iterations.latest
+    state = f"{report.status.state or 'unknown'}: {report.verdict}"
+    lines = {state: state}
+    for one in report.findings:
+        # Durations and counts grow.
+        lines[f"{one.rule} {re.sub('[0-9]+', '0', one.text)}"] = f"{one.rule} {one_line(one.text, 600)}"
+    if latest is not None and latest.seconds is not None:
+        text = f"iteration {latest.number}/{latest.total}: {latest.seconds:.4g} s"
+        lines[text] = text
+    return lines

@@ -1,0 +1,126 @@
+"""``fabtui lab``: nodes on this machine that stand until they are taken down, and their faults."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from typing import Any
+
+from fabtui.config.values import count
+from fabtui.errors import InputError
+from fabtui.lab.namespaces.faults import KINDS
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import MAX_NODES, MAX_RAILS
+from fabtui.lab.spec import MAX_ENDPOINTS, LabSpec
+from fabtui.lab.standing.lab import StandingLab, standing
+from fabtui.nodeset import count as counted
+from fabtui.nodeset import fold
+from fabtui.report.tables import aligned
+
+#: What only some actions take.
+_ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "list": "fault"}
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Make a lab, change its faults, describe it, or take it down; return the exit code.
+
+    Raises:
+        InputError: The arguments are not valid, or the lab cannot do that.
+    """
+    given = vars(args)
+    action = args.action
+    for name, where in _ONLY.items():
+        if name in given and action != where:
+            raise InputError(f"--{name} belongs to fabtui lab {where}")
+    words = given.get("faults", [])
+    if words and action not in ("fault", "heal"):
+        raise InputError(f"fabtui lab {action} takes no {words[0][:60]!r}")
+    if "list" in given:
+        _list()
+        return 0
+    if action == "status" and "name" not in given:
+        _status(standing())
+        return 0
+    lab = StandingLab(given.get("name", "lab"))
+    {"up": _up, "fault": _fault, "heal": _heal, "status": _one, "down": _down}[action](lab, given)
+    return 0
+
+
+def _list() -> None:
+    rows = [["example", "", "without root"]]
+    rows += [[kind.example, kind.help, "yes" if kind.rootless else ""] for kind in KINDS]
+    print("\n".join(aligned(rows, left=(0, 1, 2))))
+
+
+def _up(lab: StandingLab, given: dict[str, Any]) -> None:
+    nodes = count(given.get("nodes", "8"), "--nodes", 1, MAX_NODES)
+    why = "--loopback" if "loopback" in given else missing()
+    if why and "rails" in given:
+        raise InputError(f"--rails needs network namespaces, and this lab has none ({why})")
+    rails = 0 if why else count(given.get("rails", "2"), "--rails", 1, MAX_RAILS)
+    endpoints = count(given.get("endpoints", str(rails or 2)), "--endpoints", 1, MAX_ENDPOINTS)
+    began = time.monotonic()
+    lab.up(nodes, rails, endpoints)
+    print(f"{_title(lab, lab.ask('status'))}, made in {time.monotonic() - began:.1f} s")
+    if why and "loopback" not in given:
+        print(f"nodes without a network of their own, which have only the faults stop and down: {why}")
+    named = "" if lab.name == "lab" else f" --name {lab.name}"
+    example = f"n{min(3, nodes - 1):03d}=stop" if why else f"n{min(3, nodes - 1):03d}.eth{rails - 1}=loss-out:5%"
+    rows = [
+        ["test it:", _use(lab, nodes)],
+        ["break it:", f"fabtui lab fault{named} {example}", "(fabtui lab fault --list)"],
+        ["heal it:", f"fabtui lab heal{named}"],
+        ["end it:", f"fabtui lab down{named}"],
+    ]
+    print("\n".join(f"  {row[0]:<10} {'  '.join(row[1:])}" for row in rows))
+
+
+def _use(lab: StandingLab, nodes: int) -> str:
+    names = shlex.quote(fold(list(LabSpec((1,) * nodes).names)))
+    return f"fabtui --nodes {names} --ssh-config {shlex.quote(str(lab.ssh_config))}"
+
+
+def _title(lab: StandingLab, found: dict[str, Any]) -> str:
+    nodes = list(LabSpec((1,) * found["nodes"]).names)
+    rails = f"{counted(found['rails'], 'rail')} and a management network" if found["rails"] else "loopback addresses"
+    return f"{lab.name}: {counted(len(nodes), 'node')} {fold(nodes)}, {rails}"
+
+
+def _fault(lab: StandingLab, given: dict[str, Any]) -> None:
+    if not given.get("faults"):
+        raise InputError("no fault given; fabtui lab fault --list shows all kinds, with examples")
+    _planted(lab.ask("fault", given["faults"]))
+
+
+def _heal(lab: StandingLab, given: dict[str, Any]) -> None:
+    _planted(lab.ask("heal", given.get("faults", [])))
+
+
+def _planted(found: dict[str, Any]) -> None:
+    print("planted: " + (", ".join(found["faults"]) or "nothing"))
+
+
+def _status(labs: list[StandingLab]) -> None:
+    if not labs:
+        print("no lab is up; fabtui lab up makes one")
+    for lab in labs:
+        if lab.stands:
+            _one(lab, {})
+        else:
+            print(f"{lab.name}: its process is gone; fabtui lab down --name {lab.name} removes what is left")
+
+
+def _one(lab: StandingLab, given: dict[str, Any]) -> None:
+    found = lab.ask("status")
+    minutes = (time.time() - found["since"]) / 60
+    print(f"{_title(lab, found)}, up for {minutes:.0f} min")
+    print(f"  {_use(lab, found['nodes'])}")
+    print("  ", end="")
+    _planted(found)
+
+
+def _down(lab: StandingLab, given: dict[str, Any]) -> None:
+    if not lab.down():
+        raise InputError(f"there is no lab named {lab.name}")
+    print(f"{lab.name}: removed")

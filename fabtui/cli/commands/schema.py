@@ -1,0 +1,22 @@
+"""``fabtui schema``: JSON Schemas of the JSON files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from fabtui.errors import InputError
+from fabtui.export.schemas import FORMATS, schema
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print a schema; return the exit code.
+
+    Raises:
+        InputError: There is none of that name.
+    """
+    name = getattr(args, "name", "session")
+    if name not in FORMATS:
+        raise InputError(f"there is no schema {name!r}; there are {', '.join(FORMATS)}")
+    print(json.dumps(schema(name), indent=1))
+    return 0

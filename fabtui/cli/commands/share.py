@@ -1,0 +1,140 @@
+"""``fabtui share``: a copy of a recording or snapshot without names, addresses and serial numbers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from fabtui.diagnosis.session import findings
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import check_writable, write_atomically
+from fabtui.importers.session import read_session
+from fabtui.nodeset import count
+from fabtui.paths import user_path
+from fabtui.report.tables import aligned, takes_unicode
+from fabtui.sanitize import one_line
+from fabtui.sharing.identities import Identities
+from fabtui.sharing.rewriter import KINDS, Rewriter
+from fabtui.sharing.session_file import SessionFile
+
+NOT_CONFIRMED = 130
+#: Shown of each kind.
+_EXAMPLES, _UNKNOWN = 3, 10
+_WIDEST = 44
+_KEPT = (
+    "kept: times, sizes, values, PCI addresses, versions, models, names of interfaces and devices, numbers of jobs, "
+    "processes and ports, paths outside of home folders"
+)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Show what would be replaced, ask, and write the copy; return the exit code.
+
+    Raises:
+        InputError: The file cannot be read, or the copy cannot be written.
+    """
+    if args.file == "-":
+        raise InputError("share needs the name of a file, not standard input (-)")
+    path = user_path(args.file)
+    source = SessionFile(path)
+    identities = Identities(tuple(getattr(args, "also", ())))
+    for value in source.values():
+        identities.gather(value)
+    rewriter = Rewriter(identities, getattr(args, "salt", "").encode() or secrets.token_bytes(32))
+    out = user_path(args.out) if "out" in args else _beside(path, rewriter)
+    _check(path, out)
+    with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
+        # The copy is complete before anybody is asked, so that what is shown is what will be written.
+        made = Path(folder) / out.name
+        with made.open("wb") as file:
+            source.write(rewriter.value, file)
+        print("\n".join(_preview(path, source, identities, rewriter)))
+        print(_compared(path, made))
+        if "yes" not in args and not _confirmed(out):
+            print("nothing was written", file=sys.stderr)
+            return NOT_CONFIRMED
+        with made.open("rb") as file:
+            write_atomically(out, lambda target: shutil.copyfileobj(file, target))
+    print(f"wrote {out}")
+    return 0
+
+
+def _beside(path: Path, rewriter: Rewriter) -> Path:
+    """Return the path of the copy: names of recordings begin with those of nodes."""
+    stem, dot, ends = path.name.partition(".")
+    return path.with_name(f"{rewriter.text(stem)}-shared{dot}{ends}")
+
+
+def _check(path: Path, out: Path) -> None:
+    if os.path.lexists(out):
+        own = out.exists() and out.samefile(path)
+        what = "the file to share" if own else "already there"
+        raise InputError(f"--out: {out} is {what} and is not overwritten; choose another name")
+    check_writable(out, "--out")
+
+
+def _preview(path: Path, source: SessionFile, identities: Identities, rewriter: Rewriter) -> Iterator[str]:
+    arrow = "\u2192" if takes_unicode(sys.stdout) else "->"
+    yield f"{one_line(path.name)}: {source.kind}"
+    rows = [["replaced", "names", "places", "examples"]]
+    for kind, title in KINDS.items():
+        made = rewriter.made[kind]
+        if made:
+            first = [f"{_short(real)} {arrow} {_short(made[real])}" for real in sorted(made)[:_EXAMPLES]]
+            rows.append([title, str(len(made)), str(rewriter.replaced[kind].total()), first[0]])
+            rows += [["", "", "", more] for more in first[1:]]
+    if len(rows) > 1:
+        yield from aligned(rows, (0, 3))
+    else:
+        yield "nothing to replace was recognised"
+    if rewriter.unknown:
+        yield from _unknown(rewriter.unknown)
+    for what, number in identities.free.items():
+        where = count(number, "place")
+        yield f"free text ({what}) in {where}: names that no field holds remain; read it before you share it"
+    yield _KEPT
+    if source.damage:
+        yield source.damage
+
+
+def _unknown(unknown: Counter[str]) -> Iterator[str]:
+    yield f"not recognised, kept: {count(len(unknown), 'text')} that may name something (--also WORD replaces a word):"
+    for text, number in unknown.most_common(_UNKNOWN):
+        yield f"  {_short(text)} ({count(number, 'place')})"
+    if len(unknown) > _UNKNOWN:
+        yield f"  and {len(unknown) - _UNKNOWN} more"
+
+
+def _short(text: str) -> str:
+    return one_line(text, _WIDEST)
+
+
+def _compared(path: Path, made: Path) -> str:
+    """Return one line: whether the copy leads to the same findings."""
+    try:
+        before, after = (Counter(one.rule.id for one in findings(read_session(str(each)))) for each in (path, made))
+    except InputError as error:
+        return f"findings were not compared: {one_line(str(error), 200)}"
+    if before == after:
+        return f"the copy reads back with the same {count(before.total(), 'finding')}"
+    differ = ", ".join(sorted(rule for rule in before | after if before[rule] != after[rule]))
+    return f"THE COPY LEADS TO OTHER FINDINGS: {differ}"
+
+
+def _confirmed(out: Path) -> bool:
+    """Ask whether the copy may be written.
+
+    Raises:
+        InputError: Standard input is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise InputError(f"{out} is written after a question, and standard input is no terminal: add --yes")
+    print(f"Write {out}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

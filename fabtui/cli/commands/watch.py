@@ -1,0 +1,172 @@
+"""``fabtui watch``: a small sweep again and again, and a file of metrics after each."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fabtui.cli.options_from_args import Request, print_problems, request_from
+from fabtui.cli.until_signal import Ended, caught_signals, run_until, sleep_until
+from fabtui.cli.write_outputs import write_outputs
+from fabtui.config.file import read_config
+from fabtui.config.values import seconds
+from fabtui.diagnosis.session import exit_code
+from fabtui.errors import InputError
+from fabtui.export.round_metrics import Round, RoundState, write_round
+from fabtui.model.exit_codes import NOT_TESTED
+from fabtui.model.session_model import Model
+from fabtui.report.summary import outcome_line
+from fabtui.sanitize import one_line
+from fabtui.session.feeds.live import CLOSE_DEADLINE, LiveFeed
+
+_LONGEST = 7 * 86400.0
+
+
+class _Settings(NamedTuple):
+    """Times (s) of the rounds, the file of metrics, and whether there is one round only."""
+
+    every: float
+    budget: float
+    prom: Path
+    once: bool
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Repeat rounds until a signal; return the exit code.
+
+    Raises:
+        InputError: The arguments are not valid, or another process watches for the same file.
+    """
+    config = read_config(args)
+    # Days of rounds would fill the disk.
+    args.no_record = True
+    if "mode" not in args and "session.mode" not in config.values:
+        args.mode = "quick"
+    request = request_from(args, config)
+    if "prom" not in request.outputs:
+        raise InputError("watch needs --prom FILE.prom, the file of metrics to keep up to date")
+    every = seconds(getattr(args, "every", "900"), "--every", 1.0, _LONGEST)
+    budget = seconds(getattr(args, "budget", "120"), "--budget", 1.0, _LONGEST)
+    if "once" not in args and budget + CLOSE_DEADLINE > every:
+        ending = f"ending a round takes up to {CLOSE_DEADLINE:g} s more"
+        raise InputError(f"--budget {budget:g} does not fit in --every {every:g}: {ending}")
+    print_problems(config)
+    prom = request.outputs["prom"]
+    others = {name: path for name, path in request.outputs.items() if name != "prom"}
+    with _alone(prom):
+        watching = _Watching(request._replace(outputs=others), _Settings(every, budget, prom, "once" in args))
+        return asyncio.run(watching.run())
+
+
+@contextmanager
+def _alone(prom: Path) -> Iterator[None]:
+    """Hold a lock beside the file of metrics: rounds of two processes would disturb each other.
+
+    Raises:
+        InputError: Another process holds it, or it cannot be made.
+    """
+    lock = prom.with_name(f".{prom.name[:200]}.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(f"cannot lock {lock}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"another fabtui watch writes {prom}; its round has not ended, or it is a service"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class _Watching:
+    """Rounds, one after the other."""
+
+    def __init__(self, request: Request, settings: _Settings) -> None:
+        self._request = request
+        self._settings = settings
+
+    async def run(self) -> int:
+        """Repeat rounds until a signal; return the exit code."""
+        # Also caught between rounds, while files are written.
+        with caught_signals() as ended:
+            return await self._repeat(ended)
+
+    async def _repeat(self, ended: Ended) -> int:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(1, sys.maxsize):
+            caught, code = await self._round(number, ended)
+            if self._settings.once and caught is None:
+                return code
+            if caught is None:
+                # A round that took too long leaves no debt of rounds.
+                passed = math.floor((loop.time() - began) / self._settings.every) + 1
+                caught = await sleep_until(ended, began + passed * self._settings.every - loop.time())
+            if caught is not None:
+                self._line(f"ended by {caught.name}")
+                return 0 if caught is signal.SIGTERM and not self._settings.once else 128 + caught.value
+        return 0
+
+    async def _round(self, number: int, ended: Ended) -> tuple[signal.Signals | None, int]:
+        """Run a session within the budget and write the files; return the signal that ended it, and its exit code."""
+        feed = LiveFeed(self._request.options)
+        began, state, problem = time.time(), RoundState.COMPLETE, ""
+        try:
+            caught = await run_until(ended, feed, budget=self._settings.budget)
+        except TimeoutError:
+            caught, state = None, RoundState.OVER_BUDGET
+            problem = f"it took longer than --budget {self._settings.budget:g} s, in {feed.model.phase.name}"
+        except InputError as error:
+            if number == 1:
+                raise
+            caught, state, problem = None, RoundState.ERROR, one_line(str(error), 300)
+        if caught is not None:
+            return caught, 0
+        if not problem and not _holds_results(feed.model):
+            state, problem = RoundState.NOTHING_TESTED, _why_nothing(feed.model)
+        good = state is RoundState.COMPLETE
+        code = exit_code(feed.model) if good else NOT_TESTED
+        summed = (
+            outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"
+        )
+        try:
+            done = Round(state, began, time.time())
+            write_round(done, feed.model if good else None, self._settings.prom, self._request.exposition)
+            list(write_outputs(feed.model, self._request) if good else ())
+        except (OSError, InputError) as error:
+            # The next round may find room on the disk.
+            summed += f"; cannot write: {one_line(str(error), 300)}"
+            code = 2
+        self._line(f"round {number}: {summed}, {done.ended - began:.1f} s")
+        return None, code
+
+    @staticmethod
+    def _line(text: str) -> None:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}", flush=True)
+
+
+def _holds_results(model: Model) -> bool:
+    return any(True for _ in model.measurements()) or any(record.probe_results for record in model.nodes.values())
+
+
+def _why_nothing(model: Model) -> str:
+    """Return why the first node that is gone cannot be used."""
+    gone = [
+        f"{one_line(record.name)}: {one_line(record.text, 200)}" for record in model.nodes.values() if record.state.gone
+    ]
+    more = f" and {len(gone) - 1} more nodes" if len(gone) > 1 else ""
+    return f"{gone[0]}{more}" if gone else "no result"
