@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,24 @@ def _run(folder: Path, args: list[str], env: dict[str, str], limit: float) -> Ru
     return Run(seconds, done.returncode, done.stderr + done.stdout, rows, recording)
 
 
-def check_cells(run: Run, expected: Mapping[Pair, tuple[str, str]], reasons: Mapping[str, str], pairs: int) -> None:
+def check_healthy(code: int, verdicts: Iterable[str], printed: str) -> None:
+    """See that every test of CPU ranks passed, and that the exit code reports just that.
+
+    Other work on the processors does slow some of them, and being slow is then the right verdict.
+    """
+    found = set(verdicts)
+    assert found, printed
+    assert found <= {"ok", "slow"}, printed
+    assert code == ("slow" in found), printed
+
+
+def check_cells(
+    run: Run,
+    expected: Mapping[Pair, tuple[str, str]],
+    reasons: Mapping[str, str],
+    pairs: int,
+    unsteady: Collection[str] = (),
+) -> None:
     """See that exactly the expected cells of p2p are not ok, each with its verdict and with its own reason alone.
 
     Args:
@@ -102,8 +119,9 @@ def check_cells(run: Run, expected: Mapping[Pair, tuple[str, str]], reasons: Map
         expected: Verdict and name of the reason of each cell that has to be bad.
         reasons: By name of a reason, a pattern that its text matches and no other's does.
         pairs: How many ordered pairs there are.
+        unsteady: Verdicts that other cells may have: ``slow`` on processors that others use as well.
     """
-    bad = run.bad()
+    bad = {pair: found for pair, found in run.bad().items() if pair in expected or found[0] not in unsteady}
     assert set(bad) == set(expected), run.story()
     assert len(run.layer("p2p")) == pairs, run.story()
     for pair, (verdict, reason) in expected.items():

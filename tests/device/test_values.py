@@ -75,7 +75,8 @@ def _p2p(run: Run, src: int, dst: int) -> Row:
 
 
 def _collective(run: Run, layer: str) -> dict[int, float]:
-    found = [row for row in run.rows if row["layer"] == layer and row["src"] == "all" and row["dst"] == "all"]
+    # A session of one node has no other group over all endpoints than that of the node.
+    found = [row for row in run.rows if row["layer"] == layer and row["src"] == row["dst"]]
     return {int(row["bytes"]): float(row["value"]) for row in found}
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.lab.network import Network
+from fabtui.lab.namespaces.network import Network
 
 #: Small messages, few iterations: enough to see who reaches whom.
 QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", "1")

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.lab import network
-from tests.lab.network import Network
+from fabtui.lab.namespaces import holder
+from fabtui.lab.namespaces.network import Network
 
 PRELOADS = sorted(Path("/usr/lib").glob("**/umad2sim/libumad2sim.so"))
 #: What the nodes have of the tools.
@@ -44,7 +44,7 @@ flock -w 20 9 || exit 75
 here=$(mktemp -d) && cd "$here" || exit 1
 trap 'rm -rf "$here"' EXIT
 host=$(hostname)
-export SIM_HOST="${{host#mesh-}} $ca" IBSIM_SERVER_NAME={server} IBSIM_SERVER_PORT={port} LD_PRELOAD={preload}
+export SIM_HOST="$host $ca" IBSIM_SERVER_NAME={server} IBSIM_SERVER_PORT={port} LD_PRELOAD={preload}
 /usr/sbin/$tool "${{words[@]}}" 2>"$here/errors" >"$here/out"
 code=$?
 unset LD_PRELOAD
@@ -87,7 +87,7 @@ def missing() -> str | None:
     tool = next((tool for tool in ("ibsim", "opensm", *TOOLS) if shutil.which(tool, path=path) is None), None)
     if tool or not PRELOADS:
         return f"no {tool or 'libumad2sim'} on this machine"
-    return network.missing()
+    return holder.missing()
 
 
 def topology(leaves: dict[str, list[str]], narrow: str = "", slow: str = "") -> str:

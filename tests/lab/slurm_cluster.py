@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.lab import network as lab
+from fabtui.lab.namespaces import holder
+from fabtui.lab.namespaces.network import Network
 
 _DEADLINE = 30.0
 _TOOLS = ("slurmctld", "slurmd", "munged", "srun", "squeue", "salloc", "sbatch")
@@ -27,24 +28,29 @@ GPUS = 4
 def missing() -> str | None:
     """Return why there can be no such cluster here, or None."""
     for tool in _TOOLS:
-        if lab._path(tool) is None:
+        if holder.path_of(tool) is None:
             return f"no {tool} on this machine"
-    return lab.missing()
+    return holder.missing()
 
 
 class SlurmCluster:
     """Slurm with four GPUs (character devices) on each node and two leaf switches in its topology.
 
+    Args:
+        folder: Where its files lie.
+        nodes: How many nodes the network has.
+        each: How many nodes of Slurm each of them plays, with a slurmd on a port of its own.
+
     Attributes:
-        names: The nodes.
+        names: The nodes of Slurm.
         network: The network below; ``network.ssh_config`` reaches the nodes by ssh.
     """
 
-    def __init__(self, folder: Path, nodes: int = 4) -> None:
+    def __init__(self, folder: Path, nodes: int = 4, each: int = 1) -> None:
         # Paths of sockets are short.
         self.folder = folder
-        self.network = lab.Network(folder, nodes=nodes, rails=1, management="mgmt0")
-        self.names = self.network.names
+        self.network = Network(folder, nodes=nodes, rails=1, management="mgmt0")
+        self.names = [f"n{number}" for number in range(nodes * each)]
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -79,9 +85,9 @@ class SlurmCluster:
         (folder / "munge" / "key").chmod(0o600)
         half = len(self.names) // 2
         nodes = "".join(
-            f"NodeName={name} NodeAddr={self.network._login_address(name)} CPUs=16 RealMemory=20000"
-            f" Gres=gpu:a10:{GPUS} State=UNKNOWN\n"
-            for name in self.names
+            f"NodeName={name} NodeAddr={self.network.login_address(self._host(name))} CPUs=16 RealMemory=20000"
+            f" Port={6818 + number // len(self.network.names)} Gres=gpu:a10:{GPUS} State=UNKNOWN\n"
+            for number, name in enumerate(self.names)
         )
         (folder / "slurm.conf").write_text(
             f"""ClusterName=lab
@@ -99,6 +105,7 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+TaskProlog={folder}/prolog
 JobAcctGatherType=jobacct_gather/none
 SwitchType=switch/none
 MpiDefault=none
@@ -119,6 +126,9 @@ GresTypes=gpu
 """
         )
         (folder / "gres.conf").write_text(f"Name=gpu Type=a10 File={folder}/dev/nvidia[0-{GPUS - 1}]\n")
+        # What it prints after the word is printed by the task.
+        (folder / "prolog").write_text(f"#!/bin/sh\n[ ! -e {folder}/banner ] || cat {folder}/banner\n")
+        (folder / "prolog").chmod(0o755)
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         leaves = f"SwitchName=leaf1 Nodes={','.join(self.names[:half])}\n"
         leaves += f"SwitchName=leaf2 Nodes={','.join(self.names[half:])}\nSwitchName=spine1 Switches=leaf[1-2]\n"
@@ -132,8 +142,13 @@ GresTypes=gpu
         self._daemon(self.network.controller(["slurmctld", "-D", "-c", "-f", config]), "slurmctld")
         for name in self.names:
             (folder / "spool" / name).mkdir()
-            self._daemon(self.network._hosts[name].enter(["slurmd", "-D", "-f", config, "-N", name]), f"slurmd-{name}")
+            host = self.network.holder(self._host(name))
+            self._daemon(host.enter(["slurmd", "-D", "-f", config, "-N", name]), f"slurmd-{name}")
         self._until(self._idle, "slurmd")
+
+    def _host(self, name: str) -> str:
+        """Return the node of the network that plays a node of Slurm."""
+        return self.network.names[self.names.index(name) % len(self.network.names)]
 
     def _daemon(self, argv: list[str], name: str) -> None:
         with (self.folder / f"{name}.out").open("wb") as output:
@@ -219,7 +234,7 @@ GresTypes=gpu
 
     def processes(self, name: str) -> list[str]:
         """Return the command lines of the node side's processes on a node."""
-        found = self.network.on(name, "ps", "-eo", "args").splitlines()
+        found = self.network.on(self._host(name), "ps", "-eo", "args").splitlines()
         return [line for line in found if "-IS -c" in line]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 from tests.lab.field import QUICK, Outcome, run
-from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -55,8 +56,7 @@ def test_a_management_network_is_no_rail(tmp_path: Path) -> None:
 def test_crossed_rails_are_named_whoever_answers_arp(network: Network, tmp_path: Path, strict: tuple[str, ...]) -> None:
     for name in strict:
         network.on(name, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1")
-    for rail, other in ((0, 1), (1, 0)):
-        network.fabric("ip", "link", "set", f"n2r{rail}", "master", f"br{other}")
+    network.plant("n2=crossed")
     found = run(network, tmp_path, "--probes", "ping,udp")
     title = "rails swapped on n2: eth0 is connected to rail 1, eth1 is connected to rail 0"
     finding = check(found, title, "n2")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.lab.namespaces.network import Network
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Reading
-from tests.lab.network import Network
 from tests.lab.simulated import Fabric, missing, topology
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no simulated fabric: {missing()}")

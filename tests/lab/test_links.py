@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
 from collections.abc import Iterator
 
 import pytest
 
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 from tests.lab.field import Outcome, run
-from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -35,31 +34,11 @@ def network(wired: Network) -> Iterator[Network]:
     wired.heal()
 
 
-@contextlib.contextmanager
-def flapping(network: Network, name: str, rail: int, period: float = 0.8) -> Iterator[None]:
-    """Have a node's link go and come back, again and again."""
-    over = threading.Event()
-
-    def flap() -> None:
-        while not over.is_set():
-            for state in ("down", "up"):
-                network.fabric("ip", "link", "set", f"{name}r{rail}", state)
-                over.wait(period)
-
-    thread = threading.Thread(target=flap)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("rail", [0, 1])
 def test_an_interface_that_is_switched_off(tmp_path_factory: pytest.TempPathFactory, rail: int) -> None:
     # Routes of an interface are lost with it, so the network is not used again.
     with Network(tmp_path_factory.mktemp("down"), nodes=4, rails=2) as network:
-        network.on("n2", "ip", "link", "set", f"eth{rail}", "down")
+        network.plant(f"n2.eth{rail}=down")
         found = run(network, network.folder, *MESH)
     assert found.titles == [f"n2 rail {rail} (eth{rail} {network.address('n2', rail)}) is down"], found.printed
     assert blamed(found) == [("nic", f"n2 eth{rail}")]
@@ -71,8 +50,8 @@ def test_an_interface_that_is_switched_off(tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_link_that_flaps(network: Network) -> None:
-    with flapping(network, "n1", 1):
-        found = run(network, network.folder, *MESH)
+    network.plant("n1.eth1=flap:0.8")
+    found = run(network, network.folder, *MESH)
     title, *others = found.titles
     assert title.startswith("n1 rail 1 (eth1 10.2.0.2): the link flaps (carrier changed "), found.printed
     assert others == []
@@ -82,7 +61,7 @@ def test_a_link_that_flaps(network: Network) -> None:
 
 @pytest.mark.parametrize("percent", [1, 5])
 def test_packets_that_are_lost_in_one_direction_of_a_nic(network: Network, percent: int) -> None:
-    network.rule(f"ip saddr {network.address('n1', 0)} numgen random mod 100 < {percent}")
+    network.plant(f"n1.eth0=loss-out:{percent}%")
     found = run(network, network.folder, *MESH)
     title, *others = found.titles
     assert re.fullmatch(r"n1 rail 0 \(eth0 10\.1\.0\.2\), outgoing: [\d to]+ % of packets are lost", title), (

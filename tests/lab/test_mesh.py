@@ -20,13 +20,14 @@ import pytest
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.system import run_command
-from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -84,10 +85,6 @@ def run(network: Network, folder: Path, *args: str) -> Run:
     return Run(done.returncode, done.stdout + done.stderr, model, mesh_findings(model))
 
 
-def rules_between(network: Network, a: tuple[str, int], b: tuple[str, int], match: str) -> None:
-    network.rule(f"ip saddr {network.address(*a)} ip daddr {network.address(*b)} {match}".rstrip())
-
-
 def test_every_address_reaches_every_other(network: Network, tmp_path: Path) -> None:
     result = run(network, tmp_path, "--csv", str(tmp_path / "s.csv"), "--json", str(tmp_path / "s.json"))
     result.check()
@@ -115,7 +112,7 @@ def test_every_address_reaches_every_other(network: Network, tmp_path: Path) -> 
     ],
 )
 def test_a_rail_cut_on_one_node(network: Network, tmp_path: Path, fault: str, text: str, known: str) -> None:
-    getattr(network, fault)("n3", 2)
+    network.plant(f"n3.eth2={fault}")
     result = run(network, tmp_path)
     result.check()
     assert result.texts() == [f"n3 rail 2 (eth2 10.3.0.4) {text}"]
@@ -126,7 +123,7 @@ def test_a_rail_cut_on_one_node(network: Network, tmp_path: Path, fault: str, te
 def test_a_rail_cut_on_one_node_where_nodes_do_not_route_by_source(tmp_path: Path) -> None:
     with Network(tmp_path) as network:
         network.forget_sources()
-        network.misplug("n3", 2)
+        network.plant("n3.eth2=misplug")
         folder = tmp_path / "runs"
         folder.mkdir()
         result = run(network, folder)
@@ -135,8 +132,7 @@ def test_a_rail_cut_on_one_node_where_nodes_do_not_route_by_source(tmp_path: Pat
 
 
 def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
-    for a, b in itertools.permutations([("n1", 1), ("n6", 1)], 2):
-        rules_between(network, a, b, "ip length > 1500")
+    network.plant("n1.eth1>n6.eth1=blackhole", "n6.eth1>n1.eth1=blackhole")
     result = run(network, tmp_path)
     result.check()
     text = "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do"
@@ -145,8 +141,7 @@ def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
 
 
 def test_a_one_way_drop_within_a_rail_and_one_across(network: Network, tmp_path: Path) -> None:
-    rules_between(network, ("n1", 0), ("n2", 0), "")
-    rules_between(network, ("n4", 3), ("n5", 1), "")
+    network.plant("n1.eth0>n2.eth0=drop", "n4.eth3>n5.eth1=drop")
     result = run(network, tmp_path)
     result.check()
     assert result.texts() == [
@@ -156,10 +151,9 @@ def test_a_one_way_drop_within_a_rail_and_one_across(network: Network, tmp_path:
 
 
 def test_all_three_at_once(network: Network, tmp_path: Path) -> None:
-    network.misplug("n3", 2)
-    for a, b in itertools.permutations([("n1", 1), ("n6", 1)], 2):
-        rules_between(network, a, b, "ip length > 1500")
-    rules_between(network, ("n1", 0), ("n2", 0), "")
+    network.plant("n3.eth2=misplug")
+    network.plant("n1.eth1>n6.eth1=blackhole", "n6.eth1>n1.eth1=blackhole")
+    network.plant("n1.eth0>n2.eth0=drop")
     result = run(network, tmp_path)
     result.check()
     assert result.texts() == [
@@ -186,7 +180,7 @@ def test_a_firewall_on_a_node(network: Network, tmp_path: Path) -> None:
 
 
 def test_packets_that_are_lost_by_chance(network: Network, tmp_path: Path) -> None:
-    network.rule("ip saddr 10.2.0.6 numgen random mod 100 < 40")
+    network.plant("n5.eth1=loss-out:40%")
     result = run(network, tmp_path)
     losses = [finding for finding in result.findings if finding.rule.name == "packet-loss"]
     assert result.code == 1
@@ -196,9 +190,9 @@ def test_packets_that_are_lost_by_chance(network: Network, tmp_path: Path) -> No
 
 def test_nothing_is_left_of_a_network_whose_maker_is_killed(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from tests.lab.network import Network\n"
+        "import sys, time; from pathlib import Path; from fabtui.lab.namespaces.network import Network\n"
         f"with Network(Path({str(tmp_path)!r}), 3, 1) as n:\n"
-        "    print(*(host.pid for host in n._hosts.values()), flush=True); time.sleep(60)\n"
+        "    print(*(host.pid for host in map(n.holder, n.names)), flush=True); time.sleep(60)\n"
     )
     maker = subprocess.Popen(
         [sys.executable, "-c", script],

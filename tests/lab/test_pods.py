@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.network import Network, missing
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -50,7 +51,7 @@ sys.exit(child.wait())
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     with Network(tmp_path_factory.mktemp("pods"), nodes=3, rails=1) as network:
-        pids = {name: network._hosts[name].pid for name in network.names}
+        pids = {name: network.holder(name).pid for name in network.names}
         tool = network.folder / "kubectl"
         tool.write_text(KUBECTL.replace("{python}", sys.executable).replace("{pids}", repr(pids)))
         tool.chmod(0o755)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.lab.network import Network, missing
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -100,10 +101,10 @@ def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Net
 
 
 def test_two_nodes_that_nccl_takes_for_one(network: Network) -> None:
-    network.on("n1", "hostname", "mesh-n0")
+    network.on("n1", "hostname", "n0")
     try:
         code, found, printed = preflight(network)
     finally:
-        network.on("n1", "hostname", "mesh-n1")
+        network.on("n1", "hostname", "n1")
     assert code == 1
     assert serious(found)["machine"] == ["n0", "n1"], printed

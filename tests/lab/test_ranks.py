@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 import threading
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from fabtui.errors import InputError
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
 from fabtui.model.events import LogEntry
 from fabtui.model.recording import read_events
 from tests.lab.field import Outcome, run
-from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -51,10 +53,15 @@ def test_one_direction_of_a_nic_is_slow(network: Network, rail: int) -> None:
     assert {(f"n{n}:{rail}", f"n1:{rail}") for n in (0, 2, 3)} <= slow
     assert set(bad(found)) == {("nic", f"n1 eth{rail}")}, found.printed
     assert found.cells("p2p", without="n1") == []
+    # By the counters of the veths: there is no RDMA port here.
+    sentence = re.search(r"^TCP was used for (\d+) of 48 pairs between nodes .interface counters", found.printed, re.M)
+    assert sentence is not None, found.printed
+    assert found.saved["carriers"] in found.printed
+    assert int(sentence[1]) == sum(m.get("carrier", {}).get("counted") == "TCP" for m in found.saved["measurements"])
 
 
 def test_ranks_with_a_broken_path_are_left_out_of_the_world(network: Network) -> None:
-    network.rule(f"ip saddr {network.address('n2', 0)} ip length > 1500")
+    network.plant("n2.eth0=blackhole:1500")
     try:
         found = run(network, network.folder, "--probes", "ping,udp,p2p", "--layers", "world", "--bytes", "1M")
     finally:
@@ -96,8 +103,7 @@ def _retests(recording: Path) -> bool:
     # At first it is empty.
     with contextlib.suppress(InputError):
         return any(
-            isinstance(event, LogEntry) and "slow pairs are tested again, alone" in event.text
-            for event in read_events(recording)
+            isinstance(event, LogEntry) and "tested again, alone" in event.text for event in read_events(recording)
         )
     return False
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,36 @@ def test_a_heterogeneous_job_gives_the_nodes_of_all_groups(cluster: SlurmCluster
     assert re.match(r"nodes of job \d+: n0 \(group 0\), n\[\d-\d\] \(group 1\)", first_line(done.stderr)), done.stderr
     assert done.returncode == 0, done.stdout
     assert re.search(r"n\[0,\d-\d\]  ready|n\[0-2\]  ready", done.stdout), done.stdout
+
+
+def nodes_of_steps(cluster: SlurmCluster) -> list[str]:
+    lines = cluster.run("squeue", "--noheader", "--steps", "--format=%j %N", check=False).stdout.splitlines()
+    return sorted(nodes for name, _, nodes in (line.partition(" ") for line in lines) if name == "fabtui")
+
+
+def test_one_srun_starts_the_nodes_of_each_group_of_a_heterogeneous_job(cluster: SlurmCluster) -> None:
+    run = cluster.fabtui("run", "--transport", "srun", "--srun-tree", "on", "--watch", "300", *QUICK)
+    with subprocess.Popen(
+        cluster.words("salloc", "-Q", "-N2", ":", "-N2", *run),
+        env=cluster.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        cluster._until(lambda: nodes_of_steps(cluster) == ["n[0-1]", "n[2-3]"], "the steps")
+        cluster._until(lambda: all(cluster.processes(name) for name in cluster.names), "the node sides")
+        cluster.run("scancel", "--user=root")
+        process.wait(60)
+    cluster._until(lambda: not any(cluster.processes(name) for name in cluster.names), "the end of the processes")
+
+
+def test_nodes_behind_a_wrapper_have_a_step_each(cluster: SlurmCluster) -> None:
+    job = cluster.job("-N2")
+    run = cluster.fabtui("run", "--jobid", job, "--transport", "srun", "--probes", "host", "--srun-tree", "on")
+    done = cluster.run(*run, "--wrap", "env WRAPPED={node}", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("--srun-tree is not possible with --wrap") == 1, done.stderr
+    assert "n[0-1]  ready" in done.stdout
 
 
 def test_three_wrong_jobs_have_three_different_lines(cluster: SlurmCluster) -> None:
@@ -194,3 +227,28 @@ def test_only_the_gpus_of_the_job_are_used_over_ssh(
     (node,) = read_json(path)["nodes"]
     assert node["backend"] == "asyncssh"
     assert node["inventory"]["env"].get("CUDA_VISIBLE_DEVICES") == visible
+
+
+def steps(cluster: SlurmCluster, count: int, total: int) -> dict[str, Any]:
+    """Open links over steps of a job, and have bytes echoed over the first."""
+    job = cluster.job("-N4")
+    options = (f"--steps={count}", f"--bytes={total}")
+    words = (sys.executable, "-m", "tests.lab.job_steps", *options, job, *cluster.names)
+    found: dict[str, Any] = json.loads(cluster.run(*words).stdout)
+    return found
+
+
+def test_large_frames_come_back_behind_a_long_prolog(cluster: SlurmCluster) -> None:
+    banner = cluster.folder / "banner"
+    banner.write_text("print a line of fifty-two bytes, as modules of a prolog do.\n" * 19_000)
+    try:
+        found = steps(cluster, 1, 100_000_000)
+    finally:
+        banner.unlink()
+    assert (found["links"], found["refused"], found["wrong"]) == (1, [], [])
+    assert re.search(r"\d{6} bytes left out", found["banner"]), found["banner"][:200]
+
+
+def test_many_steps_start_at_once(cluster: SlurmCluster) -> None:
+    found = steps(cluster, 32, 0)
+    assert (found["links"], found["refused"]) == (32, [])

@@ -34,6 +34,8 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.base import Feed, Playback
+from fabtui.session.job_watch import JobWatch
+from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.fakeprobes import address, inventory, nvlink
 
 START = 1_700_000_000.0
@@ -78,6 +80,11 @@ class FakeFeed(Feed):
         self.speeds: list[float] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
+        #: What a server asks at a login, and what was answered.
+        self.question: LoginQuestion | None = None
+        self.answered: list[Sequence[str] | None] = []
+        #: Watch of the job whose nodes these are.
+        self.job: JobWatch | None = None
         self._listeners: list[Callable[[], None]] = []
 
     async def run(self) -> None:
@@ -89,6 +96,9 @@ class FakeFeed(Feed):
             self.advance(1)
             if self.pace:
                 await asyncio.sleep(self.pace)
+        if self.question is not None:
+            assert self.ask is not None
+            self.answered.append(await self.ask(self.question))
 
     def advance(self, count: int | None = None) -> None:
         """Play the next events, or all that are left."""
@@ -127,6 +137,9 @@ class FakeFeed(Feed):
     def answer(self, **fields: Any) -> None:
         """End the command that was run last."""
         self.play([CommandEnd(number=len(self.ran), time=self.model.now, **fields)])
+
+    def job_watch(self) -> JobWatch | None:
+        return self.job
 
     def watch(self, on: bool) -> None:
         self.play([Watching(on=on, time=self.model.now)])
@@ -197,8 +210,10 @@ class Story:
         self.events.append(stamped)
         self.shadow.apply(stamped)
 
-    def state(self, node: str, state: NodeState, text: str = "", hint: str | None = None) -> None:
-        self.add(NodeUpdate(node=node, state=state, text=text, hint=hint, backend="asyncssh"))
+    def state(
+        self, node: str, state: NodeState, text: str = "", hint: str | None = None, retry: float | None = None
+    ) -> None:
+        self.add(NodeUpdate(node=node, state=state, text=text, hint=hint, backend="asyncssh", retry=retry))
 
     def log(self, text: str, node: str | None = None, level: str = "info") -> None:
         self.add(LogEntry(level=level, node=node, text=text))

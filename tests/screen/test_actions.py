@@ -14,6 +14,7 @@ from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.test_command_line import typed
 
 
 async def notes(app: FabricApp, pilot: Any) -> str:
@@ -113,6 +114,25 @@ async def test_csv_is_written_in_a_thread_and_reported(
         assert "could not be written: no space left" in await notes(app, pilot)
 
 
+async def test_a_report_is_written_with_its_key_and_where_a_command_wants_it(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("E")
+        await app.workers.wait_for_complete()
+        assert "report written to" in await notes(app, pilot)
+        (name,) = os.listdir(tmp_path)
+        assert re.fullmatch(r"fabtui-\d{8}T\d{6}Z\.html", name)
+        assert (tmp_path / name).read_text().startswith("<!DOCTYPE html>")
+        await typed(pilot, f"report {tmp_path}/a.txt")
+        assert "should end in .html" in screen_text(app)
+        await pilot.press("escape")
+        await typed(pilot, f"report {tmp_path}/a.md")
+        await app.workers.wait_for_complete()
+        assert "## Findings" in (tmp_path / "a.md").read_text()
+
+
 async def test_the_real_csv_has_the_rows_of_the_screen(opened: Opened, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     async with opened(FakeFeed(sweep_of_two().events), csv=tmp_path / "s.csv") as (_, pilot):
@@ -135,6 +155,36 @@ async def test_a_screenshot_is_written_into_the_working_folder(
     (name,) = os.listdir(tmp_path)
     assert re.fullmatch(r"fabtui-[0-9]{8}T[0-9]{6}Z\.svg", name)
     assert "12.4!" in (tmp_path / name).read_text()
+
+
+async def test_the_grid_is_drawn_as_it_is_shown(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("2", "I")
+        assert "pictures written to" in await notes(app, pilot)
+        await pilot.press("plus", "3", "I")
+        assert "-world.svg and .png" in await notes(app, pilot)
+    found = {name[24:]: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)}
+    assert sorted(found) == ["p2p.png", "p2p.svg", "world.png", "world.svg"]
+    assert found["p2p.png"].startswith(b"\x89PNG")
+    assert b"GB/s" in found["p2p.svg"]
+    assert b"<title>" not in found["world.svg"], "there are no results in world"
+
+
+async def test_a_full_disk_is_reported_when_the_grid_is_drawn(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("fabtui.screen.views.grid_picture.write_bytes", full)
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("I")
+        assert "the picture could not be written: no space left" in await notes(app, pilot)
 
 
 async def test_copying_gives_plain_text(opened: Opened) -> None:

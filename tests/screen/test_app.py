@@ -142,7 +142,7 @@ async def test_keys_of_the_pair(opened: Opened) -> None:
         assert feed.retested[1:] == [("n000:1", "n000:2"), ("n000:2", "n000:1")]
         await pilot.press("x")
         await pilot.pause()
-        assert screen_text(app).startswith(" n000:2 > n000:1")
+        assert screen_text(app).startswith(" fabtui / p2p / n000:2 > n000:1")
         await pilot.press("y")
         assert "n000:2 > n000:1" in app.clipboard
         assert "347 GB/s" in app.clipboard

@@ -71,7 +71,7 @@ def test_everything_can_be_rendered(seed: int) -> None:
     findings(model)
     node_rows(model, Survey(model).finish(), {}, 0.0)
     for record in model.nodes.values():
-        node_lines(model, record, found, 120, glyphs)
+        node_lines(model, record, found, 120, glyphs, lambda finding: [])
     for src, dst in itertools.permutations(model.endpoints[:5], 2):
         measurement = next(iter(model.measurements()), None)
         path_lines(hops(model, src, dst, measurement), (src.node, dst.node), 120, glyphs)

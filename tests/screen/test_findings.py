@@ -50,6 +50,12 @@ def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
     assert "  next  ssh" not in full[1], "reasons stand before steps"
     short = [plain(line) for line in finding_lines(found, FAILED, 45, 6)]
     assert [line[0] for line in short] == list("123456"), "no evidence, but every title"
+    # In one more: what to type for the worst one.
+    assert "  next  " in [plain(line) for line in finding_lines(found, FAILED, 45, 7)][1]
+    # Its reason comes before the steps of findings that are less severe.
+    severe = sum(one.severity is found.found[0].severity for one in found.found)
+    reason = [plain(line) for line in finding_lines(found, FAILED, 45, len(found.found) + severe + 2)]
+    assert reason[1].startswith("  connection refused")
     least = [plain(line) for line in finding_lines(found, FAILED, 45, 4)]
     assert least[-1].strip() == "and 3 more: F shows all"
     assert len(least) == 4

@@ -157,7 +157,8 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
             (1, "3"),
             (line, "n000 1"),
             (line, "349"),
-            (line + 1, "━━ p"),
+            (line + 1, "━━━━"),
+            (line + 2, "99 %"),
         }
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.screen.grid.axis import Axis, Seat, common_domain
+from fabtui.presentation.domain import common_domain
+from fabtui.screen.grid.axis import Axis, Seat
 from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, Shape, lay_out, scrolled, squeeze
 from fabtui.screen.grid.lines import LineRenderer
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fabtui.model.events import ProbeResult
@@ -127,3 +129,23 @@ async def test_what_is_unknown_is_one_sentence_and_changes_nothing(opened: Opene
         assert app.main.scope.order is before
         await pilot.press("O")
         assert app.main.scope.order is Order.RAIL, "leaf switches are skipped"
+
+
+async def test_half_rows_have_names_of_groups_and_gaps_between_them(opened: Opened) -> None:
+    async with opened(FakeFeed(fabric().events), size=(200, 60)) as (app, pilot):
+        await typed(pilot, "order rail")
+        grid = app.main.grid
+        for _ in range(30):
+            if grid.layout_now().halves:
+                break
+            await pilot.press("less_than_sign")
+            await pilot.pause()
+        assert grid.layout_now().halves
+        lines = screen_text(app).splitlines()
+        assert sum(line.startswith("rail ") for line in lines) == GPUS
+        columns = [at for _, at in grid.viewport.columns]
+        blanks = {at - 1 for before, at in pairwise(columns) if at - before > 1}
+        assert len(blanks) == GPUS - 1
+        row = grid.render_line(grid.viewport.line_of_row[0]).text
+        assert {at for at, text in enumerate(row[: columns[-1]]) if at > columns[0] and text == " "} >= blanks
+        assert len(row) == grid.size.width

@@ -164,20 +164,34 @@ async def test_help_begins_with_the_current_view(
         assert text.index("glyphs") < text.index("confirm.yes")
 
 
+@pytest.mark.parametrize(
+    ("key", "crumb"),
+    [("enter", "n000:0 > n000:1"), ("n", "n000"), ("t", "nodes"), ("T", ""), ("P", "preflight"), ("F", "findings")],
+)
+async def test_every_view_names_the_layer_that_it_was_opened_from(opened: Opened, key: str, crumb: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
+        await pilot.press("4", "home", "g", "right", key)
+        await pilot.pause()
+        assert screen_text(app).splitlines()[0].startswith(f" fabtui / latency / {crumb}")
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert f"/ {crumb} / help" in screen_text(app).splitlines()[0] or key == "T"
+
+
 async def test_a_view_opened_from_a_view_names_the_way_to_it(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
         await pilot.press("t")
         await pilot.pause()
-        assert screen_text(app).splitlines()[0].startswith(" nodes ")
+        assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes ")
         await pilot.press("enter")
         await pilot.pause()
-        assert screen_text(app).splitlines()[0].startswith(" grid / nodes /")
+        assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes / n000 ")
         await pilot.press("question_mark")
         await pilot.pause()
-        assert screen_text(app).splitlines()[0].startswith(" grid / nodes / node /")
+        assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes / n000 / help")
         await pilot.press("escape", "escape")
         await pilot.pause()
-        assert screen_text(app).splitlines()[0].startswith(" nodes ")
+        assert screen_text(app).splitlines()[0].startswith(" fabtui / p2p / nodes ")
 
 
 async def test_help_is_searched_as_one_types(opened: Opened) -> None:
@@ -338,3 +352,37 @@ async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest
         found = next(text for text in written if text.startswith("\x1b]52;c;"))
         copied = base64.b64decode(found.removeprefix("\x1b]52;c;").rstrip("\x07\x1b\\")).decode()
         assert copied.startswith("n000:0 > n000:1\n")
+
+
+async def test_the_key_bar_has_whole_entries_at_every_width(opened: Opened) -> None:
+    whole: set[str] = set()
+    for width in (200, 64, 77, 88, 97, 131):
+        async with opened(FakeFeed(sweep_of_two().events), size=(width, 24)) as (app, _):
+            bar = screen_text(app).splitlines()[-1]
+            assert len(bar) == width
+            entries = {entry for entry in bar.split("  ") if entry.strip()}
+            whole = whole or {entry.strip() for entry in entries} | {"arrows move"}
+            assert {entry.strip() for entry in entries} <= whole, width
+            assert {"F findings", "? help", "q quit"} <= {entry.strip() for entry in entries}
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (("escape",), "there is nothing to go back to: q quits"),
+        (("question_mark", "question_mark"), "this is the help: / searches it, Esc leaves it"),
+        (("F", "F"), "all findings are shown here: Esc leaves them"),
+    ],
+)
+async def test_a_key_without_effect_reports_why(opened: Opened, keys: tuple[str, ...], shown: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert shown in [note.message for note in app._notifications]
+
+
+async def test_tab_in_an_empty_command_line_shows_what_it_completes(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("colon", "tab")
+        await settled(app, pilot)
+        assert "type the first letters of a command: Tab completes it" in screen_text(app)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
+from textual.widgets import Static
 
 from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.presentation.cell_levels import Slot
 from tests.screen.ansi import strip_codes
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
@@ -50,7 +52,7 @@ def nasty_story(node: str = "bad[/]node\x1b[1m") -> Story:
             dst_addr=NASTY,
             time=story.now,
         ),
-        Measurement(Layer.P2P, "n001:1", f"{node}:0", Verdict.OK, 3.0, "GB/s", transport=NASTY, time=story.now),
+        Measurement(Layer.P2P, "n001:1", f"{node}:0", Verdict.OK, 3.0, NASTY, transport=NASTY, time=story.now),
     )
     return story
 
@@ -184,3 +186,21 @@ async def test_a_state_with_nasty_words(opened: Opened) -> None:
         text = screen_text(app)
         assert_clean(text)
         assert "[bold red]x[/]" in text
+
+
+async def test_no_widget_can_write_to_the_terminal_what_it_would_act_on(opened: Opened) -> None:
+    """Text that a view forgets to clean is filtered where it is drawn."""
+    async with opened(FakeFeed(nasty_story().events), size=(120, 40)) as (app, pilot):
+        app.main.title = NASTY
+        await app.screen.mount(Static(NASTY.replace("\n", " "), markup=False), Static("x\u202ey\x9bz", markup=False))
+        app.notify(NASTY, markup=False)
+        await pilot.pause()
+        palette = app.main.grid.palette
+        runs: list[tuple[int, str]] = [(Slot.HEADER, NASTY)]
+        header = (Slot.HEADER, NASTY)
+        drawn = [strip.render(app.console) for strip in app.screen._compositor.render_strips()]
+        drawn += [palette.ready(runs), palette.strip(runs, None).render(app.console)]
+        drawn.append(palette.ready_texts(header, bytes([Slot.GOOD]), [NASTY], [], []))
+        assert any("[2J]52;c;AAAA" in line for line in drawn)
+        for line in drawn:
+            assert strip_codes(line).isprintable(), line

@@ -27,6 +27,10 @@ from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.views.topology import TopologyTree
 from fabtui.session.feeds.base import Playback
+from fabtui.session.job_monitor import JobMonitor
+from fabtui.session.job_query import JobQuery
+from fabtui.session.job_watch import JobWatch
+from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -137,7 +141,7 @@ def running() -> Story:
 def asking() -> Story:
     """Story of a failed node whose next step asks before it runs."""
     story = sweep_of_two()
-    story.state("n002", NodeState.FAILED, REFUSED, "sudo dmesg")
+    story.state("n002", NodeState.FAILED, REFUSED, "sudo dmesg # on n000")
     return story
 
 
@@ -155,6 +159,23 @@ def with_an_earlier_session(feed: FakeFeed) -> None:
 
 def as_replay(feed: FakeFeed) -> None:
     feed.replay = Playback(50.0, 100.0, 1.0)
+
+
+def with_a_job(feed: FakeFeed) -> None:
+    """Give the nodes logs in the working folder."""
+    for node in ("n000", "n001", "n002"):
+        Path(f"{node}.out").write_text("".join(f"line {number} of {node}\n" for number in range(60)))
+        Path(f"{node}.err").write_text(f"ValueError: of {node}\n" if node == "n001" else "a warning\n")
+        Path(f"{node}.gpu").write_text("[0] NVIDIA A10       | 61'C,  97 % | 14020 / 22731 MB | me(13980M)\n")
+    feed.job = JobWatch(JobMonitor(JobQuery("", logs=os.getcwd())))
+
+
+def with_a_question(feed: FakeFeed) -> None:
+    feed.question = LoginQuestion("n001", "alice", "", (("Password:", False),))
+
+
+def in_the_job(check: Callable[[World], bool], *before: str) -> Case:
+    return Case(check, before=("J", *before), prepare=with_a_job)
 
 
 def talkative() -> Story:
@@ -193,6 +214,10 @@ DETAIL = (80, 12)
 CASES: dict[str, Case] = {
     "app.csv": Case(lambda w: "rows written to" in w.notifications and bool(list(w.folder.glob("*.csv")))),
     "app.svg": Case(lambda w: len(list(w.folder.glob("*.svg"))) == 1),
+    "app.report": Case(lambda w: "report written to" in w.notifications and len(list(w.folder.glob("*.html"))) == 1),
+    "app.picture": Case(
+        lambda w: "pictures written to" in w.notifications and len(list(w.folder.glob("*.?[vn]g"))) == 2
+    ),
     "app.help": Case(lambda w: w.screen == "HelpScreen"),
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
     "app.login": Case(lambda w: "type elsewhere: " in w.notifications, before=TO_THE_BAD),
@@ -305,7 +330,7 @@ CASES: dict[str, Case] = {
     "main.sort-worst": Case(lambda w: "pair ▾" in w.text, size=(120, 60)),
     "pair.retest": Case(lambda w: w.feed.retested == [FAILED], before=(*TO_THE_BAD, "enter")),
     "pair.retest-both": Case(lambda w: w.feed.retested == [FAILED, FAILED[::-1]], before=(*TO_THE_BAD, "enter")),
-    "pair.turn": Case(lambda w: w.title.startswith(f" {FAILED[1]} > {FAILED[0]}"), before=(*TO_THE_BAD, "enter")),
+    "pair.turn": Case(lambda w: f" {FAILED[1]} > {FAILED[0]} " in w.title, before=(*TO_THE_BAD, "enter")),
     "pair.node": Case(lambda w: w.screen == "NodeScreen" and " n000 " in w.title, before=(*TO_THE_BAD, "enter")),
     "pair.other-node": Case(lambda w: w.screen == "NodeScreen" and " n001 " in w.title, before=(*TO_THE_BAD, "enter")),
     "pair.copy": Case(lambda w: " > ".join(FAILED) in w.app.clipboard, before=(*TO_THE_BAD, "enter")),
@@ -328,6 +353,7 @@ CASES: dict[str, Case] = {
     "findings.go-9": Case(lambda w: "there is no finding 9" in w.notifications, before=("F",)),
     "findings.next": Case(lambda w: marked_finding(w) == "2", before=("F",)),
     "findings.previous": Case(lambda w: marked_finding(w) == "2", before=("F", "tab", "tab")),
+    "findings.here": Case(lambda w: "all findings are shown here" in w.notifications, before=("F",)),
     "findings.confirm": Case(lambda w: [one.rule for one in w.feed.confirmed] == ["FT017"] * 3, before=("F", "tab")),
     "findings.acknowledge": Case(lambda w: w.focus == "prompt-input" and "ticket" in w.text, before=("F",)),
     "findings.unacknowledge": Case(lambda w: "is not marked as known" in w.notifications, before=("F",)),
@@ -339,9 +365,28 @@ CASES: dict[str, Case] = {
     "findings.first": Case(lambda w: marked_finding(w) == "1", before=("F", "tab")),
     "findings.last": Case(lambda w: "> nvidia-smi nvlink -e" in w.text, before=("F",), size=(120, 60)),
     "findings.filter": Case(lambda w: w.focus == "prompt-input", before=("F",)),
+    "steps.run": Case(lambda w: "enter runs it on n000" in w.text, before=(*TO_THE_BAD, "enter")),
+    "steps.next": Case(lambda w: "> ibstat mlx5_1" in w.text, before=(*TO_THE_BAD, "enter")),
+    "steps.previous": Case(lambda w: "> ibstat mlx5_1" in w.text, before=(*TO_THE_BAD, "enter", "tab", "tab")),
     "run.yes": Case(lambda w: [one.argv for one in w.feed.ran] == [("sudo", "dmesg")], before=ASKED, story=asking),
     "run.no": Case(lambda w: w.screen == "FindingsScreen" and not w.feed.ran, before=ASKED, story=asking),
     "pair.copy-command": Case(lambda w: w.app.clipboard.startswith("fabtui "), before=(*TO_THE_BAD, "enter")),
+    "main.job": Case(lambda w: "line 59 of n000" in w.text, prepare=with_a_job),
+    "job.back": in_the_job(lambda w: w.app.screen is w.app.main),
+    "job.log": in_the_job(lambda w: w.screen == "JobLogScreen" and "line 59 of n000" in w.text),
+    "job.out": in_the_job(lambda w: "n001.out" in w.text, "down"),
+    "job.err": in_the_job(lambda w: "a warning" in w.text),
+    "job.gpu": in_the_job(lambda w: "NVIDIA A10" in w.text and w.node == "n001", "down"),
+    "job.step": in_the_job(lambda w: "> fabtui explain" in w.text),
+    "job.step-back": in_the_job(lambda w: "> fabtui explain" in w.text),
+    "job.ask": in_the_job(lambda w: "No links to the nodes are open" in w.notifications),
+    "job.jobs": in_the_job(lambda w: w.screen == "JobsScreen"),
+    "jobs.open": in_the_job(lambda w: "no job is listed" in w.notifications, "O"),
+    "jobs.back": in_the_job(lambda w: w.screen == "JobScreen", "O"),
+    "job.follow": in_the_job(lambda w: "held, f follows" in w.text),
+    "job.node": in_the_job(lambda w: w.screen == "NodeScreen"),
+    "job.copy": in_the_job(lambda w: w.app.clipboard.startswith("logs without a job  suspect  3 nodes")),
+    "job-log.copy": in_the_job(lambda w: "line 3 of n000" in w.app.clipboard, "enter"),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),
     "detail.up": Case(lambda w: w.scrolled == w.before["scrolled"] - 1, before=("question_mark", "end"), size=DETAIL),
@@ -353,6 +398,7 @@ CASES: dict[str, Case] = {
     "detail.bottom": Case(lambda w: w.scrolled > 20, before=("question_mark",), size=DETAIL),
     "confirm.yes": Case(lambda w: w.feed.closed == 1, before=("q",), story=running),
     "confirm.no": Case(lambda w: w.app.screen is w.app.main and w.feed.closed == 0, before=("q",), story=running),
+    "login.cancel": Case(lambda w: w.feed.answered == [None] and w.app.screen is w.app.main, prepare=with_a_question),
     "jump.leave": Case(lambda w: w.app.screen is w.app.main, before=("ctrl+o",)),
     "command.leave": Case(lambda w: w.app.screen is w.app.main, before=("colon",)),
     "command.complete": Case(lambda w: w.typed == "findings", before=("colon", *"fin")),
@@ -444,3 +490,11 @@ async def press(pilot: Pilot[int], *keys: str) -> None:
 
 def test_the_working_folder_is_as_it_was() -> None:
     assert not [name for name in os.listdir() if name.startswith("fabtui-2")]
+
+
+async def test_a_line_of_the_topology_with_nothing_below_reports_it(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await press(pilot, "T", "space")
+        assert [note.message for note in app._notifications] == ["nothing is below this line"]
+        await press(pilot, "down", "space")
+        assert len(app._notifications) == 1, "rails are below this one"

@@ -14,11 +14,16 @@ from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 @pytest.mark.parametrize("keys", ["v escape", "v v", "c c", "c escape", "p p", "L L"])
 async def test_the_panel_is_filled_again_after_another_layout(opened: Opened, keys: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        before = app.main.panel.shown.plain
+        for _ in range(100):
+            if app.findings.known:
+                break
+            await pilot.pause(0.05)
+        app.main.draw()
+        before = app.main.panel.text
         assert len(before.splitlines()) > 20
         await pilot.press(*keys.split())
         await pilot.pause(0.1)
-        assert app.main.panel.shown.plain == before
+        assert app.main.panel.text == before
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -52,9 +57,10 @@ async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> N
     story.endpoints(*story.nodes, kind="none", count=1)
     story.end(3)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
-        await pilot.press("2", "c")
-        await pilot.pause(0.1)
-        assert app.main.view == "connecting"
+        for key in ("2", "c"):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert app.main.view == "connecting", key
         text = screen_text(app)
         assert "No node could be reached: 2 nodes failed." in text
         assert "next: ssh -v n001 true" in text
@@ -90,3 +96,41 @@ async def test_ctrl_z_suspends_where_a_shell_can_continue(
         await pilot.pause(0.1)
         assert len(sent) == signals
         assert any("cannot be suspended" in note.message for note in app._notifications) is not bool(signals)
+
+
+KEYS_OF_THE_GRID = [
+    *("enter", "plus", "minus", "right_square_bracket", "r", "f", "u", "slash"),
+    *("s", "b", "O", "v", "y", "x", "m", "p", "vertical_line"),
+]
+
+
+async def test_no_key_of_the_grid_is_silent_over_the_node_states(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("c")
+        await pilot.pause()
+        assert app.main.view == "connecting"
+        for key in KEYS_OF_THE_GRID:
+            app.clear_notifications()
+            await pilot.press(key)
+            await pilot.pause()
+            assert app.main.view == "connecting", key
+            assert ["c shows it" in note.message for note in app._notifications] == [True], key
+
+
+async def test_the_opposite_direction_that_is_not_listed_is_reported(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("v", "x")
+        await pilot.pause()
+        assert "not in this list" in list(app._notifications)[-1].message
+
+
+async def test_a_notification_that_is_shown_is_not_shown_again_beside_itself() -> None:
+    app = make_app(FakeFeed(sweep_of_two().events))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await settled(app, pilot)
+        for _ in range(3):
+            app.notify("once")
+            await pilot.pause(0.1)
+        app.notify("once", severity="error")
+        await pilot.pause(0.3)
+        assert screen_text(app).count("once") == 2, "what is as severe is the same"

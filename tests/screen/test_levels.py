@@ -14,6 +14,7 @@ from fabtui.presentation.cell_levels import (
     cell_text,
     ratio,
     short_number,
+    short_value,
     slot_of,
     transport_of,
 )
@@ -38,6 +39,29 @@ from fabtui.presentation.cell_levels import (
 def test_numbers_keep_as_many_digits_as_fit(value: float, three: str, four: str) -> None:
     assert short_number(value, 3) == three
     assert short_number(value, 4) == four
+
+
+@pytest.mark.parametrize(
+    ("value", "three", "four"),
+    [
+        (0.0196, "20M", "20M"),
+        (0.00196, "2M", "2.0M"),
+        (0.00036, ".4M", ".36M"),
+        (0.00096, "1M", "1.0M"),
+        (0.000096, "96k", "96k"),
+        (0.0000196, "20k", "20k"),
+        (1e-9, "<1k", "<1k"),
+        (0.2, ".20", ".200"),
+    ],
+)
+def test_a_small_rate_names_its_unit(value: float, three: str, four: str) -> None:
+    assert (short_value(value, "GB/s", 3), short_value(value, "GB/s", 4)) == (three, four)
+    assert short_value(value, "us", 4) == short_number(value, 4), "other units have no letters"
+
+
+@given(st.floats(min_value=0, max_value=1e3, allow_nan=False), st.sampled_from([3, 4]))
+def test_a_rate_fits(value: float, width: int) -> None:
+    assert 0 < len(short_value(value, "GB/s", width)) <= width
 
 
 @given(st.floats(min_value=0, max_value=1e15, allow_nan=False), st.sampled_from([3, 4]))

@@ -134,23 +134,26 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
 
 async def test_a_lost_node_is_shown_with_its_time() -> None:
     story = sweep_of_two(failed_node=False)
-    story.state("n001", NodeState.LOST, "no heartbeat for 10 s", "ssh n001 uptime")
+    story.state("n001", NodeState.LOST, "no heartbeat for 10 s", "ssh n001 uptime", retry=story.now + 142)
     now = [100.0]
     app = FabricApp(lambda: FakeFeed(story.events), ScreenSettings(colors="24"), clock=lambda: now[0])
     async with app.run_test(size=(120, 40)) as pilot:
         await settled(app, pilot)
-        assert "LOST  n001 for 0:00" in screen_text(app)
+        assert "LOST  n001 for 0:00, next try in 142 s" in screen_text(app)
         now[0] += 134
         app.main.tick()
         await pilot.press("end")
         await pilot.pause()
         text = screen_text(app)
-        assert "LOST  n001 for 2:14" in text
+        assert "LOST  n001 for 2:14, next try in 8 s" in text
         assert "n001 lost 2:14 ago: no heartbeat" in text
         assert "░" in text
         await pilot.press("N")
         await pilot.pause()
-        assert "lost  for 2:14" in screen_text(app)
+        assert "lost  for 2:14, next try in 8 s" in screen_text(app)
+        await pilot.press("escape", "t")
+        await pilot.pause()
+        assert "next try in 8 s; no heartbeat" in screen_text(app)
 
 
 async def test_in_a_recording_the_time_a_node_is_gone_is_that_of_the_recording() -> None:

@@ -44,7 +44,7 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         assert "connect: timed out after 5.0 s" in screen_text(app)
         await pilot.press("escape", "n")
         await pilot.pause()
-        assert screen_text(app).startswith(" n000   ready")
+        assert screen_text(app).startswith(" fabtui / p2p / n000   ready")
         await pilot.press("escape", "c", "end")
         await pilot.pause()
         assert "connection refused" in " ".join(screen_text(app).split())
@@ -123,7 +123,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
             small = size[0] < MIN_WIDTH or size[1] < MIN_HEIGHT
             assert ("fabtui needs" in screen_text(app)) is small
             if not small:
-                assert screen_text(app).startswith(" n000:1 > n001:1")
+                assert screen_text(app).startswith(" fabtui / p2p / n000:1 > n001:1")
         await pilot.press("escape")
         await pilot.pause()
         assert "12.4!" in screen_text(app)

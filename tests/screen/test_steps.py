@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import login_words
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.presentation.wording import plain
-from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.node_login import node_under_cursor
+from fabtui.screen.views.pair.screen import PairScreen
 from fabtui.screen.views.step_runs import RunScreen
+from fabtui.screen.views.stepped_base import SteppedScreen
 from fabtui.screen.widgets.finding_block import output_lines
 from tests.conftest import ModelMaker
 from tests.screen.conftest import Opened, screen_text
@@ -48,7 +52,7 @@ async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScre
 async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_it(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
-        await shown_findings(app, pilot, "ip -s link show eth1")
+        await shown_findings(app, pilot, "ip -s link show eth1 # on n000")
         await pilot.press("down")
         await pilot.pause()
         assert "enter runs it on n000" in screen_text(app)
@@ -67,6 +71,60 @@ async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_i
         assert "[31mred]0;title[2J[bold]kept[/bold]evil" in text
         assert not {"\x1b", "\x07", "\u202e", "\t"} & set(text)
         assert [line.text for line in app.model.log if "you run" in line.text] == ["you run: ip -s link show eth1"]
+
+
+@pytest.mark.parametrize("view", [PairScreen, NodeScreen, PreflightScreen])
+async def test_steps_of_the_other_views_run_alike(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, view: type[SteppedScreen]
+) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.findings.known)
+        steps = ("ssh n001 ip -s link show eth1", "ssh n001 sudo ip route flush cache", "ssh other uptime")
+        found, current = app.preflight()
+        one = app.findings.found[0].replace(nodes=("n000",), next=steps, cells=frozenset({("n000:0", "n000:1")}))
+        app.findings.found = [one]
+        monkeypatch.setattr(app.findings, "follow", lambda: None)
+        monkeypatch.setattr(app.findings, "preflight", lambda: (found._replace(findings=[one]), current))
+        await pilot.press(
+            "g", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], PreflightScreen: ["P"]}[view]
+        )
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, view)
+        assert steps[0] in screen_text(app)
+        assert "enter next steps" in screen_text(app).splitlines()[-1]
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert feed.ran == [], "the first press selects"
+        assert "enter runs it on n001" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: feed.ran)
+        assert (feed.ran[0].node, feed.ran[0].argv) == ("n001", ("ip", "-s", "link", "show", "eth1"))
+        feed.answer(output=HOSTILE, exit=0)
+        await until(pilot, lambda: "n001: exit status 0, 3 lines" in screen_text(app))
+        await pilot.press("tab", "enter")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, RunScreen)
+        await pilot.press("n", "tab", "y", "enter")
+        await pilot.pause(0.1)
+        assert app.clipboard == steps[2]
+        assert "other is not a node of this session" in screen_text(app)
+        assert len(feed.ran) == 1
+        line = next(y for y, text in enumerate(screen_text(app).splitlines()) if steps[0] in text)
+        await pilot.click(offset=(30, line), times=2)
+        await until(pilot, lambda: len(feed.ran) == 2)
+
+
+async def test_a_view_without_next_steps_reports_that(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(two_nodes(), size=(120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.findings.known)
+        monkeypatch.setattr(
+            app.findings, "preflight", lambda: (Preflight([], latest_preflight(app.model).table, []), True)
+        )
+        await pilot.press("n", "tab")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, NodeScreen)
+        assert list(app._notifications)[-1].message == "there is no next step here"
 
 
 async def test_a_step_that_may_change_something_asks_and_enter_is_no_yes(opened: Opened) -> None:
@@ -91,6 +149,32 @@ async def test_a_step_that_may_change_something_asks_and_enter_is_no_yes(opened:
         await pilot.press("y")
         await until(pilot, lambda: feed.ran)
         assert feed.ran[0].argv == ("sudo", "ip", "route", "flush", "cache")
+
+
+async def test_a_read_only_session_refuses_tests_and_steps_that_may_change_something(opened: Opened) -> None:
+    feed = two_nodes()
+    feed.read_only = True
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        await until(pilot, lambda: app.findings.known)
+        for key, why in (("r", "no pair is tested"), ("w", "watching would test pairs")):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert list(app._notifications)[-1].message == f"this session is read-only (--read-only): {why}"
+        await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache", "ip -s link # on n000")
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        assert list(app._notifications)[-1].message.endswith("no experiment is run")
+        await pilot.press("down")
+        await pilot.pause(0.1)
+        assert "This session is read-only" in screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, FindingsScreen), "it is refused, not asked"
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: feed.ran)
+        assert [step.argv for step in feed.ran] == [("ip", "-s", "link")]
+    assert feed.retested == []
+    assert not feed.model.watching
 
 
 @pytest.mark.parametrize(
@@ -178,7 +262,7 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
 async def test_a_click_selects_a_row_and_a_double_click_opens_it(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(80, 24)) as (app, pilot):
-        screen = await shown_findings(app, pilot, "ip -s link", "lsmod")
+        screen = await shown_findings(app, pilot, "ip -s link", "lsmod # on n001")
         line = next(y for y, text in enumerate(screen_text(app).splitlines()) if "lsmod" in text)
         await pilot.click(offset=(20, line))
         await pilot.pause(0.1)

@@ -42,12 +42,21 @@ def test_more_room_shows_more(width: int, most: int, shown: list[str]) -> None:
     assert lines == shown
 
 
+def test_cells_of_one_width_name_their_transports_alike() -> None:
+    shown = {lines_below(Layer.P2P, cell_of(), share, "node", (7, 2), GLYPHS)[1] for share in (0.3, 0.99, 1.0, 2.5)}
+    assert shown == {"30 %", "99 %", "100 %", "250 %"}
+    shown = {lines_below(Layer.P2P, cell_of(), share, "node", (9, 2), GLYPHS)[1] for share in (0.3, 0.99, 1.0, 2.5)}
+    assert shown == {"30 % p", "99 % p", "100 % p", "250 % p"}
+
+
 @pytest.mark.parametrize(
     ("verdict", "value", "width", "shown"),
     [
         (Verdict.OK, 360.0, 7, "360"),
         (Verdict.OK, 360.0, 12, "360 GB/s"),
         (Verdict.SLOW, 1.96, 12, "1.96 GB/s!"),
+        (Verdict.SLOW, 0.0196, 12, "19.6 MB/s!"),
+        (Verdict.SLOW, 0.0196, 7, "19.6M!"),
         (Verdict.TIMEOUT, None, 7, "timeout"),
         (Verdict.TIMEOUT, None, 9, "T timeout"),
         (Verdict.FAILED, None, 9, "x failed"),

@@ -14,7 +14,7 @@ GLYPHS = Glyphs(plain=False)
 
 
 async def test_the_worst_pairs_are_sorted_by_a_click_on_a_heading(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 64)) as (app, pilot):
         text = await diagnosed(app, pilot)
         panel = app.main.panel.region
         line = next(at for at, one in enumerate(text) if "share" in one and "class" in one)

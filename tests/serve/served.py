@@ -31,11 +31,11 @@ class Served(NamedTuple):
 
 
 @asynccontextmanager
-async def served(*argv: str, **environment: str) -> AsyncIterator[Served]:
+async def served(*argv: str, folder: str | Path = ROOT, **environment: str) -> AsyncIterator[Served]:
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "fabtui", "serve", "--port", "0", *argv),
-        cwd=ROOT,
+        *(sys.executable, "-P", "-m", "fabtui", "serve", "--port", "0", *argv),
+        cwd=folder,
         stdout=pipe,
         stderr=pipe,
         env={**os.environ, **environment},

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.served import aiohttp, children_of, gone, replayed, served, shown, waits_for, window
+from tests.serve.served import RECORDING, aiohttp, children_of, gone, replayed, served, shown, waits_for, window
 
 
 def listeners() -> list[str]:
@@ -48,6 +48,17 @@ async def test_only_the_whole_address_is_let_in() -> None:
                 assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
         async with session.get(f"{server.url}static/../../../../etc/passwd") as answer:
             assert answer.status in (403, 404)
+
+
+async def test_no_code_of_the_working_directory_runs(tmp_path: Path) -> None:
+    (tmp_path / "fabtui").mkdir()
+    (tmp_path / "fabtui" / "__main__.py").write_text("open('ran', 'w')\n")
+    for name in ("json", "asyncio", "textual"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')\n")
+    argv = ("--replay", str(RECORDING), "--speed", "max")
+    async with served(*argv, folder=tmp_path) as server, window(server.url) as ws:
+        await shown(ws, "problems found")
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_other_pages_and_other_names_are_kept_out() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from importlib.util import find_spec
@@ -19,7 +17,7 @@ from fabtui.paths import data_folder, shipped_recordings_folder, theme_folder
 
 ROOT = Path(fabtui.__file__).parent.parent
 in_checkout = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="not a checkout")
-needs_build = pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools is not installed")
+needs_build = pytest.mark.skipif(find_spec("hatchling") is None, reason="hatchling is not installed")
 
 
 def test_the_data_lies_beside_the_package_in_a_checkout() -> None:
@@ -35,21 +33,18 @@ def test_the_data_lies_inside_the_package_in_a_wheel(tmp_path: Path, monkeypatch
 
 
 @in_checkout
-def test_all_packages_are_listed() -> None:
-    import tomllib
-
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    for folder, name in (("fabtui", "fabtui"), ("probes/fabtui_node", "fabtui_node")):
-        found = {path.parent.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*.py")}
-        names = {".".join((name, *part.parts)) for part in found}
-        assert names <= set(listed), f"not in pyproject.toml: {names - set(listed)}"
-
-
-@in_checkout
 def test_the_version_is_one() -> None:
     import tomllib
 
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == fabtui.__version__
+    assert f"version: {fabtui.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def build(source: Path, out: Path) -> None:
+    """Build the wheel and the sdist of a folder."""
+    out.mkdir()
+    code = "import sys, hatchling.build as it\nit.build_sdist(sys.argv[1])\nit.build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(out)], cwd=source, check=True, capture_output=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +55,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
     shutil.copytree(ROOT, source, ignore=ignored, symlinks=True)
     out = folder / "dist"
-    out.mkdir()
-    build = (
-        "import sys, setuptools.build_meta as backend\nout = sys.argv[1]\n"
-        "backend.build_sdist(out)\nbackend.build_wheel(out)"
-    )
-    subprocess.run([sys.executable, "-c", build, str(out)], cwd=source, check=True, capture_output=True, timeout=120)
+    build(source, out)
     return out
 
 
@@ -83,9 +73,45 @@ def test_the_wheel_holds_all_code_and_data_and_nothing_else(built: Path) -> None
     data = _files(ROOT / "themes", "*.toml", "fabtui/_themes")
     data |= _files(ROOT / "recordings", "*.md", "fabtui/_recordings")
     data |= _files(ROOT / "recordings", "*.jsonl.gz", "fabtui/_recordings")
-    for suffix in ("tcss", "toml", "json"):
+    for suffix in ("tcss", "toml", "json", "css", "js"):
         data |= _files(ROOT / "fabtui", f"**/*.{suffix}", "fabtui")
-    assert code | data | {"fabtui/py.typed", "fabtui_node/py.typed"} == names
+    manual = f"fabtui-{fabtui.__version__}.data/data/share/man/man1/fabtui.1"
+    assert code | data | {"fabtui/py.typed", "fabtui_node/py.typed", manual} == names
+
+
+@in_checkout
+@needs_build
+@pytest.mark.slow
+def test_two_builds_are_equal(built: Path, tmp_path: Path) -> None:
+    """The second one from the sdist, in another folder, later and with other permissions."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    source = tmp_path / sdist.name.removesuffix(".tar.gz")
+    for path in source.rglob("*"):
+        path.touch()
+        path.chmod(path.stat().st_mode & ~0o077)
+    build(source, tmp_path / "dist")
+    for package in (tmp_path / "dist").iterdir():
+        assert (built / package.name).read_bytes() == package.read_bytes(), package.name
+
+
+@in_checkout
+@needs_build
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_installs_with_uv_and_runs_from_one_file(built: Path) -> None:
+    """Packages come from the index that pip is set up with; tools/check_installs.py has the other ways.
+
+    The node side has to be found and sent from inside the wheel as well.
+    """
+    python = "{}.{}".format(*sys.version_info[:2])
+    (wheel,) = built.glob("*.whl")
+    zipapp: list[str | Path] = [ROOT / "tools/build_zipapp.py", wheel, built / "fabtui.pyz", "--python", python]
+    for argv in (zipapp, [ROOT / "tools/check_installs.py", "--dist", built, "uv", "zipapp"]):
+        done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["uv", "zipapp"]
 
 
 @in_checkout
@@ -106,52 +132,3 @@ def test_the_sdist_can_be_built_and_tested(built: Path) -> None:
     assert wanted <= names
     assert _files(ROOT / "themes", "*.toml", "themes") <= names
     assert not [name for name in names if name.endswith(".pyc")]
-
-
-@pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scripts of a virtual environment that has the wheel, and shares all else with this interpreter."""
-    folder = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
-    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
-    (wheel,) = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    # Behind the wheel on the path, without the import hook of an editable install.
-    (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    script = folder / "bin" / "fabtui"
-    script.write_text(f"#!{folder}/bin/python\nimport sys\nfrom fabtui.cli.main import main\nsys.exit(main())\n")
-    script.chmod(0o755)
-    return folder / "bin"
-
-
-def _run(installed: Path, *argv: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        [installed / "fabtui", *argv], cwd="/", env=environment, capture_output=True, text=True, timeout=timeout
-    )
-
-
-@in_checkout
-@needs_build
-@pytest.mark.slow
-def test_the_wheel_runs(installed: Path) -> None:
-    done = _run(installed, "--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"fabtui {fabtui.__version__}\n", "")
-    themes = [line for line in _run(installed, "info").stdout.splitlines() if line.startswith("  themes")]
-    assert themes[0].endswith("/fabtui/_themes")
-
-
-@in_checkout
-@needs_build
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_the_wheel_runs_a_lab(installed: Path, tmp_path: Path) -> None:
-    """The node side has to be found and sent from inside the wheel as well."""
-    csv = tmp_path / "s.csv"
-    done = _run(
-        installed, "run", "--lab", "1x2", "--no-record", "--quiet", "--bytes", "64K", "--csv", str(csv), timeout=100
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    verdicts = [line.split(",")[9] for line in csv.read_text().splitlines() if ",p2p," in line]
-    assert verdicts.count("ok") + verdicts.count("slow") == 2

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from fabtui.transport.link import Link
 from fabtui.transport.payload import node_modules
+from fabtui_node.protocol import MAX_FRAME
 
 SOURCE = """
 import os, sys, time
@@ -56,3 +59,20 @@ def options(**more: Any) -> dict[str, Any]:
     sent = ("fabtui_node", "fabtui_node.runtime.bootloader", "fabtui_node.protocol")
     modules = {name: source for name, source in node_modules().items() if name in sent}
     return {"modules": {**modules, "fake_side": SOURCE}, "entry": "fake_side", **more}
+
+
+async def exchange(link: Link, total: int) -> list[int]:
+    """Have frames of a byte up to the largest come back; return the sizes of those that came back changed.
+
+    ``total``: bytes in all, there and back.
+    """
+    around = len('{"t":"echo","fill":""}') + 1
+    sizes = [1, 9, 10, 4096, 65535, 65536, 1 << 20]
+    sizes += [MAX_FRAME - around] * ((total // 2 - sum(sizes)) // MAX_FRAME + 1)
+    wrong = []
+    for size in sizes:
+        fill = os.urandom(size // 2 + 1).hex()[:size]
+        await link.send({"t": "echo", "fill": fill})
+        if (await link.receive()).get("fill") != fill:
+            wrong.append(size)
+    return wrong

@@ -130,7 +130,8 @@ class Field:
             os.makedirs("/run/sshd", exist_ok=True)
 
     def _add(self, name: str, options: Sequence[str], port: int | None = None) -> Server:
-        address = f"127.0.1.{len(self.servers) + 10}"
+        before = self.servers.get(name)
+        address = before.address if before is not None else f"127.0.1.{len(self.servers) + 10}"
         server = self.servers[name] = Server(name, address, port or free_port(address), lines=list(options))
         return server
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.wire import fakeside
 
 #: Runs the words after the node; what they print is passed on line by line, as srun and kubectl do.
 BY_LINE = """\
@@ -19,6 +23,11 @@ for line in child.stdout:
     sys.stdout.buffer.flush()
 sys.exit(child.wait())
 """
+#: 1 MB before the first frame, as a prolog may print.
+BANNER = """\
+import subprocess, sys
+for number in range(20000):
+    sys.stdout.buffer.write(b"prolog: a line of forty-nine bytes, not a frame.\\n")"""
 AT_THE_END = """\
 import subprocess, sys
 done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE)
@@ -53,6 +62,17 @@ def test_frames_pass_through_a_launcher_that_buffers_lines(tmp_path: Path, launc
     cells = [m for m in saved["measurements"] if m["layer"] == "world"]
     assert len(cells) == 12
     assert all(m.get("error") is None for m in cells), cells
+
+
+async def test_large_frames_come_back_behind_a_long_banner(reach_for: Callable[..., Any]) -> None:
+    code = BY_LINE.replace("import subprocess, sys", BANNER).replace("argv[2:]", "argv[1:]")
+    reach = reach_for(None, transport="via", via=shlex.join([sys.executable, "-c", code]), **fakeside.options())
+    link = await reach.open("pod-0")
+    try:
+        assert await fakeside.exchange(link, 100_000_000) == []
+        assert "bytes left out" in link.banner
+    finally:
+        await link.close()
 
 
 def test_a_launcher_that_holds_output_back_is_recognised(tmp_path: Path, launcher: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.labrun import check_healthy
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -42,28 +43,25 @@ def _of(rows: Rows, layer: str) -> dict[tuple[str, str], dict[str, str]]:
 
 def test_a_healthy_lab(tmp_path: Path) -> None:
     done, rows = _run(tmp_path, "--lab", "2x4")
-    assert done.returncode == 0, done.stderr + done.stdout
+    check_healthy(done.returncode, (row["verdict"] for row in rows), done.stderr + done.stdout)
     p2p = _of(rows, "p2p")
     assert len(p2p) == 56
-    assert {row["verdict"] for row in p2p.values()} == {"ok"}
     assert all(float(row["value"]) > 0 and row["unit"] == "GB/s" for row in p2p.values())
     busbw = [row for row in rows if row["layer"] == "busbw"]
     assert {(row["src"], row["dst"]) for row in busbw} == {
         ("n000", "n000"),
         ("n001", "n001"),
         ("n000", "n001"),
-        ("all", "all"),
     }
     assert all(0.001 < float(row["value"]) < 1000 for row in busbw)
     ping = _of(rows, "ping")
     assert set(ping) == {("n000", "n001"), ("n001", "n000")}
-    assert {row["verdict"] for row in rows} == {"ok"}
 
 
 def test_one_dropped_direction_is_one_bad_row(tmp_path: Path) -> None:
     done, rows = _run(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "8")
     assert done.returncode == 1, done.stderr + done.stdout
-    bad = [row for row in rows if row["verdict"] != "ok"]
+    bad = [row for row in rows if row["verdict"] not in ("ok", "slow")]
     assert [(row["layer"], row["src"], row["dst"], row["verdict"]) for row in bad] == [
         ("p2p", "n000:1", "n001:2", "timeout")
     ]
@@ -77,35 +75,34 @@ def test_refused_and_slow_pairs(tmp_path: Path) -> None:
     faults = ["--lab-fault", "n000:0>n001:0=refuse", "--lab-fault", "n001:1>n000:1=slow:5MB"]
     done, rows = _run(tmp_path, "--lab", "2x2", *faults, "--timeout", "6")
     assert done.returncode == 1, done.stderr + done.stdout
-    bad = {(row["src"], row["dst"]): row for row in rows if row["verdict"] != "ok"}
-    assert {pair: row["verdict"] for pair, row in bad.items()} == {
-        ("n000:0", "n001:0"): "failed",
-        ("n001:1", "n000:1"): "slow",
-    }
+    bad = {pair: row for pair, row in _of(rows, "p2p").items() if row["verdict"] != "ok"}
+    assert bad["n001:1", "n000:1"]["verdict"] == "slow"
+    broken = {(row["layer"], row["src"], row["dst"]) for row in rows if row["verdict"] not in ("ok", "slow")}
+    assert broken == {("p2p", "n000:0", "n001:0")}
+    assert bad["n000:0", "n001:0"]["verdict"] == "failed"
     assert "refused" in bad["n000:0", "n001:0"]["error"].lower()
     assert float(bad["n001:1", "n000:1"]["value"]) == pytest.approx(0.005, rel=0.5)
 
 
 def test_nodes_with_different_numbers_of_endpoints(tmp_path: Path) -> None:
     done, rows = _run(tmp_path, "--lab", "2,3")
-    assert done.returncode == 0, done.stderr + done.stdout
+    check_healthy(done.returncode, (row["verdict"] for row in rows), done.stderr + done.stdout)
     assert len(_of(rows, "p2p")) == 20
 
 
 def test_one_node_alone(tmp_path: Path) -> None:
     done, rows = _run(tmp_path, "--lab", "1x2")
-    assert done.returncode == 0, done.stderr + done.stdout
+    check_healthy(done.returncode, (row["verdict"] for row in rows), done.stderr + done.stdout)
     assert len(_of(rows, "p2p")) == 2
     assert Counter(row["layer"] for row in rows)["ping"] == 0
 
 
 def test_a_node_that_is_down_and_one_that_dies_are_reported(tmp_path: Path) -> None:
-    faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:2"]
+    faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:4"]
     done, rows = _run(tmp_path, "--lab", "3x2", *faults, "--timeout", "4")
     assert done.returncode in (1, 3), done.stderr + done.stdout
     p2p = _of(rows, "p2p")
-    assert p2p["n000:0", "n000:1"]["verdict"] == "ok"
-    assert p2p["n000:1", "n000:0"]["verdict"] == "ok"
+    assert {p2p["n000:0", "n000:1"]["verdict"], p2p["n000:1", "n000:0"]["verdict"]} <= {"ok", "slow"}
     assert "n001" in done.stdout
     model = _replayed(tmp_path / "r")
     assert model.nodes["n001"].state == "failed"
@@ -142,7 +139,7 @@ def _ours(token: str) -> list[str]:
             continue
         try:
             if token.encode() in (entry / "environ").read_bytes():
-                found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()!r:.200}")
+                found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()!r:.2000}")
         except OSError:
             continue
     return found
@@ -159,6 +156,7 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
     token = f"FABTUI_TEST_TOKEN={tmp_path.name}-{os.getpid()}"
     name, _, value = token.partition("=")
     args = _command(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "30")
+    args += ["--env", "NCCL_CANARY=canary"]
     controller = subprocess.Popen(
         args, env={**os.environ, name: value}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -169,6 +167,8 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
             assert time.monotonic() < until, "no measurement came"
             time.sleep(0.1)
         assert len(_ours(token)) >= 5, "controller, lab, and on each node a supervisor with its processes"
+        others = [line for line in _ours(token) if not line.startswith(f"{controller.pid} ")]
+        assert not [line for line in others if "canary" in line], "values of --env are in a list of processes"
     finally:
         controller.send_signal(signal.SIGKILL)
         controller.wait()

@@ -258,6 +258,25 @@ async def test_a_proxy_command_with_all_its_tokens(field: sshd.Field, reach_for:
     assert [line for line in children() if "-W" in line] == []
 
 
+async def test_a_connection_that_ends_in_the_key_exchange_is_tried_once_more(
+    field: sshd.Field, reach_for: Reaching
+) -> None:
+    came = 0
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
+        came += 1
+        writer.write(b"SSH-2.0-ends\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        field.nobody("ends", config=["HostName 127.0.0.1", f"Port {port}"])
+        assert await kind_of(reach_for(field.config(), **fakeside.options()), "ends") == "closed"
+    assert came == 2
+
+
 async def test_proxy_commands_that_fail(field: sshd.Field, reach_for: Reaching) -> None:
     field.nobody("says", config=["ProxyCommand echo no way through >&2"])
     field.nobody("sleeps", config=["ProxyCommand sleep 60"])

@@ -284,3 +284,28 @@ async def test_kill_9_of_the_controller_leaves_no_node_side(field: sshd.Field) -
         controller.kill()
         await controller.wait()
     await wait_gone(pid)
+
+
+@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+async def test_a_node_sees_no_variable_agent_or_display_of_the_user(
+    field: sshd.Field, reach_for: Reaching, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SECRET_TOKEN", "AWS_SECRET_ACCESS_KEY", "LC_SECRET"):
+        monkeypatch.setenv(name, "canary-of-the-environment")
+    mine = ["SendEnv *", "SetEnv LC_MINE=canary-of-the-config", "ForwardAgent yes", "ForwardX11 yes"]
+    field.serve("n1", sshd=["AcceptEnv *", "X11Forwarding yes"], config=mine)
+    with sshd.agent(field.user_key) as agent:
+        monkeypatch.setenv("SSH_AUTH_SOCK", agent)
+        monkeypatch.setenv("DISPLAY", ":99")
+        link = await open_link(field, reach_for, transport)
+        assert b"PATH=" in (environment := environ_of(link.hello["pid"]))
+        assert b"canary" not in environment
+        assert b"SSH_AUTH_SOCK=" not in environment, "the agent is not forwarded"
+        assert b"DISPLAY=localhost" not in environment, "a display of sshd"
+        await link.close()
+
+
+def environ_of(pid: int) -> bytes:
+    """Return the environment of a process."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,27 @@ async def test_a_key_that_is_not_authorized(field: sshd.Field, reach_for: Reachi
     assert (await refused(reach_for(config, transport="openssh", **fakeside.options()), "n1")).kind == "auth"
 
 
+async def test_a_key_that_the_first_nodes_refuse_is_offered_to_no_other(field: sshd.Field, reach_for: Reaching) -> None:
+    names = [f"n{number}" for number in range(6)]
+    for name in names:
+        field.serve(name)
+        (field.folder / f"authorized_{name}").write_text("")
+    reach = reach_for(field.config(), **fakeside.options())
+    failures = await asyncio.gather(*(refused(reach, name) for name in names))
+    assert {failure.kind for failure in failures} == {"auth"}
+    assert sum("no key is offered: n" in failure.text for failure in failures) == len(names) - 2
+    asked = [name for name in names if "Failed publickey" in field.servers[name].logged()]
+    assert len(asked) == 2
+    # One node that refuses is the fault of that node.
+    (field.folder / "authorized_n1").write_text(field.authorized + "\n")
+    (field.folder / "authorized_n2").write_text(field.authorized + "\n")
+    reach = reach_for(field.config(), **fakeside.options())
+    assert (await refused(reach, "n0")).kind == "auth"
+    for name in ("n1", "n2"):
+        await (await reach.open(name)).close()
+    assert "no key" not in (await refused(reach, "n3")).text
+
+
 async def test_a_locked_key_wants_an_agent_and_is_used_from_one(field: sshd.Field, reach_for: Reaching) -> None:
     field.serve("n1")
     locked = field.folder / "locked"
@@ -322,3 +344,15 @@ async def test_chosen_algorithms_are_kept_to(field: sshd.Field, reach_for: Reach
     # asyncssh has this one only where liboqs is installed.
     assert link.backend == ("asyncssh" if reach.notices == [] else "openssh")
     await link.close()
+
+
+async def test_the_advice_for_an_unknown_key_adds_it_under_its_alias(field: sshd.Field, reach_for: Reaching) -> None:
+    field.serve("n1", known=False, config=["HostKeyAlias cluster-node-2"])
+    failure = await refused(reach_for(field.config(), **fakeside.options()), "n1")
+    assert failure.kind == "unknown-host-key"
+    assert "as cluster-node-2 (HostKeyAlias)" in failure.text
+    assert failure.hint is not None
+    advice = failure.hint.partition("then: ")[2].partition(" (or")[0]
+    await asyncio.to_thread(subprocess.run, ["sh", "-c", advice], check=True, capture_output=True, timeout=60)
+    assert field.known_hosts.read_text().count("cluster-node-2 ") >= 1
+    await (await reach_for(field.config(), **fakeside.options()).open("n1")).close()

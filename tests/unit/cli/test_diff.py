@@ -36,6 +36,7 @@ def forms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"jsonl.gz": FAULTS, **{ending: written(FAULTS, folder / f"s.{ending}") for ending in ("csv", "json")}}
 
 
+@pytest.mark.slow
 def test_two_recordings(capsys: Out) -> None:
     assert entry.main(["diff", HEALTHY, FAULTS]) == 1
     out = capsys.readouterr().out

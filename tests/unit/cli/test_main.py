@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.cli.commands import replay
+from fabtui.cli.commands import app, replay
 
 Maker = Callable[[], Any]
 Here = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -86,6 +85,7 @@ def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str, here: H
     _is_one_line(here(*argv), words)
 
 
+@pytest.mark.slow
 def test_wrong_input_ends_the_process_with_exit_2() -> None:
     _is_one_line(fabtui("run", "--nodes", "\x1b[2Ja"), "unbalanced")
 
@@ -99,6 +99,7 @@ def _is_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 def test_wrong_input_leaves_no_recording(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     fabtui("run", "--lab", "2x2", "--csv", "/nowhere/x.csv", env=environment)
@@ -151,6 +152,20 @@ def test_a_replay_ends_with_one_line_about_the_session(
     assert done.stderr == "measured: 1 failed; exit code 1: something is slow, failed or timed out\n"
 
 
+def test_the_app_ends_with_one_line_about_the_session(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left_at_once(make_feed: Callable[[], Any], *_: object) -> int:
+        feed = make_feed()
+        asyncio.run(feed.close())
+        return 130
+
+    monkeypatch.setattr(app, "show", left_at_once)
+    done = here("--lab", "2x1", "--record", str(tmp_path / "a.jsonl.gz"))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.splitlines()[-1].startswith("measured: nothing; exit code 130: ")
+
+
 def test_the_probes_are_listed(here: Here) -> None:
     from fabtui.session.options import ALL_PROBES
 
@@ -167,26 +182,6 @@ def test_info_reports_where_things_are(tmp_path: Path) -> None:
     assert f"{tmp_path}/fabtui (missing)" in done.stdout
     assert "textual        " in done.stdout
     assert "256 (TERM)" in done.stdout
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion_knows_the_options(shell: str, here: Here) -> None:
-    done = here("completion", shell)
-    assert done.returncode == 0
-    assert "host-key-policy" in done.stdout
-
-
-def test_bash_takes_its_completion() -> None:
-    bash = shutil.which("bash")
-    assert bash
-    script = fabtui("completion", "bash").stdout
-    code = (
-        script + "\nCOMP_WORDS=(fabtui run --host-key-p)\nCOMP_CWORD=2\n"
-        'name=$(complete -p fabtui | sed "s/.*-F \\([^ ]*\\).*/\\1/") && "$name" fabtui --host-key-p run\n'
-        'printf "%s\\n" "${COMPREPLY[@]}"\n'
-    )
-    done = subprocess.run([bash, "--norc"], input=code, capture_output=True, text=True, timeout=20)
-    assert "--host-key-policy" in done.stdout
 
 
 def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path, here: Here) -> None:
@@ -282,7 +277,7 @@ def test_standard_files_may_be_closed(closed: str) -> None:
         ),
         (["run", "--baseline", "x"], "fabtui run has no option --baseline; see fabtui run --help"),
         (["n060,n061"], "nodes are given as --nodes n060,n061; see fabtui --help"),
-        (["probes", "x"], "unrecognized arguments: x; see fabtui probes --help"),
+        (["info", "x"], "unrecognized arguments: x; see fabtui info --help"),
         (["run", "--nodes", "a", "--watch", "-3"], "is not a time from 1 to 2592000 seconds"),
     ],
 )

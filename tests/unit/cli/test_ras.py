@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.jobs.node_evidence import addresses_of
 from fabtui_node.probes.job import ras
 
 from ..jobs.ras_texts import recorded
@@ -24,13 +25,47 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+def elsewhere(text: str) -> str:
+    """Return a recorded answer with an address that is none of this machine."""
+    return text.replace("192.0.2.2", "198.51.100.7")
+
+
 def test_a_rank_is_behind(capsys: Out) -> None:
-    with RasService("", body(recorded("skip-json.txt"))) as service:
+    with RasService("", elsewhere(body(recorded("skip-json.txt")))) as service:
         assert entry.main(["ras", "--address", service.address, "--wait", "0.1"]) == 1
     out = capsys.readouterr().out
-    assert "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 192.0.2.2 has not called it" in out
+    assert "AllReduce 251 of communicator f88f135d92df96f2 (2 ranks): rank 1 on 198.51.100.7 has not called it" in out
     assert "the late ranks launched nothing between two reports" in out
-    assert "py-spy dump --pid 742" in out
+    assert "198.51.100.7 is the address of none of the nodes that were asked: nothing is known of it" in out
+    assert "ssh 198.51.100.7 py-spy dump --pid 742" in out
+
+
+def test_the_node_of_the_late_rank(capsys: Out) -> None:
+    """The answer has the node's name instead of its address, and what the node shows about the rank."""
+    here = addresses_of({"addresses": ras.addresses()})[0]
+    argv = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
+    with subprocess.Popen(argv, env={**os.environ, "RANK": "1"}, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        report = body(recorded("skip-json.txt")).replace("192.0.2.2", here)
+        report = report.replace('"pid": 742', f'"pid": {child.pid}')
+        with RasService("", report) as service:
+            assert entry.main(["ras", "--address", service.address, "--wait", "0.1", "--json"]) == 1
+        child.kill()
+    found = json.loads(capsys.readouterr().out)["values"]
+    name = found["ranks"][1]["node"]
+    assert name != here
+    assert f"rank 1 on {name} has not called it (last 250)" in found["answer"][0]
+    assert any(one.startswith(f"rank 1 on {name}: sleeping in") for one in found["answer"])
+    assert any(one.startswith(f"no sign of the fabric on {name}: ") for one in found["answer"])
+    # This node needs no ssh.
+    assert found["next"] == [f"py-spy dump --pid {child.pid}"]
+
+
+def test_a_hang_that_ras_does_not_see_leads_to_stacks(capsys: Out) -> None:
+    with RasService("", body(recorded("p2phang-json.txt"))) as service:
+        assert entry.main(["ras", "--address", service.address, "--wait", "0.1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["values"]["next"] == ["fabtui stacks"]
 
 
 def test_a_stopped_rank_is_named(capsys: Out) -> None:

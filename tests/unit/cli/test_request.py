@@ -11,6 +11,8 @@ from fabtui.errors import InputError
 from fabtui.paths import recording_name, user_probe_folder
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
+_PERFTEST = ("--nodes", "a", "--probes", "perftest", "--perftest-args")
+
 
 def asked(*argv: str) -> Request:
     return request_from(build_parser().parse_args(argv))
@@ -18,7 +20,7 @@ def asked(*argv: str) -> Request:
 
 def test_without_options_everything_is_as_the_session_has_it(tmp_path: Path) -> None:
     request = asked("--nodes", "n1,n2", "--no-record")
-    assert request == Request(SessionOptions(hosts=("n1", "n2"), probe_folder=user_probe_folder()), None, None)
+    assert request == Request(SessionOptions(hosts=("n1", "n2"), probe_folder=user_probe_folder()), {})
 
 
 def test_all_options_reach_the_session(tmp_path: Path) -> None:
@@ -33,7 +35,7 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         --ab NCCL_ALGO=Ring,Tree --engine torch --keep-warm --table {table}".split()
     request = asked("run", *argv)
     options = request.options
-    assert (request.csv, request.json, request.table) == (csv, None, table)
+    assert request.outputs == {"csv": csv, "table": table}
     assert options == SessionOptions(
         hosts=("n1", "n3"),
         probes=("ping", "p2p", "all_reduce"),
@@ -72,10 +74,9 @@ def test_the_recording_goes_into_a_private_folder(tmp_path: Path, monkeypatch: p
     assert record.parent == tmp_path / "state" / "fabtui" / "recordings"
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
     assert record.name.endswith("-n1-n2-and-1-more.jsonl.gz")
-    record.touch()
     second = asked("--nodes", "n1,n2,n3").options.record
-    assert second is not None
-    assert not second.exists()
+    assert second not in (None, record), "the first one has its name already"
+    assert [path.stat().st_size for path in (record, second) if path] == [0, 0]
 
 
 def test_in_a_job_its_nodes_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -145,6 +146,21 @@ def test_local_alone_means_this_host() -> None:
         (["--nodes", "a", "--collectives", "all,alltoall"], "unknown collective 'all'"),
         (["--nodes", "a", "--sizes", "8-"], "--sizes: '8-' is not a range"),
         (["--nodes", "a", "--bytes", ",".join(f"{n}M" for n in range(1, 20))], "--bytes: more than 8 sizes"),
+        (["--nodes", "a", "--probes", "storage"], "--probes storage needs a file to read: --storage-path"),
+        (["--nodes", "a", "--storage-path", "/f", "--probes", "p2p"], "--storage-path needs the probe storage"),
+        (["--nodes", "a", "--probes", "storage", "--storage-path", "f"], "--storage-path: 'f' is not an absolute path"),
+        (
+            ["--nodes", "a", "--storage-path", "/f"],
+            "--storage-path needs the probe storage, as in --probes all,",
+        ),
+        (["--nodes", "a", "--perftest-args", "-q 4"], "--perftest-args needs the probe perftest, as in"),
+        ([*_PERFTEST, ""], "--perftest-args: empty; expected options of perftest"),
+        ([*_PERFTEST, "-q '"], '--perftest-args: "-q \'" cannot be split into words'),
+        ([*_PERFTEST, "-d mlx5_0"], "--perftest-args: '-d' is not an option that can be added; there are -q, -m"),
+        ([*_PERFTEST, "-q 0"], "--perftest-args: -q: '0' is not a whole number from 1 to 1024"),
+        (["--nodes", "a", "--groups", "2,x"], "--groups: 'x' is not a whole number from 2 to"),
+        (["--nodes", "a", "--groups", "1,2"], "--groups: '1' is not a whole number from 2 to"),
+        (["--nodes", "a", "--groups", ",".join(map(str, range(2, 40)))], "--groups: 38 numbers; at most 32"),
         (["--nodes", "a", "--ab", "NCCL_ALGO"], "--ab: 'NCCL_ALGO' is not VARIABLE=A,B"),
         (["--nodes", "a", "--ab", "=0,1"], "--ab: '' is not VARIABLE=A,B"),
         (["--nodes", "a", "--ab", "A-B=0,1"], "--ab: 'A-B' is not"),
@@ -224,3 +240,9 @@ def test_a_choice_that_is_none_is_one_line(option: str, capsys: pytest.CaptureFi
         asked("--nodes", "a", f"--{option}", "mpi")
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_options_of_perftest_begin_with_a_dash() -> None:
+    for words in (["--perftest-args", "-q4 --mtu 4096 -F"], ["--perftest-args=-q4 --mtu=4096 -F"]):
+        options = asked("--nodes", "a", "--probes", "perftest", *words).options
+        assert options.perftest_options == ("-q", "4", "-m", "4096", "-F")

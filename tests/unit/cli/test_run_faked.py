@@ -13,6 +13,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
+from fabtui.cli.write_outputs import WRITERS
 from fabtui.session import watch
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds import live
@@ -63,7 +64,7 @@ def test_a_comparison_shows_both_arms_and_writes_them(
     assert "P2P/CUMEM 50.0 GB/s  SHM/direct 10.0 GB/s  0.20x" in out
     assert "\nall_reduce\n  group  ranks   size  time us" in out
     assert "\nalltoall\n  group" in out
-    assert f"wrote {paths['table']} (32 rows)" in out
+    assert f"wrote {paths['table']} (24 rows)" in out
     rows = list(csv.DictReader(paths["csv"].open(newline="")))
     assert sum(row["layer"] == "p2p" for row in rows) == 12
     assert sum(row["layer"] == "p2p@NCCL_P2P_DISABLE=1" for row in rows) == 12
@@ -71,12 +72,29 @@ def test_a_comparison_shows_both_arms_and_writes_them(
     assert {(row["kind"], row["group"], row["bytes"]) for row in table if not row["arm"]} == {
         (kind, group, str(size))
         for kind in ("all_reduce", "alltoall")
-        for group in ("all", "a", "b", "a+b")
+        for group in ("a", "b", "a+b")
         for size in (1 << 20, 4 << 20)
     }
     value = json.loads(paths["json"].read_text())
     assert value["comparison"] == ["NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"]
     assert len([m for m in value["arms"] if m["layer"] == "p2p"]) == 12
+
+
+def test_collectives_run_over_numbers_of_ranks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "json"
+    asked = ("--probes", "all_reduce", "--groups", "4,2,8", "--ab", "NCCL_P2P_DISABLE=0,1", "--sizes", "1M")
+    assert run(monkeypatch, ArmNodes(Script({"a": 2, "b": 2})), *asked, "--json", str(path)) == 0
+    out = capsys.readouterr().out
+    assert "\nall_reduce at 1 MiB, by number of GPUs\n" in out
+    value = json.loads(path.read_text())
+    assert [(row["ranks"], [arm["verdict"] for arm in row["arms"]]) for row in value["group_sweep"]] == [
+        (2, ["ok", "ok"]),
+        (4, ["ok", "ok"]),
+    ]
+    texts = [line["text"] for line in value["log"]]
+    assert texts.count("--groups: not tested with 8 ranks: there are 4") == 1
 
 
 def test_a_pair_that_fails_alone_and_passes_inside_is_named(
@@ -178,7 +196,7 @@ def test_what_is_written_is_reported_also_when_another_file_cannot_be(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("fabtui.cli.write_outputs.write_json", full)
+    monkeypatch.setitem(WRITERS, "json", full)
     files = ("--csv", str(tmp_path / "a.csv"), "--json", str(tmp_path / "a.json"))
     assert run(monkeypatch, FakeNodes(Script({"a": 2})), "--probes", "p2p", *files) == 2
     reported = capsys.readouterr()

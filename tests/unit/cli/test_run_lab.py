@@ -11,7 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
+from prometheus_client.parser import text_string_to_metric_families
 
+from fabtui.export.schemas import schema
 from fabtui.model.recording import read_events
 
 pytestmark = [
@@ -38,6 +41,28 @@ def test_run_fills_the_grid_and_writes_the_files(tmp_path: Path) -> None:
     again = fabtui("replay", "--text", str(record))
     assert again.returncode == done.returncode
     assert done.stdout.startswith(again.stdout)
+
+
+def test_watch_keeps_its_files_up_to_date_until_a_signal(tmp_path: Path) -> None:
+    prom, value = tmp_path / "fabtui.prom", tmp_path / "s.json"
+    argv = ["watch", "--lab", "1x2", "--bytes", "64K", "--every", "600", "--budget", "80", "--prom", str(prom)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fabtui", *argv, "--json", str(value)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=40)
+    finally:
+        process.kill()
+    assert "  round 1: measured: " in first
+    assert (process.returncode, out.endswith("ended by SIGTERM\n")) == (0, True)
+    families = {family.name: family.samples for family in text_string_to_metric_families(prom.read_text())}
+    states = {one.labels["state"]: one.value for one in families["fabtui_watch_round_state"]}
+    assert states == {"complete": 1, "over-budget": 0, "nothing-tested": 0, "error": 0}
+    assert families["fabtui_class_bandwidth_bytes_per_second"]
+    Draft202012Validator(schema("session")).validate(json.loads(value.read_text()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -74,7 +99,7 @@ def test_watching_a_lab_tests_again_without_starting_ranks_again(tmp_path: Path)
     record = tmp_path / "r.jsonl.gz"
     argv = ["--lab", "2x2", "--lab-fault", "n000:0>n001:1=drop", "--timeout", "2", "--bytes", "64K"]
     argv += ["--record", str(record)]
-    done = fabtui("run", *argv, "--probes", "p2p", "--watch", "8", "--watch-rate", "4")
+    done = fabtui("run", *argv, "--probes", "p2p", "--watch", "20", "--watch-rate", "4")
     assert done.returncode == 1, done.stdout + done.stderr
     events = [event.to_json() for event in read_events(record)]
     (on,) = [at for at, event in enumerate(events) if event["kind"] == "watch" and event["on"]]
@@ -91,7 +116,7 @@ def test_watching_a_lab_tests_again_without_starting_ranks_again(tmp_path: Path)
     assert ("n000:0", "n001:1", "timeout") in tested
     assert events[-1]["kind"] == "end"
     assert events[-1]["exit"] == 1
-    rate = len(tested) / 2 / 8
+    rate = len(tested) / 2 / 20
     assert rate <= 6, "bounded, a retest of a dead pair aside"
 
 

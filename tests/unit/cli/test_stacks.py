@@ -16,6 +16,7 @@ from fabtui.session.one_probe import Reply
 Out = pytest.CaptureFixture[str]
 
 
+@pytest.mark.slow
 def test_a_rank_on_this_machine(capsys: Out) -> None:
     argv = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
     with subprocess.Popen(argv, env={**os.environ, "RANK": "31"}, stdout=subprocess.PIPE) as child:
@@ -41,3 +42,10 @@ def test_no_rank(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
         "no process with a rank is visible on n[060-061]",
         "n061: the login fails",
     ]
+
+
+def test_one_task_of_a_step_asks(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    assert entry.main(["stacks"]) == 0
+    assert capsys.readouterr() == ("", "")

@@ -298,27 +298,50 @@ def test_pairs_of_nodes_without_a_way_across_rails() -> None:
     assert blocked(lambda s, d: 0.0 if (s, d) in single else None if s[0] == "b" and across(s, d) else 1.0) == []
 
 
-def test_a_nic_of_cpu_ranks_is_blamed_for_the_pairs_that_its_rail_carries() -> None:
+def busy_cores(share: Callable[[str, str], float]) -> list[Blame]:
+    """Return the components to blame for CPU ranks on two rails of four nodes, whose values spread far."""
     ends = EndpointTable()
     for number, (node, rail) in enumerate(itertools.product("abcd", (0, 1))):
         address = f"10.{rail + 1}.0.{number + 1}"
         ends.add(Endpoint(number, node, rail, kind="cpu", nic=f"eth{rail}", rail=rail, address=address))
-
-    def slow(src: str, dst: str) -> float:
-        # What comes to b over rail 0: of pairs across rails, all.
-        return 0.02 if off(src, dst) and dst[0] == "b" and "0" in (src[-1], dst[-1]) else 1.0
-
     pairs = list(itertools.permutations(ends.endpoints, 2))
     source, target = (np.array([pair[side].number for pair in pairs]) for side in (0, 1))
-    log = np.log(np.array([slow(str(a), str(b)) for a, b in pairs]))
+    log = np.log(np.array([share(str(a), str(b)) for a, b in pairs]))
     places, count = Places.of(ends), np.arange(len(pairs))
     # Values of busy cores spread far: single pairs hardly separate a NIC from its node.
     spread, limit = (np.full(len(pairs), value) for value in (0.5, math.log(0.2)))
     kind = relations(places, source, target)[0]
     table = PairTable(source, target, np.where(log < limit, SLOW, OK), log, spread, limit, kind, count, 0 * count)
-    found = [one for one in blamed(table, places, ends.endpoints) if one is not None]
+    return [one for one in blamed(table, places, ends.endpoints) if one is not None]
+
+
+def test_a_nic_of_cpu_ranks_is_blamed_for_the_pairs_that_its_rail_carries() -> None:
+    def share(src: str, dst: str) -> float:
+        # What comes to b over rail 0: of pairs across rails, all.
+        return 0.02 if off(src, dst) and dst[0] == "b" and "0" in (src[-1], dst[-1]) else 1.0
+
+    found = busy_cores(share)
     assert subjects(found) == [(Kind.NIC, "b eth0", Direction.RECEIVES)]
     assert len(found[0].bad) == 9
+
+
+@pytest.mark.parametrize(
+    ("slow", "direction"),
+    [
+        (("b:1>a:1",), Direction.RECEIVES),
+        (("b:1>a:1", "b:1>c:1"), Direction.BOTH),
+    ],
+)
+def test_a_slow_pair_the_other_way_does_not_hide_that_one_direction_is_slow(
+    slow: tuple[str, ...], direction: Direction
+) -> None:
+    def share(src: str, dst: str) -> float:
+        if off(src, dst) and dst == "b:1" and src[-1] == "1":
+            return 0.03
+        return 0.18 if f"{src}>{dst}" in slow else 0.9
+
+    (found,) = busy_cores(share)
+    assert (found.subject, found.direction) == ((Kind.NIC, "b eth1"), direction)
 
 
 def same(*given: str) -> Judge:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ port = st.fixed_dictionaries({"ca": st.just("mlx5_0"), "port": st.just(1)}, opti
 shaped = st.fixed_dictionaries({"ports": st.lists(port | values, max_size=3) | values, "fabric": results | values})
 
 
+@pytest.mark.slow
 @given(
     inventory=results,
     probed=st.lists(

@@ -113,6 +113,16 @@ def test_a_fact_explains_its_component_and_what_is_next_to_it(
     assert found.next == (("look", "x") if explains else ("x",))
 
 
+@pytest.mark.parametrize(("nic", "explains"), [("a eth1", True), ("a eth0", False)])
+def test_a_fact_about_a_link_that_flaps_is_a_part_of_it_before_anything_fails(
+    model: Model, nic: str, explains: bool
+) -> None:
+    flaps = about("FT220", blames=Subject(Kind.NIC, nic), severity=Severity.WARN)
+    (found,), left = join(model, flaps, facts=(fact(Kind.NIC, "a eth1"),))
+    assert len(found.facts.get("known", ())) == explains
+    assert len(left) == (not explains)
+
+
 def test_a_fact_about_a_part_explains_its_node(model: Model) -> None:
     slow = about(NODE_SLOW, 0, 9, blames=Subject(Kind.NODE, "a"))
     halves = slow.replace(blames=Subject(Kind.HALVES, "a"))

@@ -156,6 +156,7 @@ def test_labels_of_launchers_name_the_rank(line: str, rank: int) -> None:
     assert list(causes(f"{line} CUDA out of memory").causes[0].who) == [f"rank {rank}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.finding import RULES, Finding, Severity
+from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, LineFilter, is_read_only, step_command
 from fabtui.model.command_log import MOST_COMMANDS
 from fabtui.model.session_model import Model
@@ -99,11 +99,6 @@ def model(make_model: Callable[[], ModelMaker]) -> Model:
     return make_model().start(["n003", "10.0.0.7"], options={"ssh_config": "/x/config"}).model()
 
 
-@pytest.fixture
-def finding() -> Finding:
-    return Finding(RULES[0], Severity.BAD, "n003", ("n003",))
-
-
 @pytest.mark.parametrize(
     ("text", "node", "argv"),
     [
@@ -114,8 +109,8 @@ def finding() -> Finding:
         ("ssh n003 sudo ip route flush cache", "n003", ["sudo", "ip", "route", "flush", "cache"]),
     ],
 )
-def test_an_ssh_command_runs_on_its_node(model: Model, finding: Finding, text: str, node: str, argv: list[str]) -> None:
-    found = step_command(model, finding, text)
+def test_an_ssh_command_runs_on_its_node(model: Model, text: str, node: str, argv: list[str]) -> None:
+    found = step_command(model, text)
     assert (found.node, list(found.argv), found.greps, found.last) == (node, argv, (), 0)
     assert found.text == text
 
@@ -132,9 +127,9 @@ def test_an_ssh_command_runs_on_its_node(model: Model, finding: Finding, text: s
     ],
 )
 def test_plain_filters_are_applied_by_the_node_side(
-    model: Model, finding: Finding, text: str, greps: list[LineFilter], last: int
+    model: Model, text: str, greps: list[LineFilter], last: int
 ) -> None:
-    found = step_command(model, finding, text)
+    found = step_command(model, text)
     assert (list(found.greps), found.last) == (greps, last)
 
 
@@ -166,23 +161,24 @@ def test_plain_filters_are_applied_by_the_node_side(
         ("", "not a complete command"),
     ],
 )
-def test_what_needs_a_shell_or_another_place_is_refused(model: Model, finding: Finding, text: str, why: str) -> None:
+def test_what_needs_a_shell_or_another_place_is_refused(model: Model, text: str, why: str) -> None:
     with pytest.raises(CannotRunError) as refused:
-        step_command(model, finding, text)
+        step_command(model, text)
     assert why in str(refused.value)
     assert str(refused.value).endswith(".")
 
 
-def test_in_a_lab_a_step_runs_on_a_connected_node_of_the_finding(
-    make_model: Callable[[], ModelMaker], finding: Finding
-) -> None:
-    maker = make_model().start(["n001", "n003"], lab="2x1")
-    assert step_command(maker.model(), finding, "ip -s link").node == "n003"
-    maker.add("node", node="n003", state="lost")
-    assert step_command(maker.model(), finding, "ip -s link").node == "n001"
-    maker.add("node", node="n001", state="lost")
-    with pytest.raises(CannotRunError, match="No node of the lab is connected"):
-        step_command(maker.model(), finding, "ip -s link")
+def test_in_a_lab_a_step_runs_on_the_node_that_it_names(make_model: Callable[[], ModelMaker]) -> None:
+    model = make_model().start(["n001", "n003"], lab="2x1").model()
+    for node in ("n003", "n001"):
+        found = step_command(model, on_node(node, "ip -s link | grep 'a b'", model))
+        assert (found.node, found.argv, found.greps) == (node, ("ip", "-s", "link"), (LineFilter(("a b",)),))
+    with pytest.raises(CannotRunError, match="names no node"):
+        step_command(model, "ip -s link")
+    with pytest.raises(CannotRunError, match="n009 is not a node"):
+        step_command(model, "ip -s link # on n009")
+    with pytest.raises(CannotRunError, match="needs a shell"):
+        step_command(model, "ip -s link # on n001  # on n003")
 
 
 def test_a_recording_keeps_commands_and_their_output(make_model: Callable[[], ModelMaker]) -> None:

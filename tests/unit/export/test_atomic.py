@@ -11,16 +11,38 @@ from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_atomically
 
 
-def test_a_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path) -> None:
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_a_new_file_is_readable_by_the_user_alone_and_an_old_one_keeps_its_mode(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "x"
-    before = os.umask(0o027)
+    before = os.umask(umask)
     try:
         write_atomically(path, lambda file: file.write(b"new"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        for mode in (0o400, 0o640, 0o644):
+            path.chmod(mode)
+            write_atomically(path, lambda file: file.write(b"newer"))
+            assert stat.S_IMODE(path.stat().st_mode) == mode
     finally:
         os.umask(before)
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.read_bytes() == b"newer"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give links away")
+def test_a_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    victim.write_bytes(b"precious")
+    link.symlink_to(victim)
+    os.lchown(link, 65534, -1)
+    for path in (link, tmp_path / "mine"):
+        if path != link:
+            path.symlink_to(link)
+        with pytest.raises(OSError, match="link of another user"):
+            write_atomically(path, lambda file: file.write(b"new"))
+        with pytest.raises(InputError, match="link of another user"):
+            check_writable(path, "--csv")
+    assert victim.read_bytes() == b"precious"
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_when_writing_fails_the_old_file_stays_and_nothing_else(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def test_plain_text_stays(text: str) -> None:
     assert escaped(text) == text
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_there_and_back(text: str) -> None:
     assert unescaped(escaped(text)) == text

@@ -324,7 +324,8 @@ def test_hostile_text_survives_and_runs_nowhere(make_model: Maker, tmp_path: Pat
 def test_control_characters_do_not_get_into_the_file(make_model: Maker, tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     maker = make_model().start(["a"]).endpoints({"a": 2})
-    maker.measured("p2p", "a:0", "a:1", "failed", error="\x1b]0;x\x07two\nlines\r\n=1\u202e\x9b\x00", unit="\x1b[1m")
+    hostile = "\x1b]0;x\x07two\nlines\r\n=1\u202e\x9b\x00"
+    maker.measured("p2p", "a:0", "a:1", "failed", error=hostile, transport="\x1b[1m")
     write_csv(maker.model(), path)
     data = path.read_text()
     assert len(data.splitlines()) == 2

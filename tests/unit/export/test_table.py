@@ -12,12 +12,12 @@ from fabtui.model.measurement import Verdict
 
 Maker = Callable[[], Any]
 ARM = "NCCL_ALGO=Tree"
-HEAD = "kind,group,ranks,bytes,time_us,algbw,busbw,wrong,algorithm,transport,arm,verdict,error"
+HEAD = "kind,group,ranks,bytes,time_us,time_min_us,algbw,algbw_max,busbw,wrong,algorithm,transport,arm,verdict,error"
 
 
 def session(make_model: Maker) -> Any:
     maker = make_model().start(["n10", "n9"]).endpoints({"n10": 2, "n9": 2}).add("plan", arms=["NCCL_ALGO=Ring", ARM])
-    extra = {"algbw": 100.0, "ranks": 4, "seconds": 1e-5, "wrong": 0, "algorithm": "RING/SIMPLE"}
+    extra = {"algbw": 100.0, "ranks": 4, "seconds": 1e-5, "fastest": 8e-6, "wrong": 0, "algorithm": "RING/SIMPLE"}
     for src, dst in (("rail10", "rail10"), ("rail9", "rail9"), ("n10", "n9"), ("n9", "n9"), ("all", "all")):
         maker.measured("busbw", src, dst, value=150.0, unit="GB/s", bytes=1 << 20, transport="NET/IB/0", extra=extra)
     maker.measured("busbw", "all", "all", "failed", error="2 elements are wrong", bytes=2 << 20, unit="GB/s")
@@ -38,9 +38,26 @@ def test_rows_are_ordered_and_hold_what_is_known(make_model: Maker) -> None:
         ("alltoall", "all", 8, None),
         ("all_reduce", "all", 1 << 20, ARM),
     ]
-    good = rows[0]._replace(time_us=round(rows[0].time_us or 0, 6))
+    numbers = {name: round(getattr(rows[0], name), 6) for name in ("time_us", "time_min_us", "algbw_max")}
+    good = rows[0]._replace(**numbers)
     assert good == TableRow(
-        *("all_reduce", "all", 4, 1 << 20, 10.0, 100.0, 150.0, 0, "RING/SIMPLE", "NET/IB/0", None, Verdict.OK, None)
+        *(
+            "all_reduce",
+            "all",
+            4,
+            1 << 20,
+            10.0,
+            8.0,
+            100.0,
+            125.0,
+            150.0,
+            0,
+            "RING/SIMPLE",
+            "NET/IB/0",
+            None,
+            Verdict.OK,
+            None,
+        )
     )
     failed = rows[1]
     assert (failed.busbw, failed.time_us, failed.algbw, failed.wrong) == (None, None, None, None)
@@ -77,7 +94,7 @@ def test_hostile_text_runs_nowhere(make_model: Maker, tmp_path: Path, text: str)
     with path.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert all(row[name][0] not in "=+-@\t\r" and "\n" not in row[name] for name in ("algorithm", "transport", "error"))
-    assert row["ranks"] == row["time_us"] == row["wrong"] == row["algbw"] == ""
+    assert row["ranks"] == row["time_us"] == row["wrong"] == row["algbw"] == row["algbw_max"] == ""
 
 
 def test_a_folder_that_is_gone_leaves_nothing_behind(make_model: Maker, tmp_path: Path) -> None:

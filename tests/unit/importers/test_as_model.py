@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui import load_snapshot
+from fabtui.export.collectives_table import group_sweep
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json
 from fabtui.importers.result import read
@@ -21,6 +22,7 @@ from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 
+from . import new_samples
 from .places import of_text
 from .test_variants_of_benchmarks import MULTINODE
 from .test_variants_of_links import IPERF3
@@ -274,3 +276,30 @@ def test_hostile_names_of_hosts() -> None:
     text = table("all_reduce", {"n0\x1b[2J60$(x)": 2}, "8 2 float sum -1 10 0.10 0.17 0 10 0.11 0.19 0\n")
     found = modelled(text)
     assert list(found.nodes) == ["n0-2J60-x"] or list(found.nodes) == ["n060-x"]
+
+
+def test_collectives_of_other_benchmarks() -> None:
+    """Collectives that a table names are measurements, and nothing else in it."""
+    deepspeed = modelled(new_samples.DEEPSPEED)
+    assert {(m.layer, m.bytes, m.value) for m in deepspeed.measurements()} == {
+        (Layer.BUSBW, 2, 0.000125),
+        (Layer.BUSBW, 32 << 20, 41.61325),
+    }
+    experiment = modelled(new_samples.EXPERIMENT)
+    (gather, reduced) = sorted(experiment.measurements(), key=lambda m: m.layer is Layer.BUSBW)
+    assert (gather.layer.spec.collective, gather.value) == ("all_gather", 183.99), "245.32 x 3 / 4"
+    assert (reduced.value, reduced.how) == (183.015, "experiment, calculated from algbw"), "122.01 x 2 x 3 / 4"
+    for unnamed in (new_samples.MSCCLPP_TEST, new_samples.MSCCLPP_BENCHMARK, new_samples.BUSBW_BARS):
+        assert not list(modelled(unnamed).measurements())
+
+
+def test_a_table_by_gpus() -> None:
+    text = (
+        "all_reduce between nodes, Gbps\n\n| GPUs | RDMA busbw | RDMA algbw | TCP busbw | TCP algbw |\n"
+        "|---|---|---|---|---|\n| 8 | 362.0 | 181.0 | 40.0 | 20.0 |\n| 16 | 356.0 | - | - | - |\n"
+    )
+    found = modelled(text)
+    rows = [(row.ranks, [arm and (arm.busbw, arm.algbw) for arm in row.arms]) for row in group_sweep(found)]
+    assert rows == [(8, [(45.25, 22.625), (5.0, 2.5)]), (16, [(44.5, None), None])]
+    assert found.comparison == ["RDMA", "TCP"]
+    assert not list(modelled(text.replace("all_reduce", "all_reduce and all_gather")).measurements())

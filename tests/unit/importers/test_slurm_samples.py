@@ -107,6 +107,26 @@ def test_values(name: str) -> None:
     assert {path: at(result.values, path) for path in EXPECTED[name]} == EXPECTED[name]
 
 
+def test_every_state_that_is_bad_is_a_warning() -> None:
+    states = {
+        "down*": "down, not responding",
+        "down": "down",
+        "down~": "down",
+        "fail": "fail",
+        "failg": "failing",
+        "unk": "unknown",
+        "drain*": "drained, not responding",
+        "drng": "draining",
+    }
+    heading = "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n"
+    rows = "".join(
+        f"gpu*         up 2-00:00:00      1 {state:>6} n{at:03}\n"
+        for at, state in enumerate([*states, "idle", "mix-", "alloc"])
+    )
+    result = read(Source("-", heading + rows))
+    assert result.warnings == [f"n{at:03} {shown}" for at, shown in enumerate(states.values())]
+
+
 def test_an_option_that_is_not_there() -> None:
     result = read(Source("-", (SAMPLES / "slurm/scontrol_json_unsupported.txt").read_text()))
     assert "scontrol: unrecognized option '--json'" in result.warnings

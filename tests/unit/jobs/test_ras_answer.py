@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fabtui.importers.formats.nccl_ras import report_of
 from fabtui.jobs.gap import Gap, causes_first, suspects
 from fabtui.jobs.place import Place, ranges, ranks_text
 from fabtui.jobs.ras_answer import BLIND, answer
+from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import Communicator, RasReport
 from fabtui_node.parsers.base import Notes
 
@@ -42,6 +42,20 @@ def test_silent_ranks() -> None:
         # It may run all the same: the recorded one did.
         assert "does not notice if it goes on later" in found.sentences[1]
         assert found.hangs is None
+
+
+def test_a_silent_process_of_two_communicators_is_one_sentence() -> None:
+    """A job has a communicator for collectives and others for groups and pairs."""
+    found = report(recorded("killed-json.txt"))
+    (one,) = found.communicators.values()
+    found.communicators["ab"] = Communicator("ab", 2, dict(one.places), silent=dict(one.silent))
+    sentences = answer(found).sentences
+    assert "rank 1 of communicator ea9a40d216467915 (2 ranks) and of 1 more communicator: RAS" in sentences[0]
+    assert not any("communicator ab" in sentence for sentence in sentences)
+    # Ranks of which the process is not known are not taken for each other.
+    one.places.clear()
+    found.communicators["ab"].places.clear()
+    assert sum("a process that RAS does not name" in sentence for sentence in answer(found).sentences) == 2
 
 
 def test_what_ras_cannot_see() -> None:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from fabtui.importers.formats.nccl_ras import report_of
 from fabtui.jobs.place import Place
 from fabtui.jobs.ras_json import json_of
+from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import ANY, Process, RasReport
 from fabtui_node.parsers.base import Notes
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def test_gpus_are_counted_by_their_device_files(tmp_path: Path, monkeypatch: pyt
 
 def test_environment_of_a_node() -> None:
     base = {"HOME": "/h", "SSH_AUTH_SOCK": "/s", "FABTUI_LAB_NODE": "outer", "CUDA_VISIBLE_DEVICES": "7", "LANG": "C"}
+    base |= {"AWS_SECRET_ACCESS_KEY": "x", "MY_TOKEN": "x", "https_proxy": "http://user:x@proxy", "OPENAI_API_KEY": "x"}
     found = node_environment(base, "n001", "127.0.60.11", 2, ["2", "3"], "/py", "mark")
     assert found == {
         "HOME": "/h",
@@ -61,6 +63,22 @@ def test_environment_of_a_node() -> None:
     without = node_environment(base, "n001", "127.0.60.11", 2, [], "/py", "mark")
     assert without["CUDA_VISIBLE_DEVICES"] == ""
     assert "NCCL_HOSTID" not in without
+
+
+def test_folders_of_killed_labs_are_removed_and_no_others(tmp_path: Path) -> None:
+    for name in ("fabtui-lab-dead", "fabtui-lab-alive", "fabtui-lab-starting", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "client_key").touch()
+    for name in ("dead", "alive"):
+        (tmp_path / f"fabtui-lab-{name}" / "lock").touch()
+    (tmp_path / "fabtui-lab-link").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "lock").touch()
+    with (tmp_path / "fabtui-lab-alive" / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        server.remove_leftovers(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"fabtui-lab-alive", "fabtui-lab-starting", "fabtui-lab-link", "other"}
+    assert (tmp_path / "other" / "client_key").exists()
 
 
 def test_variables_are_those_of_their_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

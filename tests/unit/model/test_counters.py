@@ -192,6 +192,8 @@ def test_the_oldest_intervals_go() -> None:
 def test_a_hostile_recording_is_kept_within_bounds() -> None:
     log = CounterLog()
     log.take("a", 0.0, 1.0, {"net": {"eth0": {"x": 1 << 70, "y": 1}}, "errors": [7, ["net"], ["net", 1, 2], "net"]})
+    log.take("a", 0.0, 1.0, {"still": 7})
+    log.take("a", 0.0, 1.0, {"still": [3, "\x1b", "mlx5_0/1"]})
     assert log.between("a", 0.0, 1.0) == {"net": {"eth0": {"y": 1}}}
 
 

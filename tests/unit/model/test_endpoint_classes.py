@@ -39,6 +39,7 @@ def test_groups_of_ranks_are_compared_with_those_of_the_same_hardware_and_leaf_s
     assert ends.key_between("a", "b") == ClassKey(PairClass.NODE_PAIR, apart=True)
     assert ends.key_between("a", "c") == ClassKey(PairClass.NODE_PAIR, hardware=(0, 1)) == ends.key_between("c", "a")
     assert ends.key_between("rail 0", "rail 0") == ClassKey(PairClass.ONE_NODE, apart=True)
+    assert ends.key_between("first4", "first4") != ends.key_between("first8", "first8")
 
 
 def test_where_rails_are_unknown_the_index_stands_for_the_rail() -> None:

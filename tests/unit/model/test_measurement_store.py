@@ -66,6 +66,7 @@ def _events(count: int) -> Iterator[Event]:
         yield Measured(measurements=_direction(a, b + (b >= a), when, chance))
 
 
+@pytest.mark.slow
 def test_a_measurement_takes_few_bytes_of_a_model() -> None:
     lines = [json.dumps(one.to_json()) for one in _events(5000)]
     tracemalloc.start()

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fabtui.cli.main import main
 from fabtui.model.exit_codes import exit_code, not_tested
 
 Maker = Callable[[], Any]
@@ -94,3 +97,14 @@ def test_a_node_that_is_gone_is_reported_once(make_model: Callable[[], Any]) -> 
     maker.add("look", node="n1", probe="host", error="refused")
     maker.add("plan", untested=[["n0:0", "n1:-", "refused"], ["n1:-", "n0:0", "refused"]])
     assert [line for line in not_tested(maker.model()) if "refused" in line] == ["n1: refused"]
+
+
+@pytest.mark.parametrize("probes", [5, None, True, "p2p", {"p2p": 1}, [5, None]])
+def test_options_of_a_damaged_recording_are_no_reason_to_fail(
+    probes: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = {"seq": 0, "time": 1, "kind": "start", "nodes": ["n1", "n2"], "options": {"probes": probes}}
+    (tmp_path / "r.jsonl").write_text(json.dumps(start) + "\n")
+    argv = ["replay", "--text", str(tmp_path / "r.jsonl"), "--json", str(tmp_path / "o"), "--csv", str(tmp_path / "c")]
+    assert main(argv) in (0, 3)
+    assert "this is a bug" not in capsys.readouterr().err

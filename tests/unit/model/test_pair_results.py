@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fabtui.model.address_log import AddressLog
 from fabtui.model.class_statistics import ATTEMPTS, flapping
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
@@ -149,3 +150,12 @@ def test_flapping_counts_the_verdicts_that_each_attempt_has() -> None:
         turned = flapping(model.verdict(attempt) for attempt in attempts[-ATTEMPTS:])
         model._results.settle()
         assert model.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned
+
+
+def test_of_a_pair_of_addresses_the_latest_attempts_are_kept() -> None:
+    log = AddressLog()
+    for attempt in range(2 * MOST_ATTEMPTS):
+        ends: dict[str, Any] = {"src_addr": "10.0.0.1", "dst_addr": "10.0.0.2"}
+        before = log.take(Measurement(Layer.PING, "a", "b", Verdict.TIMEOUT, None, "ms", None, float(attempt), **ends))
+        assert before is None or before.time == attempt - 1
+    assert [m.time for m in log.attempts(Layer.PING, "a", "b")] == [MOST_ATTEMPTS + n for n in range(MOST_ATTEMPTS)]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.schedule import Dispatcher, each_round, in_parts
+from fabtui.model.schedule import Dispatcher, each_round
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 16])
@@ -71,10 +71,10 @@ def test_dropping_an_endpoint_takes_its_waiting_pairs_out() -> None:
     assert dispatcher.take() == [(1, 2)]
 
 
-@given(st.integers(2, 12), st.integers(1, 5))
-def test_parts_keep_the_order_and_bound_each_endpoint(count: int, most: int) -> None:
-    order = [pair for round_ in each_round(count) for pair in round_]
-    parts = list(in_parts(order, most))
-    assert [pair for part in parts for pair in part] == order
-    for part in parts:
-        assert all(sum(end in pair for pair in part) <= most for end in range(count))
+def test_pairs_that_do_not_fit_wait_and_the_others_do_not_wait_for_them() -> None:
+    dispatcher = Dispatcher([(0, 1), (2, 3)], [None] * 4, ["n"] * 4)
+    assert dispatcher.take(fits=lambda a, b: a != 0) == [(2, 3)]
+    assert dispatcher.is_full
+    assert dispatcher.pairs == [(0, 1)]
+    assert dispatcher.take() == [(0, 1)]
+    assert not dispatcher.is_full

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.schedule import MODES, mode_for, pairs_for
+from fabtui.model.schedule import MODES, each_round, mode_for, pairs_for
 
 
 def _ends(nodes: int, each: int) -> list[Endpoint]:
@@ -43,3 +45,14 @@ def test_sampling_crosses_rails() -> None:
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="quick, sampled, full"):
         pairs_for("most", _ends(1, 2))
+
+
+@pytest.mark.parametrize("mode", ["quick", "sampled"])
+@pytest.mark.parametrize(("nodes", "each"), [(1, 2), (2, 1), (3, 3), (5, 4), (6, 5)])
+def test_chosen_pairs_are_in_the_order_of_the_rounds(mode: str, nodes: int, each: int) -> None:
+    # Numbers with gaps, as when some nodes have failed.
+    ends = [replace(end, number=3 * end.number + 1) for end in _ends(nodes, each)]
+    numbers = [end.number for end in ends]
+    chosen = list(pairs_for(mode, ends))
+    every = [(numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_]
+    assert chosen == [pair for pair in every if pair in set(chosen)]

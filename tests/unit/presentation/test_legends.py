@@ -3,6 +3,7 @@ from __future__ import annotations
 from fabtui.model.baseline import Baseline
 from fabtui.model.layers import Layer
 from fabtui.presentation.legends import layers_of, legend
+from fabtui.report.grid import matrix
 from tests.screen.fakefeed import sweep_of_two
 from tests.unit.model.test_baseline import OK, one, sweep, two_nodes
 
@@ -20,6 +21,19 @@ def test_the_legend_of_the_layer_change_names_the_earlier_values() -> None:
     assert text() == "p2p now / then  slow below 70 %  then: previous sweep"
     model.baseline = Baseline.of("monday.jsonl.gz", 0.0, [one(OK, 50.0)])
     assert text().endswith("then: monday.jsonl.gz")
+
+
+def test_letters_of_smaller_units_are_explained_where_a_value_has_one() -> None:
+    model = two_nodes()
+    sweep(model, "p2p", 10.0, one(OK, 50.0))
+
+    def texts() -> tuple[str, str]:
+        return "".join(part for part, _ in legend(model, Layer.P2P, "GB/s", None, 80)), "\n".join(matrix(model, "."))
+
+    assert not any("MB/s" in text for text in texts())
+    sweep(model, "p2p", 20.0, one(OK, 0.0196))
+    assert all("M: MB/s" in text for text in texts())
+    assert " 19.6M" in texts()[1]
 
 
 def test_limits_are_left_out_whole_where_they_do_not_fit() -> None:

@@ -48,6 +48,7 @@ def test_a_sweep_in_progress_claims_nothing_about_untested_pairs() -> None:
     )
     assert shown(80, BAD, [], final=False).startswith("3 of 56 tested pairs bad")
     assert shown(80, {}, [], final=False).startswith("no pair tested yet")
+    assert shown(80, {}, [], final=False, measured=1).startswith("1 pair tested so far")
     assert shown(80, fine, []).startswith("all 20 pairs ok")
     unclear = shown(80, {Verdict.OK: 20, Verdict.INCONCLUSIVE: 2}, [])
     assert unclear.startswith("no bad pair among 22 pairs  2 inconclusive")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabtui_node.probes import clock, firewall, host
-from fabtui_node.system import drivers, machine, pci
+from fabtui_node.system import drivers, machine, pci, sessions
 
 from .places import Tree
 
@@ -167,6 +168,11 @@ def value(**more: Any) -> dict[str, Any]:
     [
         (value(limits={"memlock": {"soft": 65536, "hard": 65536}}), "memlock", "bad"),
         (value(limits={"nofile": {"soft": 1024, "hard": 4096}}), "nofile", "note"),
+        (value(limits={"nofile": {"soft": 24, "hard": 4096}}), "nofile", "bad"),
+        (value(limits={"as": {"soft": 1 << 33, "hard": -1}}), "as", "bad"),
+        ({"limits": {"as": {"soft": 900000 << 10, "hard": -1}}}, "as", "bad"),
+        ({"limits": {"cpu": {"soft": 3, "hard": 3}}}, "cpu", "bad"),
+        ({"limits": {"nproc": {"soft": 100, "hard": 100}}}, "nproc", "bad"),
         (value(acs={"state": "on", "on": [{"bus": "0000:00:01.0"}]}), "acs", "bad"),
         (value(iommu={"state": "translating"}), "iommu", "warn"),
         (value(gpudirect={"peermem": None, "open_driver": False, "dma_buf": False}), "gpudirect", "bad"),
@@ -277,3 +283,25 @@ def test_libraries_are_searched_again_when_their_folder_changed(tree: Tree) -> N
     tree.files("module/mlx5_core", version="24.10-1.1.4")
     found = drivers.versions({"LD_LIBRARY_PATH": f"{lib}:relative"}, str(tree.root), [str(lib)])
     assert found == {"ofed": "24.10-1.1.4", "rdma_core": "50.0", "net_plugins": [f"{lib}/libnccl-net.so"]}
+
+
+def test_other_sessions_are_found_by_their_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
+    lines = {
+        "self": ["/usr/bin/python3", "-IS", "-c", "exec(1)#fabtui 00000001", "x"],
+        "10": ["/usr/bin/python3", "-IS", "-c", "exec(1)#fabtui 00000001", "x"],
+        "30": ["python3", "-IS", "-c", "exec(1)#fabtui 00000002", "x"],
+        "9": ["python3", "-IS", "-c", "exec(1)#fabtui 00000002", "x"],
+        "31": ["python3", "-IS", "-c", "exec(1)#fabtui 0000000g", "x"],
+        "32": ["ssh", "n1", "sh", "-c", "exec python3 -IS -c exec(1)#fabtui 00000003"],
+        "33": ["vim", "exec(1)#fabtui 00000004"],
+        "34": [],
+    }
+    for name, words in lines.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cmdline").write_text("\0".join(words) + "\0")
+    found = sessions.others(str(tmp_path))
+    assert [one["pid"] for one in found] == [9]
+    assert host.judge({"sessions": found})[0]["verdict"] == "note"
+    monkeypatch.setenv("FABTUI_LAB_NODE", "n000")
+    assert sessions.others(str(tmp_path)) == []

@@ -13,7 +13,7 @@ import pytest
 from fabtui_node import protocol, registry
 from fabtui_node.probes import inventory
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
-from fabtui_node.system import interpreters, nccl_libraries
+from fabtui_node.system import interpreters, limits, nccl_libraries
 
 from .places import Tree
 
@@ -195,7 +195,7 @@ def test_this_machine() -> None:
     assert value["cpus"] >= 1
     assert value["memory"] > 0
     assert "lo" in [nic["name"] for nic in value["nics"]]
-    assert set(value["limits"]) == {"memlock", "nofile"}
+    assert set(value["limits"]) == {"memlock", "nofile", "as", "cpu", "nproc"}
     assert value["limits"]["nofile"]["soft"] != 0
     mine, missing = value["pythons"][:2]
     assert (mine["path"], mine["version"]) == (sys.executable, ".".join(map(str, sys.version_info[:3])))
@@ -280,7 +280,7 @@ def test_unlimited_is_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, resource.RLIM_INFINITY))
-    assert inventory.limits()["memlock"] == {"soft": 65536, "hard": -1}
+    assert limits.read()["memlock"] == {"soft": 65536, "hard": -1}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import stat
 import sys
 import threading
@@ -110,7 +111,7 @@ def test_the_commands() -> None:
         *["-d", "mlx5_0", "-i", "1", "-p", "9", "-F", "-s", "8", "-n", "2000"],
     ]
     args["tool"] = "iperf3"
-    assert external_tools.server_argv(args, 9) == ["iperf3", *["-s", "-1", "-B", "127.0.0.1", "-p", "9"]]
+    assert external_tools.server_argv(args, 9) == ["iperf3", *["-s", "-B", "127.0.0.1", "-p", "9"]]
     assert external_tools.client_argv(args)[:8] == ["iperf3", *["-c", "127.0.0.1", "-p", "7", "-B", "127.0.0.2", "-J"]]
 
 
@@ -125,11 +126,49 @@ def test_the_commands() -> None:
         {"device": "--help"},
         {"gid_index": "3"},
         {"port": 70000},
+        {"options": "-q 4"},
     ],
 )
 def test_arguments_that_are_none(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         external_tools.run({**ARGS, "role": "measure", "port": 1, **wrong}, lambda value: None, 5.0)
+
+
+def test_options_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(tmp_path, monkeypatch, "ib_send_bw", '#!/bin/sh\necho "$@"\n')
+    more = {"options": ["--qp=4", "-r64", "--size", "64K", "--report_gbits"], "tool": "ib_send_bw"}
+    value = external_tools.run({**ARGS, **more, "role": "measure", "port": 5}, lambda value: None, 30.0)
+    ours = "-d mlx5_0 -i 1 -p 5 -F -x 3 --report_gbits -s 1048576 -D 1"
+    assert value["raw"].strip() == f"{ours} -q 4 -r 64 -s 65536 --report_gbits 127.0.0.1"
+    args = external_tools._checked({**ARGS, **more, "tool": "ib_read_lat"})
+    assert external_tools.server_argv(args, 9)[10:] == ["-s", "8", "-n", "2000", "-s", "65536"], "only what it has"
+    args = external_tools._checked({**ARGS, "options": ["-n", "500"]})
+    assert external_tools.server_argv(args, 9)[10:] == ["--report_gbits", "-s", "1048576", "-n", "500"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["-d", "mlx5_9"], "'-d' is not an option that can be added; there are -q, -m, "),
+        (["-p", "80"], "'-p' is not"),
+        (["10.0.0.9"], "'10.0.0.9' is not"),
+        (["--run_infinitely"], "'--run_infinitely' is not"),
+        (["--out_json_file=/etc/passwd"], "'--out_json_file=/etc/passwd' is not"),
+        (["-D", "3600"], "-D: '3600' is not a whole number from 1 to 5"),
+        (["-n", "1e9"], "-n: '1e9' is not a whole number"),
+        (["-n", "\u0662\u0663"], "is not a whole number from 5"),
+        (["-s", "1G"], "-s: '1G' is not a whole number"),
+        (["-q"], "-q: '' is not a whole number"),
+        (["-m", "3000"], "-m: 3000 is not an MTU of RDMA"),
+        (["-F1"], "-F takes no value"),
+        (["-q", "2", "--qp", "4"], "-q is given twice"),
+        (["-n", "5", "-D", "1"], "-n and -D exclude each other"),
+        (["-F"] * 41, "41 words; at most 40"),
+    ],
+)
+def test_options_that_are_not_added(words: list[str], problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        external_tools.run({**ARGS, "role": "serve", "options": words}, lambda value: None, 5.0)
 
 
 def test_who_listens() -> None:

@@ -19,9 +19,8 @@ from fabtui_node.system import job_processes
 from ..jobs.ras_texts import NCCL_2_27, recorded
 from ..jobs.rasservice import RasService, body
 
-NAMES = [
-    f"{state}-{kind}" for state in ("running", "resumed", "killed", "skip", "p2phang") for kind in ("json", "verbose")
-]
+STATES = ("running", "resumed", "killed", "skip", "p2phang")
+NAMES = [f"{state}-{kind}" for state in STATES for kind in ("json", "verbose")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -54,7 +53,7 @@ class Scripted:
         pass
 
 
-@pytest.mark.parametrize("name", ["skip-verbose", "killed-json"])
+@pytest.mark.parametrize("name", [*NAMES, *(f"{state}-status" for state in STATES), "stopped2s-status"])
 def test_answers_split_at_every_byte(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     report = body(recorded(f"{name}.txt"))
     kind, second = ("json", b"OK\n") if name.endswith("json") else ("text", b"ERROR: Unknown command\n")

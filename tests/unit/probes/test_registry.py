@@ -23,7 +23,7 @@ def test_the_names() -> None:
     )
     assert list(registry.TESTS) == ["p2p", "all_reduce"]
     assert set(registry.PREFLIGHT) <= set(registry.DEFAULT)
-    assert registry.OPTIONAL == ("iperf3", "perftest")
+    assert registry.OPTIONAL == ("iperf3", "perftest", "storage")
 
 
 @pytest.mark.parametrize("entry", [*registry.PROBES.values(), *registry.TESTS.values()], ids=lambda entry: entry.name)
@@ -144,6 +144,7 @@ def fabtui(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_one_file_adds_a_probe_to_the_commands(added: dict[str, str]) -> None:
     assert "  scratch     the scratch file system\n" in fabtui(added, "probes").stdout
     refused = fabtui(added, "run", "--nodes", "n1", "--probes", "nonsense")
@@ -151,6 +152,7 @@ def test_one_file_adds_a_probe_to_the_commands(added: dict[str, str]) -> None:
     assert ", scratch, " in refused.stderr
 
 
+@pytest.mark.slow
 def test_one_file_adds_a_probe_to_preflight_and_the_node_view(added: dict[str, str], tmp_path: Path) -> None:
     recording = tmp_path / "r.jsonl.gz"
     node = ("--nodes", "here", "--transport", "local", "--all", "--quiet")

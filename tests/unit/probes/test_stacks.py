@@ -75,6 +75,8 @@ def test_the_node_side_in_a_step_of_the_job_is_no_rank(tmp_path: Path) -> None:
     program(tmp_path, 20, 1, "/usr/bin/python3.11", "0")
     program(tmp_path, 21, 1, "/usr/bin/python3.11", "0")
     (tmp_path / "21" / "cmdline").write_text("python3\0-IS\0-c\0exec('fabtui_node')\0")
+    # A command that it runs has inherited the rank of the step.
+    program(tmp_path, 22, 21, "ip", "0")
     assert listed(tmp_path) == [(20, 0)]
 
 
@@ -105,6 +107,7 @@ def test_a_rank_without_a_tool(rank: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert "frames" not in one
 
 
+@pytest.mark.slow
 def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "py-spy"
     threads = json.dumps([PY_SPY[0], {**PY_SPY[1], "os_thread_id": rank}])
@@ -122,3 +125,21 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
 def test_processor_time() -> None:
     assert (stacks.processor_time(os.getpid()) or 0) > 0
     assert stacks.processor_time(2**22 + 1) is None
+
+
+def test_ranks_of_other_jobs_of_slurm(tmp_path: Path) -> None:
+    process(tmp_path, 10, 1, RANK="0", SLURM_JOB_ID="12")
+    process(tmp_path, 11, 1, RANK="0", SLURM_JOB_ID="13")
+    process(tmp_path, 12, 1, RANK="0", SLURM_JOB_ID="15", SLURM_ARRAY_JOB_ID="14", SLURM_ARRAY_TASK_ID="3")
+    process(tmp_path, 13, 1, RANK="0", SLURM_JOB_ID="21", SLURM_HET_JOB_ID="20")
+    # A container may have dropped the variables of Slurm.
+    process(tmp_path, 14, 1, RANK="7")
+    for job, pids in (
+        ("", [10, 11, 12, 13, 14]),
+        ("12", [10, 14]),
+        ("12,13", [10, 11, 14]),
+        ("14_3", [12, 14]),
+        ("15", [12, 14]),
+        ("20+1", [13, 14]),
+    ):
+        assert [one["pid"] for one in job_processes.find(str(tmp_path), job)] == pids

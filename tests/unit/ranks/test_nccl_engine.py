@@ -201,6 +201,33 @@ def test_rest_lets_go_of_what_tests_left(controller: Controller, fake_gpu: Path)
     assert all(side["ok"] for side in pair(controller, 4, 0, 2).values())
 
 
+def test_a_kept_communicator_is_used_again_while_both_ends_have_it(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu)
+    made = "NCCL INFO Channel 00/1 : 0[0] -> 1[1] via P2P/direct pointer"
+
+    def links() -> list[str]:
+        return sorted(key.removeprefix("e1/") for key in controller.store if "/link" in key)
+
+    first = pair(controller, 1, 2, 3, keep=True, ctas=16)
+    again = pair(controller, 2, 3, 2, keep=True, ctas=16)
+    assert links() == ["1/link1/id"]
+    assert all(side["ok"] for side in (*first.values(), *again.values()))
+    for way in ((2, 3, "src"), (3, 2, "dst")):
+        assert again[way]["transport"] == first[way]["transport"]
+    assert all(side["held"] is not None for side in first.values())
+    assert all(side["held"] is None for side in again.values())
+    pair(controller, 3, 2, 3, keep=True)
+    assert links() == ["1/link1/id", "3/link1/id"], "of other CTAs"
+    pair(controller, 4, 0, 1, keep=True)
+    assert made in pair(controller, 5, 0, 1, keep=True)[0, 1, "src"]["raw"]
+    controller.hosts["n0"].send({"op": "rest", "id": 6, "whole": False, "links": [[2, 3, 16, False], [0, 1, 0, True]]})
+    controller.until(lambda: len(controller.of("free", id=6)) == 4, 20)
+    assert all(m["error"] is None for m in controller.of("rested", id=6))
+    for number, (a, b), ctas in ((7, (2, 3), 0), (8, (2, 3), 16), (9, (0, 1), 0)):
+        assert all(side["ok"] for side in pair(controller, number, a, b, keep=True, ctas=ctas).values())
+    assert links() == [f"{number}/link1/id" for number in (1, 3, 4, 8, 9)]
+
+
 def test_a_held_stream_goes_on_by_itself(fake_gpu: Path) -> None:
     from fabtui_node.ranks.nccl import ctypes_cuda
 

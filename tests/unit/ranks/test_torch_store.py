@@ -40,7 +40,7 @@ def test_a_group_may_ask_its_store_later() -> None:
     class Engine(TorchEngine):
         lasting = True
 
-        def make(self, store: Any, rank: int, size: int, seconds: float, address: Any) -> Any:
+        def make(self, store: Any, rank: int, size: int, seconds: float, address: Any, ctas: Any) -> Any:
             return dist.PrefixStore("inner", store)
 
     recorder: Any = Recorder()

@@ -125,6 +125,7 @@ def test_warnings_of_no_gpu_are_found(tmp_path: Path) -> None:
         assert log.warned(log.mark()) == []
 
 
+@pytest.mark.slow
 def test_a_log_in_memory_gives_its_memory_back() -> None:
     fd = log_capture.memory_file()
     with open(f"/proc/self/fd/{fd}", "wb", buffering=0) as writer:

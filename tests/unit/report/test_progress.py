@@ -177,3 +177,19 @@ class Gone(io.StringIO):
 
 def test_a_terminal_that_goes_away_does_not_end_the_session(make_model: Maker) -> None:
     played(session(make_model), Gone())
+
+
+def test_pairs_that_are_tested_again_are_no_more_than_all(make_model: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FRAME", 0.0)
+    maker = make_model().start(["n0"]).add("phase", name="p2p", total=2)
+    for number in (1, 2, 1):
+        maker.measured("p2p", "n0:0", f"n0:{number}", value=1.0, unit="GB/s")
+    frames = played(maker, Terminal()).split("\r\x1b[K")
+    assert [frame for frame in frames if "tests" in frame][-1].startswith("p2p: 0/1 nodes, 2/2 tests, ")
+
+
+def test_ranks_are_counted_by_node(make_model: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_FRAME", 0.0)
+    maker = make_model().start(["n0", "n1"]).add("node", node="n0", state="ready").add("phase", name="ranks", total=2)
+    text = played(maker, Terminal())
+    assert "starting ranks: 1/2 nodes, ranks on 0/2, " in text

@@ -41,6 +41,14 @@ def test_a_good_session_reads_well(make_model: Maker) -> None:
     assert text.endswith("measured: 17 ok\n")
 
 
+def test_small_rates_of_collectives_name_their_unit(make_model: Maker) -> None:
+    maker = whole(make_model)
+    maker.measured("busbw", "n1", "n0", value=0.0196, unit="GB/s", bytes=1 << 20)
+    table = next(part for part in summary(maker.model()).split("\n\n") if part.startswith("all_reduce"))
+    assert " 19.6M " in table
+    assert table.endswith("\n  M: MB/s")
+
+
 def test_the_grid_shows_each_pair_where_it_is(make_model: Maker) -> None:
     maker = whole(make_model)
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", made=True, unit="GB/s")
@@ -115,8 +123,8 @@ def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker
     assert "\n  world  same-node 1.90 GB/s" in text
     at = text.splitlines().index("  1 n0:1 > n1:0 failed (1 pair)  FT017")
     assert text.splitlines()[at + 1 : at + 5] == [
-        "      connect: refused",
         "      both ends pass with others (...): it is the path between them",
+        "      connect: refused",
         "      1 of 1 pair pass in the world communicator",
         "      cross-rail",
     ]
@@ -258,6 +266,21 @@ def test_what_could_not_be_tested_is_reported_with_the_reason(make_model: Maker)
     assert "  n1  failed     refused" in text
 
 
+def test_rates_of_storage_are_a_table(make_model: Maker) -> None:
+    maker = make_model().start(["n0", "n1", "n2"]).endpoints({"n0": 1, "n1": 1, "n2": 1})
+    value = {"path": "/s/f", "filesystem": "nfs4 s:/", "how": "O_DIRECT"}
+    maker.add("look", node="n0", probe="storage", value={**value, "alone": 700.4, "together": 320.0})
+    maker.add("look", node="n1", probe="storage", value={**value, "together": 300.0, "problem": "no answer"})
+    maker.add("look", node="n2", probe="storage", error="ValueError: /s/f is a FIFO; only regular files are read")
+    text = summary(maker.model())
+    assert "\nstorage, MB/s: sequential read of /s/f\n" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["n0", "700", "320", "O_DIRECT,", "nfs4", "s:/"] in lines
+    assert ["n1", "-", "300", "O_DIRECT,", "nfs4", "s:/,", "no", "answer"] in lines
+    assert any(line[:6] == ["n2", "-", "-", "ValueError:", "/s/f", "is"] for line in lines)
+    assert "\n  all nodes at once: 620 MB/s\n" in text
+
+
 def test_an_empty_session_is_reported_as_such(make_model: Maker) -> None:
     text = summary(make_model().start(["n0"]).model())
     assert "no endpoints" in text
@@ -298,7 +321,7 @@ def test_hostile_text_does_not_reach_the_terminal(make_model: Maker, plain: bool
     maker.add("plan", suspects=[["n0:0", "n0:1", evil]], arms=[evil, "A=1"])
     extra = {"algorithm": evil, "ranks": evil, "both_ways": evil, "times": {"count": evil}}
     maker.measured("alltoall", evil, evil, "failed", error=evil, transport=evil, extra=extra)
-    maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit=evil, transport=evil, arm="A=1", extra=extra)
+    maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit="GB/s", transport=evil, arm="A=1", extra=extra)
     maker.add("start", version=evil, nodes=[], lab=evil, faults=[evil], options={})
     text = summary(maker.model(), plain=plain)
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}

@@ -29,6 +29,7 @@ SIDE: dict[str, Any] = {
     "dst_addr": None,
     "raw": None,
     "both_rate": 5,
+    "held": None,
     "times": {"count": 2, "min": 0.1, "median": 0.1, "p99": 0.2, "max": 0.2},
 }
 

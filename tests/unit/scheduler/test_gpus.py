@@ -8,9 +8,8 @@ import pytest
 
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
 from fabtui_node.runtime.supervisor import limit_gpus
-from tests.unit.scheduler.test_jobs import Fake, fake
 
-__all__ = ["fake"]
+from .conftest import Fake
 
 HELD = "     Nodes=n[060-061] CPU_IDs=0 Mem=1000 GRES=gpu:a10:2(IDX:0-1)"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,22 +13,7 @@ from fabtui.scheduler.pods import pods
 from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.scheduler.tool import ask
 
-Fake = Callable[[str, str], None]
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Put shell scripts in front of the commands of schedulers."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for name in ("squeue", "sacct", "flux", "kubectl"):
-        (tmp_path / name).write_text("#!/bin/sh\necho 'no such thing' >&2\nexit 1\n")
-        (tmp_path / name).chmod(0o755)
-
-    def put(name: str, script: str) -> None:
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(stat.S_IRWXU)
-
-    return put
+from .conftest import Fake
 
 
 def test_no_job_gives_no_nodes(fake: Fake) -> None:
@@ -118,21 +101,46 @@ def test_the_end_of_a_job_is_worded(fake: Fake) -> None:
     assert slurm.ending_of("9") == ""
 
 
-def test_node_files_and_lists_of_other_schedulers(fake: Fake, tmp_path: Path) -> None:
-    pbs, grid = tmp_path / "pbs", tmp_path / "grid"
-    pbs.write_text("n060\nn060\nn061\n")
-    grid.write_text("n060 8 gpu.q@n060 UNDEFINED\nn061 8 gpu.q@n061 UNDEFINED\n")
-    fake("flux", "echo 'n[060-061]'")
-    for environ, source in (
-        ({"PBS_JOBID": "7.pbs", "PBS_NODEFILE": str(pbs)}, "PBS_NODEFILE"),
-        ({"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "n060 8 n061 8"}, "LSB_MCPU_HOSTS"),
-        ({"JOB_ID": "7", "PE_HOSTFILE": str(grid)}, "PE_HOSTFILE"),
-        ({"FLUX_JOB_ID": "f2k"}, "FLUX_JOB_ID"),
-        ({"COBALT_JOBID": "7", "COBALT_NODEFILE": str(pbs)}, "COBALT_NODEFILE"),
-    ):
-        found = current_job(environ)
-        assert found is not None
-        assert (found.nodes, found.source) == (("n060", "n061"), source)
+FLUX = """case "$*" in
+"jobs --no-header --format={nodelist} f2kVqjbZ3") echo 'n[060-061]' ;;
+"getattr hostlist") echo 'n[060-061]' ;;
+*) echo "unexpected: $*" >&2; exit 1 ;;
+esac"""
+#: By source the environment as the scheduler sets it; FILE is a file with the text.
+OTHERS: dict[str, tuple[dict[str, str], str]] = {
+    # A line per slot, two processes on each chunk.
+    "PBS_NODEFILE": (
+        {"PBS_JOBID": "7[3].pbs.example", "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_NODEFILE": "FILE"},
+        "n060\nn060\nn061\nn061\n",
+    ),
+    "LSB_DJOB_HOSTFILE": (
+        {
+            "LSB_JOBID": "7",
+            "LSB_DJOB_HOSTFILE": "FILE",
+            "LSB_MCPU_HOSTS": "other 8",
+            "LSB_HOSTS": "n060 n060 n061",
+        },
+        "n060\nn060\nn061\n",
+    ),
+    "LSB_MCPU_HOSTS": ({"LSB_JOBID": "7", "LSB_MCPU_HOSTS": "n060 8 n061 8 "}, ""),
+    "PE_HOSTFILE": (
+        {"JOB_ID": "7", "NSLOTS": "16", "PE": "mpi", "PE_HOSTFILE": "FILE"},
+        "n060 8 gpu.q@n060 UNDEFINED\nn061 8 gpu.q@n061 <NULL>\n",
+    ),
+    "FLUX_JOB_ID": ({"FLUX_JOB_ID": "f2kVqjbZ3", "FLUX_URI": "local:///run/flux/local"}, ""),
+    "FLUX_URI": ({"FLUX_URI": "local:///tmp/flux-8Sk3Qz/local-0"}, ""),
+    "COBALT_NODEFILE": ({"COBALT_JOBID": "7", "COBALT_NODEFILE": "FILE"}, "n060\nn061\n"),
+}
+
+
+@pytest.mark.parametrize("source", OTHERS)
+def test_node_files_and_lists_of_other_schedulers(fake: Fake, tmp_path: Path, source: str) -> None:
+    fake("flux", FLUX)
+    given, text = OTHERS[source]
+    (tmp_path / "nodes").write_text(text)
+    found = current_job({name: value.replace("FILE", str(tmp_path / "nodes")) for name, value in given.items()})
+    assert found is not None
+    assert (found.nodes, found.source) == (("n060", "n061"), source)
 
 
 def test_a_node_file_that_is_gone_is_named(tmp_path: Path) -> None:

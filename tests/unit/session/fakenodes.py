@@ -20,11 +20,13 @@ class Script:
     Attributes:
         gpus: How many endpoints each node has; 0: a node without GPUs and without torch.
         unreachable: Nodes that cannot be reached.
+        tries: What each try to reach a node gives, one after the other, then the last one for ever; None: a link.
         late: Seconds that a node takes to be reached.
         rates: Bytes a second of ordered pairs of ranks that differ from ``rate``; a list is used up attempt by attempt.
         silent: Ordered pairs of ranks that time out.
         cure: Environment of the ranks that ends silence and slowness: name and value of a variable, or None.
         hang: Unordered pairs (lower first) of which nothing is ever heard, and which ignore an abort.
+        held: Bytes of GPU memory that a communicator takes.
         dies_after: Number of pairs after which the link of a node is lost.
         busy: GPUs (node and index) that another process uses.
         kills: Nodes whose rank host dies in the test of a pair.
@@ -49,8 +51,10 @@ class Script:
 
     gpus: dict[str, int]
     unreachable: dict[str, NodeUnreachable] = field(default_factory=dict)
+    tries: dict[str, list[NodeUnreachable | None]] = field(default_factory=dict)
     late: dict[str, float] = field(default_factory=dict)
     rate: float = 50e9
+    held: int = 40 << 20
     rates: dict[tuple[int, int], float | list[float]] = field(default_factory=dict)
     silent: set[tuple[int, int]] = field(default_factory=set)
     cure: tuple[str, str] | None = None
@@ -82,11 +86,16 @@ class FakeNodes:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.links: dict[str, FakeLink] = {}
+        self.tried: dict[str, int] = {}
 
     async def open(self, host: str) -> Link:
         await asyncio.sleep(self.script.late.get(host, 0.0))
         if host in self.script.unreachable:
             raise self.script.unreachable[host]
+        if tries := self.script.tries.get(host):
+            self.tried[host] = self.tried.get(host, 0) + 1
+            if (refused := tries.pop(0) if len(tries) > 1 else tries[0]) is not None:
+                raise refused
         link = self.links[host] = FakeLink(host, self.script)
         return link
 
@@ -100,6 +109,8 @@ class FakeLink(Link):
         self.round_trip = None
         self.script = script
         self.sent: list[dict[str, Any]] = []
+        #: Messages to and from the rank host, in order.
+        self.exchanged: list[dict[str, Any]] = []
         self.closed = False
         self.spawns = 0
         self.envs: list[dict[str, str]] = []
@@ -144,9 +155,11 @@ class FakeLink(Link):
             self.envs.append(message["env"])
             self._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
         elif kind == "rank":
+            self.exchanged.append(message["m"])
             self._rank(message["m"])
 
     def _say(self, **message: Any) -> None:
+        self.exchanged.append(message)
         self._queue.put_nowait({"t": "rank", "m": message})
 
     def _probe(self, message: dict[str, Any]) -> dict[str, Any] | None:
@@ -332,4 +345,5 @@ class FakeLink(Link):
             rate=rate if role == "dst" and not silent else None,
             latency=1e-5 if role == "src" and not silent else None,
             transport="P2P/CUMEM",
+            held=self.script.held,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from fabtui.model.layers import Layer
@@ -27,6 +28,13 @@ def feed_of(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
     """Return a session over the nodes of a script, and the nodes."""
     nodes = FakeNodes(script)
     return LiveFeed(SessionOptions(**{"hosts": tuple(script.gpus), "timeout": 0.5, **options}), nodes), nodes
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(20):
+        while not done():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:

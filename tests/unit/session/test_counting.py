@@ -99,6 +99,7 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
     assert len(spans) == len(set(spans)) == 2
 
 
+@pytest.mark.slow
 async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_sampler, "DEADLINE", 30.0)
     script = Script({"a": 2, "b": 2}, counters={"a": [None], "b": probe_results({"x": 1}, {"x": 2})}, takes=0.1)
@@ -119,6 +120,7 @@ async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyP
     assert len(asked(nodes, "a")) == counter_sampler.MAX_FAILURES
 
 
+@pytest.mark.slow
 async def test_a_node_lost_meanwhile_is_passed_over() -> None:
     steps = probe_results(*({"x": n} for n in range(50)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps, "b": list(steps)}, dies_after={"b": 1}, takes=0.1)

@@ -57,6 +57,7 @@ def _heaps(*, shared: bool) -> int:
     return _run(_SCRIPT, shared=shared).count("<heap nr=")
 
 
+@pytest.mark.slow
 def test_threads_share_one_heap() -> None:
     if not hasattr(ctypes.CDLL(None), "malloc_info"):
         pytest.skip("this C library is not glibc")
@@ -64,6 +65,7 @@ def test_threads_share_one_heap() -> None:
     assert _heaps(shared=True) == 1
 
 
+@pytest.mark.slow
 def test_large_arrays_stay_out_of_it() -> None:
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         pytest.skip("this C library is not glibc 2.33 or newer")

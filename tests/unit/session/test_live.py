@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session import sweep
+from fabtui.session import node_returns, probe_runner, sweep
 from fabtui.session.feeds import live
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of, p2p_of, run, world_of
+from tests.unit.session.played import feed_of, p2p_of, run, until, world_of
 
 
 async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> 
     layers = [m.layer for m in model.measurements()]
     assert layers.count(Layer.LATENCY) == 56
     assert layers.count(Layer.PING) == layers.count(Layer.UDP) == layers.count(Layer.TCP) == 2
-    assert layers.count(Layer.BUSBW) == 12, "two nodes, their pair, all; three sizes each"
+    assert layers.count(Layer.BUSBW) == 9, "two nodes and their pair; three sizes each"
     assert model.exit_code == 0
     assert model.phase.name == "done"
     assert all(link.closed for link in nodes.links.values())
@@ -68,23 +69,23 @@ async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() ->
 
 
 async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slow() -> None:
-    model, nodes = await run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
+    model, nodes = await run(Script({"a": 4, "b": 4, "c": 1}, rates={(0, 4): [1e9, 50e9], (2, 6): 1e9}))
     bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
-    assert bad == {("a:2", "a:3"): Verdict.SLOW}
-    assert len(model.history(Layer.P2P, "a:0", "a:1")) == 2
-    assert len(model.history(Layer.P2P, "a:2", "a:3")) == 3
-    assert nodes.links["b"].pairs == 22, "pairs of the other node were left alone"
+    assert bad == {("a:2", "b:2"): Verdict.SLOW}
+    assert len(model.history(Layer.P2P, "a:0", "b:0")) == 2
+    assert len(model.history(Layer.P2P, "a:2", "b:2")) == 3
+    assert nodes.links["c"].pairs == 8, "pairs of other nodes were left alone"
 
 
 async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_reported() -> None:
-    model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
+    model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 4): [1e9, 50e9], (2, 6): 1e9}))
     lines = [line.text for line in model.log]
     again = [line for line in lines if "tested again, alone" in line]
     assert [line.partition("alone ")[2] for line in again] == [
-        "(round 1): 2 (a:0 - a:1, a:2 - a:3)",
-        "(round 2): 1 (a:2 - a:3)",
+        "(round 1): 2 slow pairs (a:0 - b:0, a:2 - b:2)",
+        "(round 2): 1 slow pair (a:2 - b:2)",
     ]
-    assert "a:0 > a:1 p2p: ok at 50 GB/s, was slow" in lines
+    assert "a:0 > b:0 p2p: ok at 50 GB/s, was slow" in lines
     assert lines[-1] == "sweep ended: something is slow, failed or timed out"
     assert len(set(lines)) == len(lines)
 
@@ -132,7 +133,8 @@ async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytes
 
 
 async def test_a_node_lost_in_the_middle_is_reported_and_the_others_go_on() -> None:
-    model, _ = await run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}))
+    refused = NodeUnreachable("auth", "b does not let ann in")
+    model, nodes = await run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}, tries={"b": [None, refused]}))
     cells = p2p_of(model)
     others = {pair: v for pair, v in cells.items() if "b" not in pair[0] + pair[1]}
     assert len(others) == 12
@@ -144,8 +146,92 @@ async def test_a_node_lost_in_the_middle_is_reported_and_the_others_go_on() -> N
     touched = {pair for pair in cells if "b" in pair[0] + pair[1]} | model.untested.keys()
     assert len(touched) == 18, "each pair with b is either measured, failed, or untested with a reason"
     assert model.nodes["b"].state == "lost"
-    assert model.nodes["b"].hint == "ssh b uptime", "whether it is up, and since when, is what is asked next"
+    assert model.nodes["b"].text == "the connection broke; then: b does not let ann in"
+    assert nodes.tried["b"] == 2, "a login that is refused is not repeated"
+    assert model.nodes["b"].retry is None
     assert model.exit_code == 1
+
+
+async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_returns, "FIRST", (0.01, 0.02))
+    refused = NodeUnreachable("refused", "port 22 refused")
+    script = Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}, tries={"b": [None, refused, refused, None]})
+    feed, nodes = feed_of(script, record=tmp_path / "r.jsonl.gz")
+    states: list[tuple[str, str, str]] = []
+
+    def note() -> None:
+        record = feed.model.nodes["b"]
+        states.append((record.state, record.text, record.hint or ""))
+        if record.state == "lost":
+            assert record.retry is not None
+            # From now on it lives.
+            script.dies_after.clear()
+
+    feed.listen(note)
+    await feed.run()
+    await feed.close()
+    assert ("lost", "the connection broke", "ssh b uptime") in states
+    assert set(p2p_of(feed.model).values()) == {Verdict.OK}
+    assert len(p2p_of(feed.model)) == 30
+    assert not feed.model.untested
+    assert feed.model.exit_code == 0
+    assert nodes.links["a"].pairs < 2 * 9, "pairs that had been tested were left alone"
+    assert [line.text for line in feed.model.log if line.node == "b"].count("is back") == 1
+
+
+async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_returns, "FIRST", (0.01, 0.02))
+    monkeypatch.setattr(node_returns, "LONGEST", 0.05)
+    refused = NodeUnreachable("refused", "port 22 refused")
+    script = Script({"a": 2, "b": 2, "c": 2}, tries={"b": [refused]})
+    feed, nodes = feed_of(script)
+    try:
+        await feed.run()
+        assert feed.model.exit_code == 3
+        assert [str(e) for e in feed.model.rows] == ["a:0", "a:1", "b:-", "c:0", "c:1"]
+        assert feed.model.nodes["b"].state == "failed"
+        script.tries["b"] = [None]
+        await until(lambda: feed.model.exit_code == 0)
+        assert [str(e) for e in feed.model.rows] == ["a:0", "a:1", "c:0", "c:1", "b:0", "b:1"]
+        assert len(p2p_of(feed.model)) == 30
+        assert not feed.model.untested
+        assert nodes.tried["b"] > 2
+        # A sweep that is asked for includes it.
+        done = nodes.links["b"].pairs
+        await feed.sweep()
+        assert nodes.links["b"].pairs == done + 9
+        # And it goes, and comes, without any sweep running.
+        script.tries["b"] = [refused]
+        nodes.links["b"].lose("frozen", "no answer for 11 s although the connection stands")
+        await until(lambda: feed.model.nodes["b"].state == "lost")
+        script.tries["b"] = [None]
+        await until(lambda: feed.model.exit_code == 0 and feed.model.nodes["b"].state == "ready")
+    finally:
+        await feed.close()
+
+
+async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_returns, "FIRST", (0.0, 0.0))
+    returns = node_returns.Returns()
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+
+    async def tried(node: str) -> None:
+        await returns.wait(returns.pause(node))
+        times.append(loop.time())
+
+    await asyncio.gather(*(tried(f"n{at}") for at in range(20)))
+    assert times[-1] - times[0] >= 18.5 * node_returns.SPACING
+    pauses = [node_returns.Returns().pause("a") for _ in range(3)]
+    assert pauses == [0.0] * 3
+    monkeypatch.undo()
+    pauses = [returns.pause("b") for _ in range(12)]
+    assert pauses[0] <= 2.0
+    assert pauses[-1] == node_returns.LONGEST
+    returns.lasted("b", node_returns.LASTING)
+    assert returns.pause("b") <= 2.0
 
 
 async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,16 +244,68 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
     assert cells["a:0", "b:1"] is Verdict.TIMEOUT
     assert any(m["t"] == "rank" and m["m"]["op"] == "abort" for m in nodes.links["a"].sent)
     assert nodes.links["a"].spawns == 3, "its rank host was killed and started again, and once more when tested alone"
-    assert model.suspects["a:0", "b:1"].startswith("both ends work with other partners")
+    assert model.suspects["a:0", "b:1"].startswith(
+        "only this pair ends the ranks: both ends work with other partners ("
+    )
+
+
+def _given_ranks(nodes: FakeNodes, node: str) -> set[int]:
+    """Return the indices of the GPUs of a node for which it was to start ranks."""
+    inits = [m["m"] for m in nodes.links[node].sent if m["t"] == "rank" and m["m"]["op"] == "init"]
+    assert inits
+    return {rank["index"] for init in inits for rank in init["ranks"]}
 
 
 async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
-    model, _ = await run(Script({"a": 2, "b": 2}, busy={("a", 1)}))
+    model, nodes = await run(Script({"a": 2, "b": 2}, busy={("a", 1)}))
     assert len(p2p_of(model)) == 6
     assert "train (pid 7, user ann)" in model.untested["a:1", "b:0"]
     assert model.exit_code == 3
+    assert _given_ranks(nodes, "a") == {0}, "not even a context is made there"
     model, _ = await run(Script({"a": 2, "b": 2}, busy={("a", 1)}), force=True)
     assert len(p2p_of(model)) == 12
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_gpus_without_free_memory_are_reported_before_anything_is_allocated(force: bool) -> None:
+    gpus = [
+        {"index": i, "memory": 141 << 30, "memory_used": used}
+        for i, used in enumerate((4 << 30, (141 << 30) - (1280 << 20)))
+    ]
+    script = Script({"a": 2, "b": 2, "c": 1}, inventory={"a": {"gpus": gpus}, "c": {"gpus": gpus[1:]}})
+    model, nodes = await run(script, force=force)
+    why = "a:1: 1280 MiB of GPU memory are free and 1668 MiB are needed"
+    assert model.untested["b:0", "a:1"].startswith(why)
+    assert len(p2p_of(model)) == 6
+    assert (_given_ranks(nodes, "a"), _given_ranks(nodes, "c")) == ({0}, set())
+    assert any(line.text.startswith(f"not tested: {why}") for line in model.log)
+    assert model.exit_code == 3
+    smaller, _ = await run(script, bytes=16 << 20)
+    assert smaller.untested == {}
+
+
+async def test_communicators_are_released_between_tests_and_never_take_more_than_the_bound() -> None:
+    held = 400 << 20
+    _, nodes = await run(Script({"a": 4, "b": 4}, held=held, takes=0.01))
+    for link in nodes.links.values():
+        kept: set[tuple[int, ...]] = set()
+        running: set[int] = set()
+        rests, most = 0, 0
+        for m in link.exchanged:
+            if m["op"] == "pair":
+                running.add(m["id"])
+                kept.add((*sorted((m["a"], m["b"])), m["ctas"]))
+                ends = Counter(end for key in kept for end in key[:2])
+                most = max(most, *(ends[end] for end in (m["a"], m["b"])))
+            elif m["op"] == "rest":
+                assert not running, "transfers would wait for the driver"
+                kept -= {tuple(one[:3]) for one in m.get("links", ())}
+                rests += 1
+            elif m["op"] == "free":
+                running.discard(m["id"])
+        assert rests > 2
+        # Two buffers besides, and one in reserve.
+        assert 1 < most <= ((2 << 30) - 2 * (256 << 20)) // held
 
 
 async def test_a_node_without_gpus_among_gpu_nodes_gives_the_reason() -> None:
@@ -262,7 +400,9 @@ async def test_the_direction_in_which_a_rank_host_dies_is_bad_and_the_other_one_
 async def test_suspects_are_reported_apart_by_partners_that_pass() -> None:
     slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
     model, _ = await run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
-    assert model.suspects["a:1", "b:2"].startswith("both ends work with other partners")
+    assert model.suspects["a:1", "b:2"].startswith(
+        "the path between them is at fault: both ends work with other partners ("
+    )
     assert set(model.suspects) >= {("a:0", "b:0"), ("b:0", "a:0"), ("a:1", "b:2")}
 
 
@@ -372,3 +512,20 @@ async def test_a_login_that_fails_without_advice_names_the_command_that_shows_mo
     finally:
         await feed.close()
     assert feed.model.nodes["b"].hint == "ssh -v b true"
+
+
+async def test_a_session_that_comes_meanwhile_is_logged_once_and_kept_with_the_other_facts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probe_runner, "NEWCOMER_INTERVAL", 0.02)
+    facts: dict[str, Any] = {"sessions": [], "memory": {"swap": 0}}
+    script = Script({"a": 2}, probe_results={"a": {"host": facts}})
+    feed, _ = feed_of(script, probes=("host",))
+    await feed.run()
+    script.probe_results["a"]["host"] = {"sessions": [{"user": "ann\x1b[2J", "pid": 7}]}
+    await until(lambda: bool(feed.model.nodes["a"].probe_results["host"]["sessions"]))
+    await asyncio.sleep(0.2)
+    await feed.close()
+    assert feed.model.nodes["a"].probe_results["host"]["memory"] == {"swap": 0}
+    lines = [line.text for line in feed.model.log if "another fabtui" in line.text]
+    assert lines == ["another fabtui has connected to this node (user ann[2J, pid 7): both may test at the same time"]

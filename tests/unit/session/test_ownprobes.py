@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -15,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli.main import main
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.model.session_model import Model
 from fabtui.session import user_probes
@@ -37,7 +42,7 @@ def blocks(path: Path) -> list[str]:
 
 def folder(tmp_path: Path, **files: str) -> Path:
     here = tmp_path / "probes"
-    here.mkdir(exist_ok=True)
+    here.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (here / f"{name}.py").write_text(textwrap.dedent(text))
     return here
@@ -84,6 +89,39 @@ def test_a_broken_one_is_one_line_and_the_others_stay(tmp_path: Path, text: str,
     assert "\n" not in reported
 
 
+@pytest.mark.parametrize("name", ["probes", "probes/a.py", "other", "other/real.py"])
+@pytest.mark.parametrize("mode", [0o20, 0o02])
+def test_what_others_may_write_to_is_not_shipped(tmp_path: Path, name: str, mode: int) -> None:
+    """Neither the file, nor its folder, nor the folder and file that a link leads to."""
+    here = folder(tmp_path, a=GOOD)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "real.py").write_text(GOOD)
+    (here / "b.py").symlink_to(tmp_path / "other" / "real.py")
+    assert list(user_probes.find(here).probes) == ["a", "b"]
+    changed = tmp_path / name
+    changed.chmod(changed.stat().st_mode | mode)
+    found = user_probes.find(here)
+    assert list(found.probes) == {"probes": [], "probes/a.py": ["b"]}.get(name, ["a"])
+    assert f"others may write to {changed} (chmod go-w)" in found.problems[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("name", ["probes", "probes/a.py"])
+def test_files_of_other_users_are_not_shipped(tmp_path: Path, name: str) -> None:
+    here = folder(tmp_path, a=GOOD)
+    os.chown(tmp_path / name, 65534, -1)
+    found = user_probes.find(here)
+    assert found.probes == {}
+    assert "belongs to another user (uid 65534)" in found.problems[0]
+
+
+def test_a_fifo_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    here = folder(tmp_path)
+    os.mkfifo(here / "a.py")
+    (here / "b.py").symlink_to("/dev/zero")
+    assert [line.partition(": ")[2] for line in user_probes.find(here).problems] == ["is not a regular file"] * 2
+
+
 def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
     here = folder(tmp_path, a=GOOD, b=GOOD, c="NAME = 'd'\n" + GOOD, e="NAME = 'd'\n" + GOOD)
     (here / "a.py").write_bytes(b"\xff\xfe" + GOOD.encode())
@@ -91,7 +129,7 @@ def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
     found = user_probes.find(here)
     assert list(found.probes) == ["d"]
     assert "a.py" in found.problems[0]
-    assert "anybody may write" in found.problems[1]
+    assert "others may write" in found.problems[1]
     assert "is called d already" in found.problems[2]
 
 
@@ -238,6 +276,47 @@ async def test_the_probe_of_the_docs_works(tmp_path: Path) -> None:
     titles = {fact.title: found.table.values[fact.name]["here"] for fact in found.table.facts}
     assert titles["scratch: size"] == look["value"]["size"] > 0
     assert [fact.unit for fact in found.table.facts if fact.name == "scratch.size"] == ["B"]
+
+
+async def test_the_template_of_a_probe_runs_and_passes_its_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert main(["probes", "new", "mine"]) == 0
+    here = tmp_path / "fabtui" / "probes"
+    command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("test it:"))
+    argv = shlex.split(command)[2:]
+    done = await asyncio.to_thread(subprocess.run, argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "Ran 3 tests" in done.stderr) == (0, True), done.stderr
+    ast.parse((here / "mine.py").read_text(), feature_version=(3, 8))
+    model = await session(here)
+    look = model.nodes["here"].probe_results["mine"]
+    assert look["problem"] is None
+    assert look["value"]["processors"] == os.cpu_count()
+    assert [line.text for line in model.log if line.level == "warning" and "probe" in line.text] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["new"], "expected nothing, or: fabtui probes new NAME"),
+        (["old", "mine"], "expected nothing, or: fabtui probes new NAME"),
+        (["new", "ping"], "a probe of fabtui is called ping already"),
+        (["new", "../x"], "is not of small letters, digits and '_'"),
+        (["new", "there"], "there.py is called there already"),
+        (["new", "other"], "test_other.py exists"),
+    ],
+)
+def test_a_template_is_refused_in_one_line(
+    words: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    here = folder(tmp_path / "fabtui", there=GOOD)
+    (here / "tests").mkdir()
+    (here / "tests" / "test_other.py").touch()
+    assert main(["probes", *words]) == 2
+    assert problem in capsys.readouterr().err
+    assert sorted(path.name for path in here.iterdir()) == ["tests", "there.py"]
 
 
 async def test_a_probe_may_use_the_names_from_before_the_move(tmp_path: Path) -> None:

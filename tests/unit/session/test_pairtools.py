@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fabtui.model.layers import Layer
-from fabtui.session.measure.external_tools import Port, _ring, ports_of, read
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.session.measure import external_tools
+from fabtui.session.measure.external_tools import PairTools, Port, _ring, how, ports_of, read
 
 INVENTORY: dict[str, Any] = {
     "data_addresses": [
@@ -67,3 +70,38 @@ def test_a_ring_has_each_next_to_two_in_disjoint_rounds(count: int) -> None:
     for one in rounds:
         ends = [end for pair in one for end in pair]
         assert len(ends) == len(set(ends))
+
+
+def test_how_names_the_added_options() -> None:
+    assert how(Layer.IB_WRITE_BW) == "ib_write_bw, 2 s"
+    assert how(Layer.IB_WRITE_BW, ("-q", "4", "-r", "64")) == "ib_write_bw, 2 s, -q 4"
+    assert how(Layer.IB_WRITE_BW, ("-n", "500")) == "ib_write_bw, -n 500"
+    assert how(Layer.IB_READ_LAT, ("-q", "4")) == "ib_read_lat"
+    assert how(Layer.IPERF3, ("-q", "4")) == "iperf3, 2 s"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "measured"),
+    [
+        ([Verdict.OK], 1),
+        ([Verdict.FAILED, Verdict.OK], 2),
+        # Costs its deadline each time, and is not what somebody does who connects first.
+        ([Verdict.TIMEOUT], 1),
+        ([Verdict.FAILED] * 9, external_tools.TRIES),
+    ],
+)
+async def test_a_failure_is_measured_again(
+    verdicts: list[Verdict], measured: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[Any] = []
+    bed: Any = SimpleNamespace(pump=SimpleNamespace(emit=events.append))
+    left = {way: list(verdicts) for way in ("ab", "ba")}
+
+    async def one(self: PairTools, probe: str, layer: Layer, src: str, *more: Any) -> Measurement:
+        dst = more[1]
+        return Measurement(layer, src, dst, left[src + dst].pop(0), None, "GB/s", None, 0.0, "")
+
+    monkeypatch.setattr(PairTools, "_one", one)
+    rails = [(Port("10.0.0.1", 0, "10.0.0.1"), Port("10.0.0.2", 0, "10.0.0.2"))]
+    await PairTools(bed, {})._pair("iperf3", "a", "b", rails)
+    assert len(events) == 2 * measured

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.layers import Layer
+from fabtui.model.layers import Layer, busbw_factor
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import admit, engine_for
-from fabtui.session.measure.collectives import factor, groups_of
+from fabtui.session.measure.collectives import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui.session.measure.p2p_result import Side, direction
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
@@ -25,6 +25,16 @@ JSON = st.recursive(
 
 def _both(src: dict[str, Any], dst: dict[str, Any]) -> list[Any]:
     return direction("a:0", "b:0", Side.read(src), Side.read(dst), time=1.0, how="gloo", attempts=1, asked=None)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**16, 2_000_000_000, 2**40, True, "1"])
+def test_an_impossible_rail_or_index_of_a_node_is_none(wrong: Any) -> None:
+    """Arrays are made from both: a node must not choose their size."""
+    address = {"address": "10.0.0.1", "rail": wrong, "nic": "mlx5_0"}
+    inventory = {"gpus": [{"index": 0, "nic": "mlx5_0"}, {"index": wrong}], "data_addresses": [address, address]}
+    inventory |= {"pythons": [{"path": "/p", "torch": "2"}]}
+    assert [(end.index, end.rail) for end in admit("n0", inventory, 0, "nccl", None, None).endpoints] == [(0, None)]
+    assert [end.rail for end in admit("n0", inventory, 0, "gloo", 2, None).endpoints] == [None, None]
 
 
 def test_a_good_direction_gives_bandwidth_and_latency() -> None:
@@ -187,19 +197,39 @@ def test_groups_and_busbw() -> None:
         ("n0", "n0", (0, 1)),
         ("n1", "n1", (2, 3)),
         ("n0", "n1", (0, 1, 2, 3)),
-        ("all", "all", (0, 1, 2, 3)),
-    ]
+    ], "all ranks of two nodes are one group, not two"
+    three = [Endpoint(i, f"n{i}", 0) for i in range(3)]
+    assert groups_of(three, ["n0", "n1", "n2"])[-1] == Group("all", "all", (0, 1, 2))
     assert groups_of(ends[:1], ["n0"]) == []
     assert [g.src for g in groups_of(ends[:2], ["n0"])] == ["n0"], "all ranks of one node are one group, not two"
-    assert factor("all_reduce", 8) == pytest.approx(1.75)
-    assert factor("all_gather", 8) == factor("alltoall", 8) == factor("reduce_scatter", 8) == pytest.approx(0.875)
-    assert factor("broadcast", 8) == factor("sendrecv", 8) == 1.0
+    assert busbw_factor("all_reduce", 8) == pytest.approx(1.75)
+    assert [busbw_factor(kind, 8) for kind in ("all_gather", "alltoall", "reduce_scatter")] == [0.875] * 3
+    assert busbw_factor("broadcast", 8) == busbw_factor("sendrecv", 8) == 1.0
 
 
 def test_rails_of_three_nodes_are_groups() -> None:
     ends = [Endpoint(i, f"n{i // 2}", i % 2) for i in range(6)]
     groups = {g.src: g.ranks for g in groups_of(ends, ["n0", "n1", "n2"]) if g.src.startswith("rail")}
     assert groups == {"rail0": (0, 2, 4), "rail1": (1, 3, 5)}
+
+
+def test_groups_of_the_first_ranks_go_node_after_node() -> None:
+    # n1 joined first, so that the numbers of its ranks are lower.
+    ends = [Endpoint(i, f"n{1 - i // 2}", i % 2) for i in range(4)]
+    assert first_groups(ends, ["n0", "n1"], (2, 3, 8)) == [
+        Group("first2", "first2", (2, 3)),
+        Group("first3", "first3", (2, 3, 0)),
+    ]
+
+
+def test_of_many_nodes_each_has_a_few_partners() -> None:
+    count = EVERY_NODE_PAIR + 6
+    nodes = [f"n{at}" for at in range(count)]
+    groups = [g for g in groups_of([Endpoint(at, node, 0) for at, node in enumerate(nodes)], nodes) if g.src != g.dst]
+    assert len(groups) == count + count // 2
+    assert ("n0", "n1") in {g[:2] for g in groups}
+    assert ("n0", f"n{count // 2}") in {g[:2] for g in groups}
+    assert {node for g in groups for node in g[:2]} == set(nodes)
 
 
 def test_gpus_for_torch_need_a_python_with_torch() -> None:

@@ -82,8 +82,8 @@ async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: P
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
     reported = model.suspects[str(src), str(dst)]
-    assert reported.startswith("both ends work with other partners")
-    assert reported.endswith("only this pair ends the ranks"), "what ends a process is no fault of a path"
+    because = "what ends a process is no fault of a path"
+    assert reported.startswith("only this pair ends the ranks: both ends work with other partners ("), because
 
 
 async def test_a_rank_host_that_nothing_needs_is_not_started_again() -> None:
@@ -114,7 +114,7 @@ async def test_collectives_after_the_pairs_have_all_their_ranks() -> None:
     assert list(bad) == [("a:0", "b:0")]
     assert _starts(play) == {"a": 3, "b": 1}
     busbw = [m for m in model.measurements() if m.layer is Layer.BUSBW]
-    assert len(busbw) == 12
+    assert len(busbw) == 9, "two nodes and the pair of them, at three sizes"
     assert {m.verdict for m in busbw} == {Verdict.OK}
 
 
@@ -150,7 +150,9 @@ async def test_a_rank_host_that_goes_on_is_not_frozen(monkeypatch: pytest.Monkey
     assert play.links["a"].naps == 1
 
 
-async def test_two_faults_of_two_nodes_are_two_bad_cells() -> None:
+async def test_two_faults_of_two_nodes_are_two_bad_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a busy machine a rank host that works may be silent for longer than the others' tests allow.
+    monkeypatch.setattr(rank_host, "ALIVE_PATIENCE", 0.8)
     _, play, bad = await _run(faults={(0, 4): "kill", (5, 1): "stop"})
     assert {pair: verdict for pair, (verdict, _) in bad.items()} == {
         ("a:0", "b:0"): Verdict.FAILED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session import watch
+from fabtui.session import renewals, watch
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.node_client import NodeClient
+from fabtui.session.renewals import Renewals
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
-from tests.unit.session.played import feed_of
+from tests.unit.session.played import feed_of, p2p_of, until
 
 
 def _model(count: int, **bad: Any) -> Model:
@@ -97,12 +98,6 @@ def test_the_rate_grows_with_the_fabric_unless_it_is_given() -> None:
     assert rate_for(0.5, 1024) == 0.5
 
 
-async def _until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not done():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "STEP", 0.01)
@@ -127,14 +122,14 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
         assert model.exit_code == 0
         assert {link.spawns for link in nodes.links.values()} == {1}
         feed.watch(True)
-        await _until(lambda: _attempts(model) >= 12 * 4)
+        await until(lambda: _attempts(model) >= 12 * 4)
         assert model.watching
         assert model.phase.name == "watch"
         assert model.exit_code is None
         assert {link.spawns for link in nodes.links.values()} == {2}, "started once, and not for each pair"
         assert all(m.attempts >= 3 for m in model.measurements() if m.layer is Layer.P2P), "all came round"
         feed.watch(False)
-        await _until(lambda: model.exit_code == 0)
+        await until(lambda: model.exit_code == 0)
         assert not model.watching
         assert [line.text for line in model.log][-1].startswith("watching ended: ")
         assert nodes.links["a"].sent[-1] == {"t": "rank", "m": {"op": "quit"}}, "the GPUs are given back"
@@ -149,6 +144,31 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
 
 
 @pytest.mark.usefixtures("quick")
+async def test_slow_with_fewer_ctas_counts_only_if_it_is_slow_without_that_limit() -> None:
+    gpus = [{"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in range(4)]
+    script = Script({"a": 4}, inventory={"a": {"gpus": gpus}})
+    feed, nodes = _feed(script)
+    model = feed.model
+    try:
+        await feed.run()
+        script.rates[(0, 1)] = [1e9, 50e9]
+        feed.watch(True)
+        await until(lambda: any("at most 16 CTAs" in line.text for line in model.log))
+        await until(lambda: _attempts(model) >= 12 * 4)
+        assert {model.verdict(m) for m in model.history(Layer.P2P, "a:0", "a:1")} == {Verdict.OK}
+        script.rates[(0, 1)] = 1e9
+        await until(lambda: model.log[-1].text.startswith("a:0 > a:1 p2p: slow"))
+    finally:
+        await feed.close()
+    asked = [m["m"]["ctas"] for m in nodes.links["a"].sent if m["t"] == "rank" and m["m"]["op"] == "pair"]
+    assert set(asked) == {0, 16}
+    latest = model.latest(Layer.P2P, "a:2", "a:3")
+    assert latest is not None
+    assert latest.how.endswith("at most 16 CTAs")
+    assert latest.extra == {"ctas": 16}
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -> None:
     script = Script({"a": 2, "b": 2})
     feed, _ = _feed(script)
@@ -156,13 +176,13 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
     try:
         await feed.run()
         feed.watch(True)
-        await _until(lambda: _attempts(model) >= 12 * 2)
+        await until(lambda: _attempts(model) >= 12 * 2)
         script.silent.add((0, 3))
-        await _until(lambda: model.latest(Layer.P2P, "a:0", "b:1").verdict is Verdict.TIMEOUT)  # type: ignore[union-attr]
+        await until(lambda: model.latest(Layer.P2P, "a:0", "b:1").verdict is Verdict.TIMEOUT)  # type: ignore[union-attr]
         lines = [line.text for line in model.log if "a:0 > b:1" in line.text]
         assert lines == ["a:0 > b:1 p2p: timeout, was ok"]
         script.silent.clear()
-        await _until(lambda: (Layer.P2P, "a:0", "b:1") in model.flapping)
+        await until(lambda: (Layer.P2P, "a:0", "b:1") in model.flapping)
         assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timeout") for line in model.log)
     finally:
         await feed.close()
@@ -176,7 +196,7 @@ async def test_a_dead_pair_has_a_part_of_the_deadline() -> None:
     try:
         await feed.run()
         feed.watch(True)
-        await _until(lambda: _attempts(feed.model) >= 8)
+        await until(lambda: _attempts(feed.model) >= 8)
     finally:
         await feed.close()
     deadlines = [m["m"]["deadline"] for m in nodes.links["a"].sent if m["t"] == "rank" and m["m"]["op"] == "pair"]
@@ -184,6 +204,7 @@ async def test_a_dead_pair_has_a_part_of_the_deadline() -> None:
     assert feed.model.exit_code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> None:
     feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
@@ -191,7 +212,7 @@ async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> No
     try:
         await feed.run()
         feed.watch(True)
-        await _until(lambda: model.phase.name == "watch" and _attempts(model) > 14)
+        await until(lambda: model.phase.name == "watch" and _attempts(model) > 14)
         phases = []
         feed.listen(lambda: phases.append(model.phase.name))
         await feed.retest([("a:0", "b:0")])
@@ -199,7 +220,7 @@ async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> No
         await feed.sweep()
         assert "p2p" in phases
         done = _attempts(model)
-        await _until(lambda: _attempts(model) > done + 4 and model.phase.name == "watch")
+        await until(lambda: _attempts(model) > done + 4 and model.phase.name == "watch")
     finally:
         await feed.close()
 
@@ -211,30 +232,94 @@ async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
     try:
         await feed.run()
         feed.watch(True)
-        await _until(lambda: _attempts(model) > 34)
+        await until(lambda: _attempts(model) > 34)
         feed.pause(True)
         # What had begun comes to its end.
-        await _until(lambda: model.paused and not model.running)
+        await until(lambda: model.paused and not model.running)
         done = _attempts(model)
         await asyncio.sleep(0.1)
         assert _attempts(model) == done
         nodes.links["c"].lose("lost", "the connection broke")
         feed.pause(False)
-        await _until(lambda: _attempts(model) > done + 30)
+        await until(lambda: _attempts(model) > done + 30)
         assert model.watching
         assert model.nodes["c"].state == "lost"
     finally:
         await feed.close()
 
 
+@pytest.mark.usefixtures("quick")
+async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if a library had not survived a fault of the network: only a new process helps.
+    monkeypatch.setattr(renewals, "PAUSE", 0.05)
+    script = Script({"a": 1, "b": 1, "c": 1, "d": 1})
+    feed, nodes = _feed(script)
+    model = feed.model
+    try:
+        await feed.run()
+        feed.watch(True)
+        await until(lambda: _attempts(model) >= 12 * 2)
+        spawns = nodes.links["b"].spawns
+        script.silent |= {pair for pair in itertools.permutations(range(4), 2) if 1 in pair}
+        await until(lambda: nodes.links["b"].spawns > spawns)
+        script.silent.clear()
+        await until(lambda: set(p2p_of(model).values()) == {Verdict.OK})
+    finally:
+        await feed.close()
+    lines = [(line.node, line.text) for line in model.log if "replaced" in line.text]
+    assert set(lines) == {("b", "its rank host reached no other node any more; it is replaced")}
+    assert {nodes.links[name].spawns for name in "acd"} == {2}
+
+
+def test_rank_hosts_are_replaced_in_growing_pauses_and_not_for_one_bad_peer() -> None:
+    order = Renewals()
+    for _ in range(9):
+        order.ended("a", "b", dead=True)
+    assert order.due("abc", "", 0.0) == [], "b may be the only one to blame"
+    order.ended("b", "c", dead=True)
+    assert order.due("abc", "", 0.0) == ["b"]
+    assert order.due("abc", "", 9999.0) == [], "nothing has failed since"
+    found = []
+    for second in range(100):
+        order.ended("b", "ac"[second % 2], dead=True)
+        order.ended("a", "c", dead=False)
+        found += [second for _ in order.due("abc", "", float(second))]
+    assert found == [15, 45]
+    order.ended("b", "c", dead=False)
+    assert order.due("abc", "c", 200.0) == ["c"], "that of c could not be started"
+    assert order.due("abc", "c", 201.0) == []
+
+
+@pytest.mark.usefixtures("quick")
+async def test_addresses_that_did_not_reach_each_other_are_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MESH_INTERVAL", 0.1)
+    script = Script({"a": 1, "b": 1, "c": 1}, lost={("10.0.0.1", "10.0.0.2")})
+    feed, nodes = _feed(script, probes=("ping", "udp", "p2p"), layers=("p2p",))
+
+    def udp() -> set[tuple[str, str]]:
+        return {(m.src, m.dst) for m in feed.model.addresses.pairs(Layer.UDP) if m.verdict is not Verdict.OK}
+
+    try:
+        await feed.run()
+        assert udp() == {("a", "b")}
+        asked = [len([m for m in nodes.links[name].sent if m.get("name") == "udp"]) for name in "abc"]
+        script.lost.clear()
+        feed.watch(True)
+        await until(lambda: not udp())
+    finally:
+        await feed.close()
+    now = [len([m for m in nodes.links[name].sent if m.get("name") == "udp"]) for name in "abc"]
+    assert [b > a for a, b in zip(asked, now, strict=True)] == [True, True, False], "nothing but that pair"
+
+
 async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None:
     feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
     running = asyncio.create_task(feed.run())
     try:
-        await _until(lambda: feed.model.phase.name == "p2p")
+        await until(lambda: feed.model.phase.name == "p2p")
         feed.watch(True)
         await running
-        await _until(lambda: feed.model.phase.name == "watch")
+        await until(lambda: feed.model.phase.name == "watch")
     finally:
         await feed.close()
 
@@ -251,9 +336,9 @@ async def test_links_are_probed_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
         await feed.run()
         first = probe_results()
         feed.watch(True)
-        await _until(lambda: probe_results() >= first + 3)
+        await until(lambda: probe_results() >= first + 3)
         feed.watch(False)
-        await _until(lambda: feed.model.exit_code == 0)
+        await until(lambda: feed.model.exit_code == 0)
         done = probe_results()
         await asyncio.sleep(0.2)
         assert probe_results() == done
@@ -291,9 +376,9 @@ async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch
     try:
         await feed.run()
         feed.watch(True)
-        await _until(lambda: _attempts(feed.model) >= 2 * 4)
+        await until(lambda: _attempts(feed.model) >= 2 * 4)
         feed.watch(False)
-        await _until(lambda: feed.model.exit_code == 0)
+        await until(lambda: feed.model.exit_code == 0)
         await asyncio.sleep(0.4)
     finally:
         await feed.close()

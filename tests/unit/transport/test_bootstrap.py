@@ -1,6 +1,8 @@
 import ast
 import json
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zlib
@@ -85,6 +87,7 @@ def imported_by(source: str) -> set[str]:
     return found & set(bootstrap.node_modules())
 
 
+@pytest.mark.slow
 def test_no_part_imports_what_comes_after_it() -> None:
     order = {None: 0, "looks": 1, "ranks": 2}
     for name, source in bootstrap.node_modules().items():
@@ -176,10 +179,31 @@ def test_a_login_that_takes_a_part_of_the_payload_is_recognised() -> None:
     assert (done.returncode, done.stderr, done.stdout) == (bootstrap.INPUT_TAKEN, b"", b"")
 
 
-def test_an_interpreter_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
-    (tmp_path / "python3").write_text("#!/nowhere/python\n")
-    (tmp_path / "python3").chmod(0o755)
-    done = run(bootstrap.command(str(tmp_path / "python3")), packed("x"))
-    assert done.returncode in (126, 127)
-    assert done.stderr.startswith(b"fabtui: ")
-    assert b"import" not in done.stderr
+#: Head of a program for AArch64; interpreters that cannot be executed, with a part of the reason.
+ALIEN = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00\xb7\x00" + bytes(44)
+UNFIT = {
+    "alien": (ALIEN, 0o755, "format error"),
+    "forbidden": (b"", 0o644, "ermission"),
+    "lost": (b"#!/no/p\n", 0o755, ""),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+@pytest.mark.parametrize("shell", [path for name in ("dash", "bash", "busybox") if (path := shutil.which(name))])
+def test_an_interpreter_that_cannot_be_executed_is_named_and_the_next_one_is_tried(
+    tmp_path: Path, shell: str, kind: str
+) -> None:
+    (tmp_path / "sh").symlink_to(shell)
+    unfit = tmp_path / "python3"
+    content, mode, reason = UNFIT[kind]
+    unfit.write_bytes(content)
+    unfit.chmod(mode)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    found = run(bootstrap.command(None, (str(unfit), "no-such-python", sys.executable, "x y")), packed("w"), PATH=path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split(b"|")[1] == b"w"
+    missing = run(bootstrap.command(None, (str(unfit), "no-such-python")), b"", PATH=path)
+    last = missing.stderr.decode().strip().splitlines()[-1]
+    assert missing.returncode == 127
+    assert re.match(rf"no python3 runs, tried: {unfit} \(.*{reason}.*\) no-such-python", last), missing.stderr
+    assert "import" not in missing.stderr.decode()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fabtui.transport.byte_pipe import Ending
-from fabtui.transport.launcher import _SRUN, _VIA, explain_with, via_words
+from fabtui.transport.launcher import via_words
+from fabtui.transport.launcher_errors import SRUN, VIA, explain_with
 from fabtui.transport.registry import command_on_node
 from fabtui.transport.srun import srun_environment, srun_words
 
@@ -35,14 +36,14 @@ def test_variables_that_contradict_are_dropped() -> None:
     ],
 )
 def test_errors_of_srun_are_explained(stderr: str, kind: str, text: str) -> None:
-    error = explain_with(_SRUN, "12")(Ending(status=1), "", stderr)
+    error = explain_with(SRUN, "12")(Ending(status=1), "", stderr)
     assert error.kind == kind
     assert text in error.text
     assert "Exited with exit code" not in error.text
 
 
 def test_errors_of_kubectl_are_explained() -> None:
-    explain = explain_with(_VIA, "")
+    explain = explain_with(VIA, "")
     error = explain(Ending(status=1), "", 'Error from server (NotFound): pods "nopod" not found')
     assert (error.kind, "nopod" in error.text) == ("dns", True)
     assert explain(Ending(status=1), "", 'pods "a" is forbidden: cannot create "pods/exec"').kind == "auth"

@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import ctypes.util, gc, os, sys
 started = []
@@ -21,6 +23,7 @@ print(*sorted(set(started)))
 """
 
 
+@pytest.mark.slow
 def test_asyncssh_is_loaded_without_a_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     assert set(done.stdout.split()) <= {"ldconfig"}

@@ -1,0 +1,189 @@
+"""A live job of two ranks that hangs: RAS, the flight recorder or stacks name the rank."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch with NCCL and GPUs"),
+    pytest.mark.timeout(300),
+]
+PROGRAM = Path(__file__).with_name("hanging_rank.py")
+ROUNDS = "round 150"
+
+
+def _port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Job:
+    """Two ranks, each on a GPU of its own, with RAS and a flight recorder."""
+
+    def __init__(self, hang: str, gpus: list[str], folder: Path) -> None:
+        self.folder = folder
+        self.ras = f"127.0.0.1:{_port()}"
+        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_port())}
+        shared |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus[:2]), "NCCL_RAS_ADDR": self.ras}
+        shared |= {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+        shared |= {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/fr"}
+        shared |= {"TORCH_FR_DUMP_TEMP_FILE": f"{folder}/trace_", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{folder}/trace_"}
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, str(PROGRAM), hang],
+                env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=(folder / f"rank{rank}").open("wb"),
+                stderr=subprocess.STDOUT,
+            )
+            for rank in range(2)
+        ]
+        until = time.monotonic() + 120
+        while not all(ROUNDS in self.printed(rank) for rank in range(2)):
+            assert time.monotonic() < until, self.printed(0) + self.printed(1)
+            assert all(rank.poll() is None for rank in self.ranks), self.printed(0) + self.printed(1)
+            time.sleep(0.1)
+        # The hang begins at round 200.
+        time.sleep(5 if hang != "run" else 0)
+
+    def printed(self, rank: int) -> str:
+        return (self.folder / f"rank{rank}").read_text(errors="replace")
+
+    def end(self) -> None:
+        for rank in self.ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.kill()
+            rank.wait(20)
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, gpus: list[str], tmp_path: Path) -> Iterator[Job]:
+    found = Job(request.param, gpus, tmp_path)
+    yield found
+    found.end()
+
+
+def _fabtui(*words: str) -> tuple[int, dict[str, Any]]:
+    """Run a command of the product; return its exit code and its JSON."""
+    argv = [sys.executable, "-m", "fabtui", *words, "--json"]
+    began = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    print(f"\nfabtui {' '.join(words)}: exit code {done.returncode} after {time.monotonic() - began:.1f} s")
+    assert done.stdout.startswith("{"), done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    values: dict[str, Any] = found.get("values", found)
+    for line in [*(values.get("answer") or []), *(values.get("next") or []), *map(str, values.get("problems") or [])]:
+        print(f"  {line}")
+    return done.returncode, values
+
+
+def _flight(job: Job) -> tuple[int, dict[str, Any]]:
+    return _fabtui("flight", "--yes", "--pipe", f"{job.folder}/fr")
+
+
+def _stack_of(rank: int) -> dict[str, Any]:
+    """Return the group of a rank in the output of ``fabtui stacks``, which has it alone."""
+    code, found = _fabtui("stacks")
+    assert code == 0
+    for group in found["groups"]:
+        print(f"  {[one['rank'] for one in group['ranks']]}: {group['activity']} {group['frames'][:2]}")
+    (group,) = [group for group in found["groups"] if rank in [one["rank"] for one in group["ranks"]]]
+    assert [one["rank"] for one in group["ranks"]] == [rank]
+    return dict(group)
+
+
+@pytest.mark.parametrize("job", ["run"], indirect=True)
+def test_a_healthy_job_and_a_stopped_rank(job: Job) -> None:
+    code, values = _fabtui("ras", "--address", job.ras)
+    assert (code, values["hangs"]) == (0, False)
+    stopped = job.ranks[1]
+    stopped.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    # Without an address: it is found in the environment of the ranks.
+    code, values = _fabtui("ras", "--wait", "3")
+    assert code in (0, 1), values
+    named = " ".join(values["answer"])
+    assert f"process {stopped.pid} on " in named
+    assert "stopped" in named
+    assert f"process {job.ranks[0].pid} " not in named
+    assert values["next"] == [f"kill -CONT {stopped.pid}"]
+    code, values = _flight(job)
+    assert code == 1
+    assert f"kill -CONT {stopped.pid}" in values["next"]
+    assert _stack_of(1)["activity"].startswith("stopped")
+    stopped.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("job", ["skip"], indirect=True)
+def test_a_rank_that_left_the_loop(job: Job) -> None:
+    code, values = _fabtui("ras", "--address", job.ras)
+    assert code == 1
+    assert values["answer"][0].startswith("AllReduce 201 of communicator ")
+    assert "rank 1 on " in values["answer"][0]
+    assert "has not called it (last 200)" in values["answer"][0]
+    assert values["next"] == [f"py-spy dump --pid {job.ranks[1].pid}"]
+    code, values = _flight(job)
+    assert code == 1
+    assert values["answer"][0].startswith("all_reduce ")
+    assert "rank 1 on " in values["answer"][0]
+    assert "has not called it" in values["answer"][0]
+    assert "rank 0 on " in values["answer"][0]
+    assert values["next"] == [f"py-spy dump --pid {job.ranks[1].pid}"]
+    assert _stack_of(1)["activity"].startswith("sleeping")
+
+
+@pytest.mark.parametrize("job", ["p2p"], indirect=True)
+def test_a_receive_without_a_send(job: Job) -> None:
+    code, values = _fabtui("ras", "--address", job.ras)
+    # RAS does not count send and recv: it names nobody and leads to what does.
+    assert code == 0
+    assert values["hangs"] is None
+    assert values["next"][0].startswith("fabtui stacks")
+    assert any("does not show here" in sentence for sentence in values["answer"])
+    code, values = _flight(job)
+    assert code == 1
+    assert "rank 0 waits in recv from rank 1" in values["answer"][0]
+    assert "rank 1 on " in values["answer"][0]
+    assert values["answer"][0].endswith("has not called send")
+    assert _stack_of(1)["activity"].startswith("sleeping")
+
+
+@pytest.mark.parametrize("job", ["run"], indirect=True)
+def test_the_watchdog_reports_a_stopped_rank(job: Job) -> None:
+    """Silence and RAS agree; that the job works is known from RAS or from the GPUs."""
+    words = ["watchdog", "--logs", f"{job.folder}/rank*", "--idle", "5", "--every", "2", "--once"]
+    words += ["--on-hang", f'printf %s "$FABTUI_FINDING" > {job.folder}/found']
+    printed = job.folder / "watchdog"
+    environment = {**os.environ, "XDG_STATE_HOME": str(job.folder)}
+    with printed.open("wb") as out:
+        dog = subprocess.Popen([sys.executable, "-m", "fabtui", *words], env=environment, stdout=out, stderr=out)
+        until = time.monotonic() + 90
+        while "watching: " not in printed.read_text():
+            assert time.monotonic() < until, printed.read_text()
+            time.sleep(0.2)
+        job.ranks[1].send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        code = dog.wait(180)
+    text = printed.read_text()
+    print(f"\n{text}exit code {code}, {time.monotonic() - began:.1f} s after the rank was stopped")
+    assert code == 1
+    assert text.count("finding: ") == 1
+    assert "no output from any node" in text
+    assert "no rank has launched a collective" in text
+    assert f"next: kill -CONT {job.ranks[1].pid}" in text
+    assert (job.folder / "found").read_text().startswith("the job hangs on ")
+    job.ranks[1].send_signal(signal.SIGCONT)

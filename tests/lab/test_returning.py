@@ -1,0 +1,69 @@
+"""A node whose network is cut for a while, end to end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
+from fabtui.model.measurement import Verdict
+from fabtui.model.recording import read_events
+from fabtui.model.session_model import Model
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+
+#: Longer than a link may be silent.
+CUT = 14.0
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with Network(tmp_path_factory.mktemp("cut"), nodes=3, rails=1, management="mgmt0") as network:
+        yield network
+
+
+def test_a_node_that_is_cut_off_in_mid_sweep_comes_back_and_its_pairs_are_tested(network: Network) -> None:
+    record = network.folder / "r.jsonl"
+    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", ",".join(network.names), "--ssh-config"]
+    argv += [
+        str(network.ssh_config),
+        "--remote-python",
+        sys.executable,
+        "--ranks-per-node",
+        "2",
+        "--record",
+        str(record),
+    ]
+    # Many messages, one pair at a time: the sweep lasts for some seconds.
+    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--iters", "2000", "--isolated", "--timeout", "8"]
+    process = subprocess.Popen(network.controller(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    over = threading.Timer(150.0, process.kill)
+    over.start()
+    assert process.stdout is not None
+    lines: list[str] = []
+    cut = False
+    for line in map(bytes.decode, process.stdout):
+        lines.append(line)
+        if line.startswith("p2p: ") and not cut:
+            cut = True
+            network.plant("n1=cut")
+            threading.Timer(CUT, network.heal).start()
+    code = process.wait()
+    over.cancel()
+    printed = "".join(lines)
+    model = Model()
+    for event in read_events(record):
+        model.apply(event)
+    assert "n1: lost: no answer for 1" in printed
+    assert "n1: is back" in printed
+    assert "frozen" not in printed
+    assert not model.untested, printed
+    verdicts = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer == "p2p"}
+    assert len(verdicts) == 30, printed
+    assert not {pair for pair, verdict in verdicts.items() if verdict not in (Verdict.OK, Verdict.SLOW)}, printed
+    assert code in (0, 1), "busy processors slow pairs of CPU ranks"

@@ -1,0 +1,137 @@
+"""``fabtui job`` on a real Slurm: planted faults are found while the job runs and after it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.slurm_cluster import SlurmCluster, missing, short_folder
+
+pytestmark = [pytest.mark.slurm, pytest.mark.skipif(missing() is not None, reason=f"no Slurm: {missing()}")]
+DEADLINE = 100.0
+
+#: A task of a training: settings, a sample of the GPUs each second (and 40 of before), iterations by the last rank.
+TASK = """\
+D=$1 N=$SLURMD_NODENAME R=$SLURM_PROCID FAULTY=$2
+G=64 K=$R MASTER=MASTER_NODE BUSY="97 % | 14020 / 22731 MB | me(13980M)"
+if [ $FAULTY = yes ]; then
+  MASTER=MASTER_WRONG
+  [ $N = n3 ] && G=32
+  [ $N = n2 ] && K=1 BUSY=" 0 % |     0 / 22731 MB |"
+fi
+sample() { echo "$N  $(LC_ALL=C date -d "-$1 seconds" '+%a %b %e %H:%M:%S %Y')  535.54"
+  for g in 0 1 2 3; do echo "[$g] NVIDIA A10       | 61'C, $BUSY"; done; }
+for s in $(seq 40 -1 1); do sample $s; done > $D/$N.gpu
+( while [ ! -e $D/stop ]; do sample 0; sleep 1; done >> $D/$N.gpu ) &
+printf '%s\\n' "NODE_RANK: $K" "MASTER_ADDR: $MASTER" "NNODES: 4" "WORLD_SIZE: 16" "GLOBAL_BATCH_SIZE: $G" \\
+  "TENSOR_MP_SIZE: 1" "DP_SIZE: 4" "PIPELINE_MP_SIZE: 4" "PARTITION: 12-12-12-12" "NUM_LAYERS: 48" "MODEL: xl"
+echo "  warnings.warn(" >&2
+if [ $R = 3 ]; then for i in 10 20 30; do
+  echo " iteration $i/ 50 | elapsed time per iteration (ms): $((i == 10 ? 454 : 140 + i)).6 | lm loss: 9.1E+00 |"
+done; fi
+if [ $FAULTY = yes ] && [ $N = n1 ]; then
+  echo "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution" >&2
+  kill -KILL $$
+fi
+while [ ! -e $D/stop ]; do sleep 0.2; done
+wait
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    folder = short_folder("sjob")
+    with SlurmCluster(folder) as started:
+        yield started
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(cluster: SlurmCluster, *, faulty: bool) -> tuple[str, Path]:
+    """Start a training on all nodes; return the job and the folder of its logs."""
+    first = cluster.network.login_address(cluster.names[0])
+    wrong = first.rpartition(".")[0] + ".200"
+    task = cluster.folder / f"task-{faulty}.sh"
+    task.write_text(TASK.replace("MASTER_NODE", first).replace("MASTER_WRONG", wrong))
+    logs = f"{cluster.folder}/$SLURM_JOB_ID"
+    command = f"mkdir {logs}; srun -o {logs}/%N.out -e {logs}/%N.err bash {task} {logs} {'yes' if faulty else 'no'}"
+    job = cluster.job("-N4", "--ntasks-per-node=1", script=command)
+    return job, cluster.folder / job
+
+
+def report(cluster: SlurmCluster, job: str, *more: str) -> tuple[int, dict[str, Any]]:
+    words = [word for word in cluster.fabtui("job", job, "--json", *more) if word != "--no-record"]
+    done = cluster.run(*words, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def until(cluster: SlurmCluster, job: str, rules: set[str], *more: str) -> dict[str, Any]:
+    """Return the report that has these rules."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        code, found = report(cluster, job, *more)
+        if {one["rule"] for one in found["findings"]} >= rules:
+            assert code == 1
+            return found
+        assert time.monotonic() < end, rules - {one["rule"] for one in found["findings"]}
+        time.sleep(1)
+
+
+def test_nothing_is_wrong_with_a_healthy_job_while_it_runs_and_after_it(cluster: SlurmCluster) -> None:
+    conf = cluster.folder / "conf.sh"
+    conf.write_text("NNODES=4\nWORLD_SIZE=$((NNODES * 4))\nGLOBAL_BATCH_SIZE=64\nMODEL='xl'\n")
+    job, logs = start(cluster, faulty=False)
+    # %N is the name of the host, which ends in that of the node.
+    cluster._until(lambda: any("30/" in path.read_text() for path in logs.glob("*n3.out")), "the logs")
+    code, found = report(cluster, job, "--conf", str(conf))
+    assert (code, found["verdict"], found["findings"], found["unread"]) == (0, "healthy", [], [])
+    assert [(node["node"], len(node["gpus"]), node["iteration"]) for node in found["nodes"]] == [
+        ("n0", 4, None), ("n1", 4, None), ("n2", 4, None), ("n3", 4, "30/50")
+    ]  # fmt: skip
+    assert found["iterations"]["median"] == pytest.approx(0.1656)
+    assert found["iterations"]["warm_up"]["iteration"] == 10
+    # Without files of the GPUs the nodes are asked; they have none of NVIDIA's, and a rank each.
+    code, asked = report(cluster, job, "--transport", "srun", "--logs", f"{logs}/{{node}}.out")
+    assert (code, asked["findings"], [node["ranks"] for node in asked["nodes"]]) == (0, [], [1, 1, 1, 1]), asked
+    (logs / "stop").touch()
+    cluster._until(lambda: cluster.state(job) == "COMPLETED", "the end of the job")
+    code, found = report(cluster, job, "--conf", str(conf))
+    assert (code, found["verdict"], found["findings"]) == (0, "ended", [])
+
+
+def test_each_planted_fault_is_found_while_the_job_runs_and_after_it(cluster: SlurmCluster) -> None:
+    conf = cluster.folder / "other.sh"
+    conf.write_text("MODEL=small\n")
+    job, _ = start(cluster, faulty=True)
+    faults = {"J02", "J03", "J04", "J06", "J07", "J08", "J11", "J12"}
+    found = until(cluster, job, faults, "--conf", str(conf), "--idle", "2")
+    assert found["verdict"] == "hangs"
+    texts = {one["rule"]: one["text"] for one in found["findings"]}
+    assert {one["rule"] for one in found["findings"]} == faults
+    assert texts["J02"] == "task 1 on n1 has ended: Killed"
+    assert texts["J03"].startswith("n2: 0 of 4 GPUs are busy for ")
+    assert texts["J04"].startswith("n1: RuntimeError: CUDA error: uncorrectable NVLink error")
+    assert texts["J06"] == "GLOBAL_BATCH_SIZE differs between nodes: 32 on n3, 64 on n[0-2]"
+    assert texts["J07"] == "MODEL is xl on n[0-3]; other.sh has small"
+    assert texts["J08"] == "NODE_RANK 1 is given to 2 nodes: n[1-2]"
+    assert texts["J11"].endswith(".200 is no address of the job's nodes")
+    assert texts["J12"].startswith("no output from any node for ")
+    # Slurm has the end of a job in whole seconds: the silence before it is to be longer than its limit by more.
+    time.sleep(2)
+    cluster.run("scancel", job)
+    cluster._until(lambda: cluster.state(job) == "CANCELLED", "the end of the job")
+    found = until(cluster, job, {"J01", *faults}, "--conf", str(conf), "--idle", "2")
+    ended = {one["rule"]: one["text"] for one in found["findings"]}
+    assert found["verdict"] == "failed"
+    assert ended.keys() == {"J01", *faults}
+    assert [ended[rule] for rule in ("J02", "J04", "J06", "J07", "J08", "J11")] == [
+        texts[rule] for rule in ("J02", "J04", "J06", "J07", "J08", "J11")
+    ]
+    assert ended["J01"] == "it was cancelled"
+    assert "before the end" in ended["J12"]

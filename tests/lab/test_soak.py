@@ -1,0 +1,23 @@
+"""Three minutes of a session that watches while random faults come and go (by hand: thirty, bench/soak.py)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabtui.lab.namespaces.holder import missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+
+SOAK = Path(__file__).parents[2] / "bench" / "soak.py"
+
+
+@pytest.mark.timeout(900)
+def test_faults_that_come_and_go_leave_nothing_behind() -> None:
+    argv = [sys.executable, str(SOAK), "--seconds", "180", "--seed", "1"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=880, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("0 wrong"), done.stdout

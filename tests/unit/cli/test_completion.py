@@ -1,0 +1,83 @@
+"""Shell completion: each shell loads its script and completes commands, options and values."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fabtui.cli.commands import completion
+from fabtui.cli.parser import build_parser
+
+#: A zsh in a pseudo terminal, where completion works; Tab, then Enter, and it prints the completed line.
+_ZSH = """\
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "PS1=; fpath=({folder} \\$fpath); autoload -U compinit; compinit -u -D"
+zpty -w shell "fabtui() {{ print DONE \\$* }}; print READY"
+zpty -r shell line '*READY*READY*'
+zpty -w -n shell '{line}'$'\\t\\n'
+zpty -r shell line '*DONE*'$'\\n'
+print -r -- $line
+"""
+SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script of each shell, named as the shell wants it."""
+    folder = tmp_path_factory.mktemp("completion")
+    for shell in SHELLS:
+        parser = build_parser()
+        args = parser.parse_args(["completion", shell])
+        args.parser = parser
+        with pytest.MonkeyPatch.context() as patch:
+            printed: list[str] = []
+            patch.setattr("builtins.print", printed.append)
+            assert completion.execute(args) == 0
+        (folder / ("_fabtui" if shell == "zsh" else f"fabtui.{shell}")).write_text("".join(printed))
+    return folder
+
+
+def run(program: str, code: str, *argv: str) -> str:
+    """Return what a shell prints for some code."""
+    found = shutil.which(program)
+    if not found:
+        pytest.skip(f"{program} is not installed")
+    done = subprocess.run([found, *argv], input=code, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+def test_each_script_knows_the_options(scripts: Path) -> None:
+    for path in scripts.iterdir():
+        assert "host-key-policy" in path.read_text(), path
+
+
+def test_bash_completes(scripts: Path) -> None:
+    code = (
+        f"source {scripts}/fabtui.bash\nCOMP_WORDS=(fabtui run --host-key-p)\nCOMP_CWORD=2\n"
+        'name=$(complete -p fabtui | sed "s/.*-F \\([^ ]*\\).*/\\1/") && "$name" fabtui --host-key-p run\n'
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    assert run("bash", code, "--norc") == "--host-key-policy\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("fabtui prefl", "preflight"),
+        ("fabtui run --host-key-p", "--host-key-policy"),
+        ("fabtui run --transport opens", "openssh"),
+        ("fabtui read --as nvbandw", "nvbandwidth"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["fish", "zsh"])
+def test_words_are_completed(shell: str, line: str, word: str, scripts: Path, tmp_path: Path) -> None:
+    if shell == "fish":
+        printed = run("fish", f"source {scripts}/fabtui.fish; complete -C {line!r}", "--no-config", "--private")
+        assert [found.partition("\t")[0] for found in printed.splitlines()] == [word]
+    else:
+        printed = run("zsh", _ZSH.format(folder=scripts, line=line), "-f")
+        assert f"DONE {line.partition(' ')[2].rpartition(' ')[0]} {word}".replace("  ", " ") in printed

@@ -1,0 +1,1 @@
+"""Tests of the documentation: code blocks, tutorial, navigation and links."""

@@ -1,0 +1,50 @@
+"""Pages of the documentation: all of them are in the navigation, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+
+from .blocks import NAMES, ROOT
+
+PARSER = MarkdownIt().enable("table")
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of the links and pictures of a page."""
+    inline = [child for token in PARSER.parse(page.read_text()) for child in token.children or ()]
+    return [str(token.attrs[name]) for token in inline for name in ("href", "src") if name in token.attrs]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that the site makes of the headings of a page."""
+    tokens = PARSER.parse(page.read_text())
+    titles = [after.content for token, after in pairwise(tokens) if token.type == "heading_open"]
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+def test_the_navigation_has_each_page_once() -> None:
+    _, _, navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")
+    listed = re.findall(r"(\S+\.md)$", navigation, re.MULTILINE)
+    assert sorted(listed) == sorted(name.removeprefix("docs/") for name in NAMES if name.startswith("docs/"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for link in links(page):
+        target = urlsplit(link)
+        if target.scheme:
+            assert target.scheme in ("https", "mailto"), link
+            assert target.scheme == "mailto" or "." in target.netloc, link
+            continue
+        path = (page.parent / target.path).resolve() if target.path else page
+        assert path.exists(), link
+        # A link from the site to a file outside of its folder leads nowhere.
+        assert not name.startswith("docs/") or path.is_relative_to(ROOT / "docs"), link
+        assert not target.fragment or target.fragment in anchors(path), link

@@ -1,0 +1,375 @@
+"""Invented outputs in the grammar of tools for jobs and fabrics: kind, text, and the values it holds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Sample(NamedTuple):
+    """An output: its kind, its text, and values by their path."""
+
+    kind: str
+    text: str
+    values: dict[str, Any]
+
+
+_INSPECTED = (
+    '{{"header":{{"id":"0xa1","rank":{rank},"n_ranks":3,"nnodes":2}},'
+    '"metadata":{{"inspector_output_format_version":"v4.0","dump_timestamp_us":1752867229276385,'
+    '"hostname":"n06{rank}","pid":471{rank}}},'
+    '"{kind}_perf":{{"{kind}":"{what}","{kind}_sn":{serial},"{kind}_msg_size_bytes":1048576,"{kind}_exec_time_us":{time},'
+    '"{kind}_timing_source":"kernel_gpu","{kind}_algobw_gbs":17.5,"{kind}_busbw_gbs":{busbw}}}}}\n'
+)
+MONITOR = """\
+******************* last output message *******************
+../log2/4712/n070.out  ../log2/4712/n071.out
+==> ../log2/4712/n070.out <==
+[Rank 0] (after 10 iterations) memory (MB) | allocated: 1500.5 | max allocated: 2000.25 | reserved: 2100.0 |
+==> ../log2/4712/n071.out <==
+ iteration       20/      40 | consumed samples:   1280 | elapsed time per iteration (ms): 1401.5 | lm loss: 1.25E+01 |
+312 lines..
+******************* last error message *******************
+==> ../log2/4712/n070.err <==
+  warnings.warn(
+17 lines..
+******************* last gpu message *******************
+==> ../log2/4712/n070.gpu <==
+[0] NVIDIA A10       | 49'C,  97 % | 21000 / 22731 MB | alice(20990M)
+[1] NVIDIA A10       | 50'C,   0 % |     0 / 22731 MB |
+==> ../log2/4712/n071.gpu <==
+[0] NVIDIA A10       | 51'C,   0 % |     0 / 22731 MB |
+902 lines..
+******************* job info 4712 *******************
+items: n070.err n070.gpu n070.out
+NNODES: 2
+WORLD_SIZE: 4
+NUM_LAYERS: 24
+******************* iteration time *******************
+iteration 10 : 4.1250 s
+iteration 20 : 1.4015 s
+debug?  : 0
+"""
+INSPECTOR = (
+    _INSPECTED.format(rank=0, kind="coll", what="AllReduce", serial=7, time=61, busbw=17.25)
+    + _INSPECTED.format(rank=1, kind="coll", what="AllReduce", serial=7, time=62, busbw=17.75)
+    + _INSPECTED.format(rank=2, kind="coll", what="AllReduce", serial=4, time=66, busbw=16.5)
+    + _INSPECTED.format(rank=0, kind="p2p", what="Send", serial=9, time=12, busbw=80.5)
+)
+PROMETHEUS = (
+    "# HELP nccl_bus_bandwidth_gbs NCCL bus bandwidth in GB/s\n# TYPE nccl_bus_bandwidth_gbs gauge\n"
+    'nccl_bus_bandwidth_gbs{version="v5.1",slurm_job_id="77",node="n060",gpu="GPU0",comm_name="DP Group 0",n_nodes="2",'
+    'nranks="16",collective="AllReduce",message_size="4-5MB",algo_proto="RING_SIMPLE"} 44.125\n'
+    'nccl_collective_exec_time_microseconds{version="v5.1",slurm_job_id="77",node="n060",gpu="GPU0",'
+    'comm_name="DP Group 0",n_nodes="2",nranks="16",collective="AllReduce",message_size="4-5MB",'
+    'algo_proto="RING_SIMPLE"} 201.5\n'
+    'nccl_p2p_bus_bandwidth_gbs{version="v5.1",node="n061",gpu="GPU3",comm_name="unknown",nranks="16",'
+    'p2p_operation="Recv",message_size="1-2MB"} 19.25\n'
+)
+GPUSTAT = """\
+n060                     Wed Jun 14 16:08:12 2023  470.57.02
+[0] NVIDIA A10       | 49'C,   0 % |     0 / 22731 MB |
+[1] NVIDIA A10       | 50'C,  97 % | 20000 / 22731 MB | alice:python/4711(19990M) bob(10M)
+n060                     Wed Jun 14 16:08:13 2023  470.57.02
+[0] NVIDIA A10       | 48'C,   0 % |     0 / 22731 MB |
+[1] NVIDIA A10       | 51'C,  98 %,  140 / 150 W | 20500 / 22731 MB | alice:python/4711(19990M) bob(10M)
+"""
+GPUSTAT_OLD = """\
+[0] GeForce GTX 1080 | 59'C,   0 % | Mem:   109 MiB /  8112 MiB
+[1] GeForce GTX 1080 | 61'C,  35 % | Mem:  4000 MiB /  8112 MiB
+[2] GeForce GTX 1080 | 62'C,  36 % | Mem:  4100 MiB /  8112 MiB
+"""
+GPUSTAT_JSON = """\
+{"hostname": "n061", "driver_version": "535.1", "query_time": "2026-05-01T12:00:00", "gpus": [
+ {"index": 0, "uuid": "GPU-1", "name": "NVIDIA H200", "temperature.gpu": 33, "fan.speed": null, "utilization.gpu": 12,
+  "power.draw": 120, "enforced.power.limit": 700, "memory.used": 900, "memory.total": 143771,
+  "processes": [{"username": "alice", "command": "python", "gpu_memory_usage": 800, "pid": 99}]}]}
+"""
+JOB = """\
+NODE_RANK: 1
+MASTER_ADDR: 192.0.2.70
+NNODES: 2
+WORLD_SIZE: 8
+GLOBAL_BATCH_SIZE: 64
+PARTITION: 0-11-8-5
+NUM_LAYERS: 48
+(min, max) time across ranks (ms):
+    forward-backward ...............................: (1200.12, 1300.34)
+    optimizer ......................................: (10.12, 13.34)
+ iteration       10/      50 | consumed samples:   640 | elapsed time per iteration (ms): 1423.8 | lm loss: 1.0E+01 |
+"""
+TIMERS = """\
+times across ranks (ms):
+  forward-compute:
+     rank  0: 123.45
+     rank  1: 223.45
+     rank  2: 143.45
+  backward-compute:
+     rank  0: 301.45
+     rank  1: 300.45
+"""
+TIMERS_PROFILE = """\
+times across ranks (ms):
+  forward-compute:
+     rank  0: 300.25
+ forward-compute start time lst:  1686726492.25 1686726492.5
+ forward-compute end time lst:  1686726492.375 1686726492.75
+     rank  1: 410.5
+ forward-compute start time lst:  1686726492.125
+ forward-compute end time lst:  1686726492.625
+"""
+TIMERS_OLD = "time (ms) | forward-compute: 310.85 | backward-compute: 500.10 | optimizer: 44.21\n"
+TIMERS_MAX = (
+    "max time across ranks (ms):\n"
+    "    forward-backward ...............................: 2501.22\n"
+    "    params-all-gather ..............................: 12.05\n"
+)
+EXPERIMENT = """\
+############################################# Allgather #############################################
+nranks=4
+k=2, nelem_per_send=131072
+check_iters=10, warmup_iters=10, iters=50
+KERNEL_FILE=ring_kernel.cu
+
+             size(B)        avg_time(us)        min_time(us)     avg_algbw(GB/s)     max_algbw(GB/s)
+           536870912             2188.46             1999.87              245.32              268.45
+
+############################################# Allreduce #############################################
+nranks=4
+
+             size(B)        avg_time(us)        min_time(us)     avg_algbw(GB/s)     max_algbw(GB/s)
+           536870912             4400.10             4388.01              122.01              122.35
+"""
+MSCCLPP_TEST = """\
+#
+#                                        in-place                       out-of-place
+#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)     (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+     1048576        262144    13.10   80.04  140.07      0
+     2097152        524288                                     20.10  104.33  182.58      3
+"""
+MSCCLPP_BENCHMARK = """\
++--------------+-----------+--------------+-------------+----------------+-------------------+------------------+----------+
+| Size (fp16)  | Time (us) | AlgBW (GB/s) | Correctness | NCCL Time (us) | NCCL AlgBW (GB/s) | NCCL Correctness | Speed Up |
++--------------+-----------+--------------+-------------+----------------+-------------------+------------------+----------+
+|   2.0 KiB    |    6.10   |     0.34     |     PASS    |     14.20      |        0.14       |       PASS       |   2.33   |
+|   1.0 MiB    |   20.10   |    52.17     |     FAIL    |     34.20      |       30.66       |       PASS       |   1.70   |
++--------------+-----------+--------------+-------------+----------------+-------------------+------------------+----------+
+"""  # noqa: E501
+DEEPSPEED = """\
+
+---- Performance of all_reduce on 16 devices ---------------------------------------------------------
+Size (Bytes)         Description               Duration             Throughput (Gbps)    BusBW (Gbps)
+----------------------------------------------------------------------------------------------------
+2.0 B                1x16                      45.120 us            0.001                0.001
+32.0 MB              16777216x16               1.512 ms             355.100              332.906
+
+---- Performance of pt2pt on 2 devices ---------------------------------------------------------
+Size (Bytes)         Description               Duration (us)        Throughput (GBps)    BusBW (GBps)
+----------------------------------------------------------------------------------------------------
+1048576              524288x16                 40.000               26.214               26.214
+"""
+QPERF = """\
+tcp_bw:
+    bw              =  4.75 GB/sec
+    msg_rate        =  72.5 K/sec
+    send_cpus_used  =    93 % cpus
+tcp_lat:
+    latency         =  21.4 us
+tcp_lat:
+    msg_size        =    1 bytes
+    latency         =  7.39 ms
+    msg_size        =    2 bytes
+    latency         =  7.40 ms
+udp_bw:
+    send_bw         =  2.5 GB/sec
+    recv_bw         =  625 MB/sec
+rc_rdma_write_bw:
+    bw              =  194 Gb/sec
+conf:
+    loc_node   =  n060
+"""
+IBDIAGNET = """\
+Running version:   "IBDIAGNET 2.1.1.3d2bf71","IBDIAG 2.1.1"
+Discovery
+-I- Discovering ... 12 nodes (4 Switches & 8 CA-s) discovered.
+-I- Fabric Discover finished successfully
+---------------------------------------------
+Port Counters
+-E- lid=0x0007 dev=54000 S0c42a103007a1b2c/Nleaf1/P9
+    port counter "symbol_error_counter" increased by 12
+-W- lid=0x0009 dev=4123 S1/N1/U1 : cable not inspected
+-W- lid=0x0009 dev=4123 S1/N1/U1 : cable not inspected
+---------------------------------------------
+Summary
+-I- Stage                     Warnings   Errors     Comment
+-I- Discovery                 0          0
+-I- Port Counters             2          1
+-I- Speed / Width checks      0          0
+-I- Routing                   0          0          Not run
+
+-I- You can find detailed errors/warnings in: /var/tmp/ibdiagnet2/ibdiagnet2.log
+"""
+IBDIAGNET_1 = """\
+-I- Bad Links Info
+-I- No bad link were found
+----------------------------------------------------------------
+-I- Stages Status Report:
+    STAGE                                    Errors Warnings
+    Bad GUIDs/LIDs Check                     0      0
+    Specific Link Speed Check                5      0
+    IPoIB Subnets Check                      0      1
+
+Please see /tmp/ibdiagnet.log for complete log
+"""
+TOPOLOGY = """\
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[060-061]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[062-063]
+SwitchName=spine1 Level=1 LinkSpeed=1 Nodes=n[060-063] Switches=leaf[1-2]
+"""
+TOPOLOGY_CONF = """\
+# the fabric of the second hall
+SwitchName=s0 \\
+ Nodes=a[1-2],b7
+switchname=s1 nodes=a[3-4]  # new
+SwitchName=top Switches=s[0-1]
+"""
+BLOCKS = "BlockName=b1 BlockIndex=0 Nodes=n[060-061] BlockSize=2\nBlockName=b2 BlockIndex=1 Nodes=n062 BlockSize=2\n"
+BUSBW_HTML = """\
+Bandwidth between nodes (in Gbps).
+
+<table class="tg">
+<thead>
+  <tr>
+    <th class="a"></th>
+    <th class="b" colspan="2">RDMA</th>
+    <th class="b" colspan="2">TCP</th>
+  </tr>
+</thead>
+<tbody>
+  <tr>
+    <td>GPUs</td>
+    <td>busbw</td>
+    <td>algbw</td>
+    <td>busbw</td>
+    <td>algbw</td>
+  </tr>
+  <tr>
+    <td>8</td>
+    <td>1650.5</td>
+    <td>943.1</td>
+    <td>-</td>
+    <td>-</td>
+  </tr>
+  <tr>
+    <td>16</td>
+    <td>120.3</td>
+    <td>64.2</td>
+    <td>30.25</td>
+    <td>16.1</td>
+  </tr>
+</tbody>
+</table>
+"""
+BUSBW_BARS = """\
+| GPUs | RDMA busbw (GB/s) | RDMA algbw (GB/s) |
+|------|------------------:|------------------:|
+|    2 |             45.25 |             45.25 |
+|    4 |             44.50 |             29.75 |
+"""
+
+SAMPLES = [
+    Sample("nccl-inspector", INSPECTOR, {
+        "communicators.0.ranks": 3, "communicators.0.nodes": 2, "version": "v4.0", "operations.#": 2,
+        "operations.0.operation": "AllReduce", "operations.0.bytes": 1048576, "operations.0.count": 3,
+        "operations.0.busbw": 17.25, "operations.0.busbw_min": 16.5, "operations.0.rank_of_min": 2,
+        "operations.0.time": 62.0, "operations.1.busbw": 80.5, "ranks.#": 3, "ranks.2.node": "n062",
+        "ranks.2.last.collective": 4, "ranks.0.last.Send": 9, "ranks.1.pid": 4711,
+    }),
+    Sample("nccl-inspector", PROMETHEUS, {
+        "metrics.#": 2, "metrics.0.busbw": 44.125, "metrics.0.time": 201.5, "metrics.0.ranks": 16,
+        "metrics.0.communicator": "DP Group 0", "metrics.1.operation": "Recv", "metrics.1.busbw": 19.25,
+        "metrics.1.time": None, "metrics.1.job": None,
+    }),
+    Sample("gpustat", GPUSTAT, {
+        "host": "n060", "samples": 2, "busy": 2, "driver": "470.57.02", "time": "Wed Jun 14 16:08:13 2023", "gpus.#": 2,
+        "gpus.0.temperature": 48, "gpus.1.utilization": 98, "gpus.1.power": 140, "gpus.1.memory_used": 20500,
+        "gpus.1.memory_total": 22731, "gpus.0.name": "NVIDIA A10", "gpus.0.power": None, "processes.#": 2,
+        "processes.0.pid": 4711, "processes.0.gpu": 1, "processes.1.user": "bob", "processes.1.memory_used": 10,
+    }),
+    Sample("gpustat", GPUSTAT_OLD, {
+        "samples": 1, "busy": 1, "gpus.#": 3, "gpus.1.memory_used": 4000, "gpus.1.memory_total": 8112, "host": None,
+        "gpus.2.utilization": 36,
+    }),
+    Sample("gpustat", GPUSTAT_JSON, {
+        "host": "n061", "gpus.0.memory_used": 900, "gpus.0.power": 120, "processes.0.user": "alice", "samples": 1,
+    }),
+    Sample("job-monitor", MONITOR, {
+        "job": "4712", "lines.#": 3, "lines.0.lines": 312, "lines.1.of": "error", "lines.1.lines": 17,
+        "lines.2.lines": 902, "files.#": 5, "files.2.last": "warnings.warn(", "gpus.#": 3, "gpus.0.node": "n070",
+        "gpus.0.memory_used": 21000, "gpus.1.index": 1, "gpus.2.node": "n071", "gpus.2.temperature": 51,
+        "iterations.#": 2, "iterations.0.elapsed": 4.125, "iterations.1.loss": 12.5, "memory.0.reserved": 2100.0,
+        "memory.0.max_allocated": 2000.25, "settings.0.NUM_LAYERS": "24", "total": 40,
+    }),
+    Sample("megatron-log", JOB, {
+        "settings.0.NODE_RANK": "1", "settings.0.MASTER_ADDR": "192.0.2.70", "settings.0.WORLD_SIZE": "8",
+        "settings.0.GLOBAL_BATCH_SIZE": "64", "settings.#": 1, "timers.#": 2, "timers.0.timer": "forward-backward",
+        "timers.0.min": 1200.12, "timers.0.max": 1300.34, "iterations.0.elapsed": 1.4238,
+    }),
+    Sample("megatron-log", TIMERS, {
+        "timers.#": 2, "timers.0.min": 123.45, "timers.0.max": 223.45, "timers.0.rank_of_max": 1, "timers.0.ranks": 3,
+        "timers.1.rank_of_max": 0,
+    }),
+    Sample("megatron-log", TIMERS_PROFILE, {
+        "timers.0.max": 410.5, "timeline.#": 2, "timeline.0.spent": 300.25, "timeline.1.rank": 1,
+        "timeline.0.starts": [1686726492.25, 1686726492.5], "timeline.0.ends": [1686726492.375, 1686726492.75],
+        "timeline.1.ends": [1686726492.625],
+    }),
+    Sample("megatron-log", TIMERS_OLD, {"timers.#": 3, "timers.1.timer": "backward-compute", "timers.1.max": 500.1}),
+    Sample("megatron-log", TIMERS_MAX, {"timers.0.max": 2501.22, "timers.1.timer": "params-all-gather"}),
+    Sample("mscclpp", EXPERIMENT, {
+        "tables.#": 2, "tables.0.operation": "Allgather", "tables.0.ranks": 4, "tables.0.settings.k": 2,
+        "tables.0.settings.KERNEL_FILE": "ring_kernel.cu", "tables.0.rows.0.bytes": 536870912,
+        "tables.0.rows.0.avg_time": 2188.46, "tables.0.rows.0.max_algbw": 268.45, "tables.1.rows.0.avg_algbw": 122.01,
+    }),
+    Sample("mscclpp", MSCCLPP_TEST, {
+        "tables.#": 1, "tables.0.rows.0.place": "in place", "tables.0.rows.0.busbw": 140.07,
+        "tables.0.rows.1.place": "out of place", "tables.0.rows.1.time": 20.1, "tables.0.rows.1.wrong": 3,
+    }),
+    Sample("mscclpp", MSCCLPP_BENCHMARK, {
+        "tables.0.rows.#": 2, "tables.0.rows.0.bytes": 2048, "tables.0.rows.0.algbw": 0.34,
+        "tables.0.rows.1.correct": False, "tables.0.rows.1.nccl_algbw": 30.66, "tables.0.rows.1.speed_up": 1.7,
+    }),
+    Sample("deepspeed-comm", DEEPSPEED, {
+        "tables.#": 2, "tables.0.operation": "all_reduce", "tables.0.ranks": 16, "tables.0.rows.1.bytes": 32 * 1024**2,
+        "tables.0.rows.1.time": 1512.0, "tables.0.rows.1.printed_busbw": 332.906, "tables.0.rows.1.busbw": 41.61325,
+        "tables.1.unit": "GBps", "tables.1.rows.0.busbw": 26.214, "tables.1.rows.0.time": 40.0,
+    }),
+    Sample("qperf", QPERF, {
+        "tests.#": 7, "tests.0.bandwidth": 4.75, "tests.1.latency": 21.4, "tests.2.latency": 7390.0,
+        "tests.3.latency": 7400.0, "tests.3.test": "tcp_lat", "tests.4.bandwidth": 0.625, "tests.5.bandwidth": 24.25,
+        "tests.6.values.0.text": "n060", "tests.0.values.2.unit": "% cpus",
+    }),
+    Sample("busbw-table", BUSBW_HTML, {
+        "tables.#": 1, "tables.0.by": "gpus", "tables.0.unit": "Gbps", "tables.0.rows.#": 4,
+        "tables.0.rows.1": {"number": 8, "arm": "TCP", "busbw": None, "algbw": None},
+        "tables.0.rows.2": {"number": 16, "arm": "RDMA", "busbw": 120.3, "algbw": 64.2},
+        "tables.0.rows.3.busbw": 30.25,
+    }),
+    Sample("busbw-table", BUSBW_BARS, {
+        "tables.#": 1, "tables.0.unit": "GB/s",
+        "tables.0.rows.1": {"number": 4, "arm": "RDMA", "busbw": 44.5, "algbw": 29.75},
+    }),
+    Sample("ibdiagnet", IBDIAGNET, {
+        "nodes": 12, "switches": 4, "hosts": 8, "version": "2.1.1.3d2bf71", "stages.#": 4, "stages.1.warnings": 2,
+        "stages.1.errors": 1, "stages.3.comment": "Not run", "complaints.#": 2, "complaints.1.count": 2,
+    }),
+    Sample("ibdiagnet", IBDIAGNET_1, {"stages.#": 3, "stages.1.errors": 5, "stages.2.warnings": 1, "nodes": None}),
+    Sample("slurm-topology", TOPOLOGY, {
+        "records.#": 3, "records.2.switches": "leaf[1-2]", "records.2.level": 1, "nodes.#": 4,
+        "nodes.2": {"node": "n062", "leaf": "leaf2"},
+    }),
+    Sample("slurm-topology", TOPOLOGY_CONF, {
+        "records.#": 3, "nodes.#": 5, "nodes.4": {"node": "b7", "leaf": "s0"}, "nodes.3": {"node": "a4", "leaf": "s1"},
+    }),
+    Sample("slurm-topology", BLOCKS, {"nodes.2": {"node": "n062", "leaf": "b2"}, "records.0.kind": "block"}),
+]  # fmt: skip

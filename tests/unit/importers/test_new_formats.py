@@ -1,0 +1,168 @@
+"""Tools for jobs and fabrics: what their outputs hold, whole, cut off, in small letters, prefixed and damaged."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from fabtui.importers.catalogue import formats
+from fabtui.importers.result import Result
+from fabtui.scheduler.slurm_topology import leaves, records
+
+from .new_samples import (
+    DEEPSPEED,
+    EXPERIMENT,
+    GPUSTAT,
+    IBDIAGNET,
+    INSPECTOR,
+    JOB,
+    MSCCLPP_TEST,
+    QPERF,
+    SAMPLES,
+    TOPOLOGY,
+    Sample,
+)
+from .places import at, of_text
+
+each = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.kind)
+
+
+def found(result: Result, sample: Sample) -> dict[str, Any]:
+    return {path: at(result.values, path) for path in sample.values}
+
+
+def numbers(value: Any) -> set[float]:
+    if isinstance(value, dict):
+        return {number for item in value.values() for number in numbers(item)}
+    if isinstance(value, list):
+        return {number for item in value for number in numbers(item)}
+    return {float(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else set()
+
+
+@each
+def test_values(sample: Sample) -> None:
+    result = of_text(sample.text)
+    assert result.kind == sample.kind
+    assert found(result, sample) == sample.values
+    assert not result.unknown
+    assert not any("cut off" in warning for warning in result.warnings)
+
+
+@each
+def test_line_ends_and_prefixes(sample: Sample) -> None:
+    lines = sample.text.splitlines()
+    for text in (
+        sample.text.replace("\n", "\r\n"),
+        "\n".join(f"[rank3]: {line}" for line in lines) + "\n",
+        "\n".join(f"2026-05-01 12:00:00,123 - INFO - {line}" for line in lines) + "\n",
+        "\n".join(f"> {line}" for line in lines) + "\n",
+        "Dear all,\n\nthis is what it prints:\n\n" + sample.text + "\nBest regards\n",
+    ):
+        result = of_text(text)
+        assert result.kind == sample.kind, text
+        assert found(result, sample) == sample.values
+
+
+@each
+def test_small_letters(sample: Sample) -> None:
+    """A text in small letters is still recognised, or left alone; its numbers are those of the text or missing."""
+    result = of_text(sample.text.lower())
+    assert result.kind in (sample.kind, "unknown")
+    whole = of_text(sample.text)
+    counts = {float(number) for number in range(8)}
+    # Without capitals, bits and bytes are the same: bandwidths of qperf and DeepSpeed are unknown then.
+    assert numbers(result.values) <= numbers(whole.values) | counts
+
+
+@each
+def test_cut_after_each_line(sample: Sample) -> None:
+    whole = of_text(sample.text)
+    lines = sample.text.splitlines(keepends=True)
+    for end in range(1, len(lines)):
+        result = of_text("".join(lines[:end]), sample.kind)
+        known = numbers(whole.values) | {float(number) for number in range(8)}
+        # Medians and the like are of fewer values.
+        known |= {17.5, 61.5, 61.0, 17.25, 12.0, 80.5} if sample.text is INSPECTOR else set()
+        known |= numbers(of_text(GPUSTAT[: GPUSTAT.index("\nn060") + 1]).values) if sample.text is GPUSTAT else set()
+        assert numbers(result.values) <= known, end
+
+
+@each
+def test_damaged_bytes(sample: Sample) -> None:
+    chance = random.Random(len(sample.text))
+    for _ in range(60):
+        text = list(sample.text)
+        for _ in range(chance.randint(1, 6)):
+            where = chance.randrange(len(text))
+            text[where : where + chance.randint(0, 3)] = chance.choice(
+                ["", "\x00", "9" * 40, "nan", "-1", "\n", "|", "{", "="]
+            )
+        for kind in (None, sample.kind):
+            json.dumps(of_text("".join(text), kind).as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(sample.kind for sample in SAMPLES))
+@pytest.mark.timeout(120)
+def test_a_line_of_a_megabyte_ends_soon(kind: str) -> None:
+    pieces = "a", "9 ", "[0] a | ", "a=b ", "-E- ", '{"a":', "| 1 ", "rank 0: 1 ", "Nodes=a ", " = ", "(1, 2)"
+    for text in ("\n" * 100_000, *(piece * (1_000_000 // len(piece)) + "\n" for piece in pieces)):
+        formats()[kind].likely(text[: 64 * 1024])
+        formats()[kind].parse(text)
+
+
+def test_complaints_of_the_tools_are_warnings() -> None:
+    assert "communicator 0xa1: the last collective is 7; behind: rank 2 (4)" in of_text(INSPECTOR).warnings
+    assert "PARTITION 0-11-8-5 is 24 layers, NUM_LAYERS is 48" in of_text(JOB).warnings
+    assert "3 wrong results" in of_text(MSCCLPP_TEST).warnings
+    assert "Port Counters: 1 errors, 2 warnings" in of_text(IBDIAGNET).warnings
+    assert any("symbol_error_counter" in warning for warning in of_text(IBDIAGNET).warnings)
+    assert any("the run did not end" in warning for warning in of_text(IBDIAGNET[:300], "ibdiagnet").warnings)
+    assert "1 records are cut off or damaged" in of_text(INSPECTOR[:-100]).warnings
+    assert "qperf: failed to connect to n061" in of_text("qperf: failed to connect to n061\n", "qperf").warnings
+
+
+def test_a_column_that_blanks_no_longer_show() -> None:
+    """A row without its runs of blanks is neither in place nor out of place."""
+    squeezed = "\n".join(" ".join(line.split()) for line in MSCCLPP_TEST.splitlines()) + "\n"
+    result = of_text(squeezed)
+    assert result.kind == "mscclpp"
+    assert [row["place"] for row in result.values["tables"][0]["rows"]] == [None, None]
+
+
+def test_bits_and_bytes_are_not_mixed() -> None:
+    assert of_text(QPERF.lower(), "qperf").values["tests"][5]["bandwidth"] is None
+    rows = of_text(DEEPSPEED.lower(), "deepspeed-comm").values["tables"][0]["rows"]
+    assert (rows[1]["printed_busbw"], rows[1]["busbw"]) == (332.906, None)
+
+
+def test_a_last_sample_that_is_cut_off() -> None:
+    result = of_text("".join(GPUSTAT.splitlines(keepends=True)[:-1]))
+    assert "the last sample is cut off; the one before it counts" in result.warnings
+    assert [gpu["utilization"] for gpu in result.values["gpus"]] == [0, 97]
+
+
+def test_settings_of_two_processes_are_kept_apart() -> None:
+    block = "NODE_RANK: {0}\nMASTER_ADDR: n060\nWORLD_SIZE: 8\n"
+    values = of_text(block.format(0) + "loading\n" + block.format(1)).values
+    assert [(row["printed_by"], row["NODE_RANK"]) for row in values["settings"]] == [("line 1", "0"), ("line 5", "1")]
+
+
+def test_times_that_a_script_prints_alone() -> None:
+    values = of_text(JOB + "iteration 10 : 9.9 s\niteration 20 : 1.25 s\n").values
+    assert [(row["iteration"], row["elapsed"]) for row in values["iterations"]] == [(10, 1.4238), (20, 1.25)]
+
+
+def test_a_node_below_two_leaves_has_none() -> None:
+    text = TOPOLOGY.replace("Nodes=n[062-063]", "Nodes=n[061-063]", 1)
+    assert "n061" not in leaves(records(text.splitlines()))
+    assert "n061 is below leaf2 and another leaf" in of_text(text).warnings
+
+
+def test_an_experiment_without_its_title_is_a_table_of_its_own() -> None:
+    rows = EXPERIMENT.split("iters=50\n")[1]
+    values = of_text(rows).values
+    assert values["tables"][0]["operation"] is None
+    assert values["tables"][0]["rows"][0]["bytes"] == 536870912

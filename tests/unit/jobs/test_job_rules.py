@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.jobs.monitor.build_report import report_of
+from fabtui.jobs.monitor.report import NodeFacts
+from fabtui.jobs.monitor.rules import JOB_RULES, findings
+from fabtui.scheduler.slurm_job import JobStatus
+
+from .job_texts import NODES, facts_of, gpustat, healthy, iteration, logs_of, part, settings
+
+
+def test_every_rule_is_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
+    assert [rule.id for rule in JOB_RULES if rule.id not in text] == []
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
+def test_nothing_is_wrong_with_a_healthy_job(state: str) -> None:
+    report = report_of(facts_of(healthy(), state, conf={"GLOBAL_BATCH_SIZE": "64", "NSYS": "false"}, conf_name="conf"))
+    assert report.findings == ()
+    assert (report.verdict, report.exit_code) == ("healthy" if state == "RUNNING" else "ended", 0)
+    assert [(row.state, row.iteration, row.sample.busy if row.sample else None) for row in report.rows] == [
+        ("ok", "", 4), ("ok", "", 4), ("ok", "", 4), ("ok", "40/50", 4)
+    ]  # fmt: skip
+
+
+CUDA = "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n"
+TIMEOUT = (
+    "[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n"
+)
+KILLED = "srun: error: n061: task 1: Killed\nsrun: Job step aborted\nsrun: error: n[060,062-063]: tasks 0,2-3: Killed\n"
+
+FAULTS = [
+    ({"n062_gpu": gpustat("n062", 40, busy=False)}, "J03", "n062: 0 of 4 GPUs are busy for 0:", ("n062",)),
+    ({"n061_err": CUDA, "n060_err": TIMEOUT}, "J04", f"n061: {CUDA.strip()}; n060 also has errors", ("n061",)),
+    ({"12.sbatch.out": KILLED}, "J02", "task 1 on n061 has ended: Killed", ("n061",)),
+    ({"n063_out": settings(3) + iteration(10, 900, "nan", 2)}, "J05", "iteration 10: loss nan", ()),
+    ({"n062_out": settings(2, GLOBAL_BATCH_SIZE="32")}, "J06",
+     "GLOBAL_BATCH_SIZE differs between nodes: 32 on n062, 64 on n[060-061,063]", ("n062",)),
+    ({"n062_out": settings(1)}, "J08", "NODE_RANK 1 is given to 2 nodes: n[061-062]", ("n061", "n062")),
+    ({f"{node}_out": settings(rank + 1) for rank, node in enumerate(NODES)}, "J08",
+     "NODE_RANK 0 of 4 is given to no node", ()),
+    ({f"{node}_out": settings(rank, DP_SIZE="2") for rank, node in enumerate(NODES)}, "J09",
+     "WORLD_SIZE 16 is not TP 1 x DP 2 x PP 4 = 8", ()),
+    ({f"{node}_out": settings(rank, NUM_LAYERS="40") for rank, node in enumerate(NODES)}, "J10",
+     "PARTITION 12-12-12-12 has 48 layers, NUM_LAYERS is 40", ()),
+    ({f"{node}_out": settings(rank, MASTER_ADDR="192.0.2.70") for rank, node in enumerate(NODES)}, "J11",
+     "MASTER_ADDR 192.0.2.70 is n070, which is not in the job", ()),
+    ({f"{node}_out": settings(rank, MASTER_ADDR="192.0.2.9") for rank, node in enumerate(NODES)}, "J11",
+     "MASTER_ADDR 192.0.2.9 is no address of the job's nodes", ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
+@pytest.mark.parametrize(("files", "rule", "text", "nodes"), FAULTS)
+def test_each_fault_is_found_alone_while_the_job_runs_and_after_it(
+    files: dict[str, str], rule: str, text: str, nodes: tuple[str, ...], state: str
+) -> None:
+    report = report_of(facts_of(healthy(**files), state))
+    (found,) = report.findings
+    assert found.rule == rule in {one.id for one in JOB_RULES}
+    assert found.text.startswith(text[: text.find("0:") if rule == "J03" else None])
+    assert found.nodes == nodes
+    assert (report.verdict, report.exit_code) == ("suspect", 1)
+    assert found.next
+
+
+HARMLESS = [
+    {"n061_err": "  0%|    | 0/50\r 10%|█   | 5/50 [00:07<01:03,  1.41s/it]\rError rate 0\n0 errors, 3 warnings\n"},
+    {"n061_err": "torch/x.py:3: FutureWarning: RuntimeError: will be raised\n***\nOMP_NUM_THREADS: error\n"},
+    {"12.sbatch.out": "srun: Job step aborted: Waiting\nsrun: error: n[060-063]: tasks 0-3: Killed\n"},
+    {"n061_err": "slurmstepd: error: *** STEP 12.0 ON n061 CANCELLED AT 2026-11-22T02:00:00 ***\nValueError: x\n"},
+    # The samples of a node whose gpustat has died end before the others compute.
+    {"n062_gpu": gpustat("n062", 5, busy=False)},
+    # Another interface of a node than the one that Slurm knows.
+    {f"{node}_out": settings(rank, MASTER_ADDR="198.51.100.7") for rank, node in enumerate(NODES)},
+    {f"{node}_out": settings(rank, MASTER_PORT=str(rank)) + f"HOST_NAME: {node}\n" for rank, node in enumerate(NODES)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("files", HARMLESS)
+def test_what_resembles_a_fault_is_none(files: dict[str, str]) -> None:
+    assert findings(facts_of(healthy(**files))) == []
+
+
+def test_the_configuration_file_counts_where_it_has_a_value() -> None:
+    facts = facts_of(healthy(), conf={"MASTER_ADDR": "192.0.2.1", "GLOBAL_BATCH_SIZE": "64"}, conf_name="_00_conf.sh")
+    assert [one.text for one in findings(facts)] == [
+        "MASTER_ADDR is 192.0.2.60 on n[060-063]; _00_conf.sh has 192.0.2.1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "text"),
+    [
+        ("RUNNING", {"idle": 0.5}, "no output from any node for 1 s (limit"),
+        ("FAILED", {"idle": 100.0, "ended": 1400.0}, "the last output was 6:40 before the end (limit 1:40)"),
+    ],
+)
+def test_silence_is_found_while_the_job_runs_and_after_it(state: str, more: dict[str, Any], text: str) -> None:
+    files = healthy(n063_out=settings(3))
+    found = [one for one in findings(facts_of(files, state, **more)) if one.rule == "J12"]
+    assert [one.text[: len(text)] for one in found] == [text]
+    assert found[0].hangs is (state == "RUNNING")
+    # Five printed iterations of 14 s each are waited for, even if --idle is shorter.
+    assert state != "RUNNING" or not findings(facts_of(healthy(), idle=0.5))
+    assert not findings(facts_of(files, "SUSPENDED", idle=0.5))
+
+
+def test_idle_gpus_on_all_nodes_count_after_the_warm_up() -> None:
+    files = healthy(**{f"{node}_gpu": gpustat(node, 40, busy=False) for node in NODES})
+    assert not findings(facts_of(files, elapsed=300.0))
+    report = report_of(facts_of(files))
+    assert [one.text for one in report.findings] == ["no GPU of the job is busy, on none of 4 nodes"]
+    assert report.verdict == "hangs"
+
+
+def test_a_rank_that_is_gone_is_found_by_its_node() -> None:
+    nodes = {node: NodeFacts(((rank, "S"),), 1) for rank, node in enumerate(NODES)}
+    nodes["n061"] = NodeFacts(((1, "S"),), 2, fewer_since=995.0)
+    assert not findings(facts_of(healthy(), nodes=nodes))
+    nodes["n061"] = NodeFacts(((1, "S"),), 2, fewer_since=990.0)
+    (found,) = findings(facts_of(healthy(), nodes=nodes))
+    assert (found.rule, found.text) == ("J02", "1 rank of 2 on n061 is gone")
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "code", "text"),
+    [
+        (JobStatus("12", "PENDING", "Resources"), "waiting", 0, "it has not begun: PENDING (Resources)"),
+        (JobStatus("12", "FAILED", "NonZeroExitCode", exit_code="1:0"), "failed", 1,
+         "it has ended: FAILED (NonZeroExitCode), exit code 1"),
+        (JobStatus("12", "NODE_FAIL", down={"n061": "down*: gpu 3 fell off the bus"}), "failed", 1, "it lost a node"),
+        (JobStatus("12", "TIMEOUT"), "failed", 1, "it reached its time limit"),
+        (JobStatus("12", "CANCELLED"), "failed", 1, "it was cancelled"),
+        (JobStatus("12", "CANCELLED", exit_code="143:0"), "failed", 1, "it was cancelled"),
+        (JobStatus("12", "CANCELLED", exit_code="0:15"), "failed", 1, "it was cancelled"),
+        (JobStatus("12", problem="Slurm knows no job 12"), "unknown", 3, ""),
+    ],
+)  # fmt: skip
+def test_the_state_of_the_job_is_a_finding(status: JobStatus, verdict: str, code: int, text: str) -> None:
+    facts = facts_of({})
+    report = report_of(facts.__class__(status, logs_of({})), [status.problem] if status.problem else [])
+    assert (report.verdict, report.exit_code) == (verdict, code)
+    assert [one.text for one in report.findings] == ([text] if text else [])
+
+
+def test_the_cause_comes_before_an_earlier_consequence_and_by_time() -> None:
+    late = "2026-11-22 12:00:09 ValueError: first\n"
+    early = "2026-11-22 12:00:05,120 CUDA error: device kernel image is invalid\n"
+    (found,) = findings(facts_of(healthy(n061_err=late, n062_err=early)))
+    assert found.nodes == ("n062",)
+    assert found.text.endswith("; n061 also has errors, later: probably a consequence")
+    # Without a time nothing is claimed about the order.
+    (found,) = findings(facts_of(healthy(n060_err=TIMEOUT, n061_err=late, n062_err=early)))
+    assert found.text.endswith("; n[060-061] also have errors")
+
+
+def test_lines_of_one_log_for_all_nodes_are_separated() -> None:
+    labelled = "".join(f"{rank}: {line}\n" for rank in range(4) for line in settings(rank).splitlines())
+    plain = [settings(rank).splitlines() for rank in range(4)]
+    interleaved = "".join(f"{line}\n" for lines in zip(*plain, strict=True) for line in lines)
+    for text in (labelled, interleaved):
+        assert findings(facts_of({"slurm-12.out": text})) == []
+        (found,) = findings(facts_of({"slurm-12.out": text.replace("NODE_RANK: 2", "NODE_RANK: 1")}))
+        assert found.rule == "J08"
+    logs = logs_of({})
+    logs.take("", [part("/logs/slurm-12.out", interleaved)], 1.0)
+    assert logs.files["", "/logs/slurm-12.out"].node == ""

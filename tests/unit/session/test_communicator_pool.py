@@ -1,0 +1,126 @@
+"""The pool of communicators: bound, order of release, lost ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.session.measure.communicator_pool import (
+    BOUND,
+    ESTIMATES,
+    LEAST,
+    MOST,
+    NODE_CTAS,
+    CommunicatorPool,
+    Key,
+    Released,
+    bound,
+)
+from fabtui.session.options import MIB
+
+PROCESSES = dict.fromkeys(range(32), 1)
+
+
+def pool(largest: int = 256 * MIB) -> CommunicatorPool:
+    made = CommunicatorPool(itertools.count().__next__)
+    made.resize(largest, "nccl")
+    return made
+
+
+def test_the_bound() -> None:
+    assert bound(256 * MIB) == BOUND == 2 << 30
+    assert bound(1024 * MIB) == 4 << 30
+
+
+def test_a_kept_communicator_needs_no_room() -> None:
+    made = pool()
+    keys = [Key(0, peer, 0) for peer in range(1, 4)]
+    assert made.fits(keys[0])
+    made.begin(keys[0], PROCESSES)
+    assert made.fits(keys[0])
+    assert not made.fits(keys[1]), "if it fails, it takes twice as much"
+    made.measured(keys[0], 0, 40 * MIB)
+    made.measured(keys[0], 1, 0)
+    assert (made.held(0), made.held(1)) == (40 * MIB, LEAST)
+    assert made.fits(keys[1])
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    made = pool()
+    first, second, third, fourth = (Key(0, peer, NODE_CTAS) for peer in range(1, 5))
+    for key in (first, second, third, fourth, first):
+        made.begin(key, PROCESSES)
+    new = Key(0, 5, NODE_CTAS)
+    assert not made.fits(new)
+    assert made.make_room(made.needs_of([new, second]), PROCESSES, {new, second}) == Released([(third, False)], False)
+    assert made.fits(new)
+    assert made.make_room(made.needs_of([new]), PROCESSES, {new}) is None
+
+
+def test_broken_ones_and_groups_go_and_lost_ends_are_forgotten() -> None:
+    made = pool()
+    made.begin_group(1, {0: 1100 * MIB, 1: 1100 * MIB}, PROCESSES)
+    key = Key(0, 1, NODE_CTAS)
+    assert not made.fits(key)
+    assert made.make_room(made.needs_of([key]), PROCESSES, {key}) == Released([], True)
+    made.begin(key, PROCESSES)
+    made.failed(key)
+    assert made.held(0) == ESTIMATES[NODE_CTAS], "until the ranks release it"
+    assert made.make_room({}, PROCESSES) == Released([(key, True)], False)
+    assert made.held(0) == len(made) == 0
+    made.begin(key, PROCESSES)
+    assert made.make_room({}, {**PROCESSES, 1: 2}) == Released([(key, True)], False)
+    assert (made.held(0), made.held(1), len(made)) == (0, 0, 0)
+    made.begin(key, PROCESSES)
+    assert made.make_room({}, {}) is None
+    assert (made.held(0), made.held(1), len(made)) == (0, 0, 0)
+
+
+def test_small_ones_are_bounded_by_their_number() -> None:
+    made = pool()
+    for peer in range(1, MOST + 1):
+        key = Key(0, peer, 0)
+        assert made.fits(key)
+        made.begin(key, PROCESSES)
+        made.measured(key, 0, 0)
+    new = [Key(0, 20, 0), Key(0, 21, 0)]
+    assert not made.fits(new[0])
+    released = made.make_room(made.needs_of(new), PROCESSES, set(new))
+    assert released == Released([(Key(0, 1, 0), False), (Key(0, 2, 0), False)], False)
+    for key in new:
+        assert made.fits(key)
+        made.begin(key, PROCESSES)
+        made.measured(key, 0, 0)
+
+
+@pytest.mark.parametrize("largest", [64 * MIB, 256 * MIB, 512 * MIB, 1024 * MIB])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5), st.integers(0, 5), st.sampled_from([0, NODE_CTAS]), st.booleans(), st.integers(1, 1200)
+        ),
+        max_size=60,
+    )
+)
+def test_no_more_is_held_than_the_bound(largest: int, tests: list[tuple[int, int, int, bool, int]]) -> None:
+    """Any tests in any order, also such that fail in both directions."""
+    made = pool(largest)
+    for a, b, ctas, fails, size in tests:
+        if a == b:
+            continue
+        key = Key(min(a, b), max(a, b), ctas)
+        made.make_room(made.needs_of([key]), PROCESSES, {key})
+        assert made.fits(key)
+        made.begin(key, PROCESSES)
+        for end in key[:2]:
+            most = ESTIMATES[ctas] * (2 if fails else 1)
+            made.measured(key, end, min(size * MIB, most))
+            # One communicator with NCCL's default and messages of 512 MiB: 8 MiB are missing for a second one.
+            assert made.held(end) <= max(bound(largest) - 2 * largest, 2 * ESTIMATES[0])
+        if fails:
+            made.failed(key)
+    made.clear()
+    assert not any(made.held(end) for end in range(6))

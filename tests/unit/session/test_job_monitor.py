@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.session import job_monitor
+from fabtui.session.job_monitor import Answer, JobMonitor
+from fabtui.session.job_query import JobQuery
+from fabtui.session.node_client import ProbeFailed
+from fabtui_node.probes.job import node_log
+
+from ..jobs.job_texts import NODES, gpustat, healthy, settings
+
+
+class Node:
+    """The node side of some nodes, each with a folder of its own for the paths that it is asked about."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.gone: set[str] = set()
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.change: Callable[[str, dict[str, Any]], None] = lambda node, value: None
+
+    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+        self.asked.append((node, args))
+        if node in self.gone:
+            raise ProbeFailed("lost", "no heartbeat for 10 s")
+        own = str(self.root / node)
+        known = [[own + path, inode, offset] for path, inode, offset in args["known"]]
+        parts: list[dict[str, Any]] = []
+        patterns = [own + pattern for pattern in args["patterns"]]
+        value = node_log.run({**args, "patterns": patterns, "known": known}, parts.append, deadline)
+        value["ranks"] = [{"rank": NODES.index(node), "pid": 7, "state": "S"}]
+        value["addresses"] = [f"192.0.2.{node[2:]}"]
+        self.change(node, value)
+        return Answer(value, [{**part, "path": part["path"].removeprefix(own)} for part in parts])
+
+
+@pytest.fixture
+def slurm(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A job that runs on four nodes; the questions to Slurm."""
+    asked: list[str] = []
+
+    def status(job: str, before: JobStatus | None = None) -> JobStatus:
+        asked.append(job)
+        return JobStatus(job, "RUNNING", nodes=NODES, elapsed=3600.0)
+
+    monkeypatch.setattr(job_monitor, "status_of", status)
+    monkeypatch.setattr(job_monitor, "_addresses", lambda nodes: {})
+    return asked
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write the logs of each node where only that node sees them."""
+    for name, text in files.items():
+        path = folder / name.partition(".")[0] / "scratch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def test_logs_on_the_nodes_are_read_there(tmp_path: Path, slurm: list[str]) -> None:
+    write(tmp_path, healthy(n062_out=settings(2, GLOBAL_BATCH_SIZE="32"), n062_gpu=gpustat("n062", 40, busy=False)))
+    node = Node(tmp_path)
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node, clock=lambda: 0.0)
+    report = await monitor.refresh()
+    assert [one.rule for one in report.findings] == ["J03", "J06"]
+    assert [(row.node, row.ranks, row.iteration) for row in report.rows] == [
+        ("n060", 1, ""), ("n061", 1, ""), ("n062", 1, ""), ("n063", 1, "40/50")
+    ]  # fmt: skip
+    lines = report.facts.logs.lines("out")
+    with (tmp_path / "n061/scratch/n061.err").open("a") as errors:
+        errors.write("RuntimeError: CUDA error: of n061\n")
+    report = await monitor.refresh()
+    assert "J04" in {one.rule for one in report.findings}
+    assert report.facts.logs.lines("out") == lines
+    # Slurm is asked once in five seconds, and the files of other nodes are not read again.
+    assert slurm == ["12"]
+    assert [len(args["known"]) for _, args in node.asked[-4:]] == [3, 3, 3, 3]
+
+
+async def test_a_node_that_is_gone_or_lies_is_named_and_the_others_are_read(tmp_path: Path, slurm: list[str]) -> None:
+    write(tmp_path, {name: text for name, text in healthy().items() if not name.endswith(".gpu")})
+    node = Node(tmp_path)
+    node.gone.add("n061")
+
+    def lie(name: str, value: dict[str, Any]) -> None:
+        value["gpus"] = [{"index": 0, "utilization": 97, "memory": 1 << 30, "memory_used": 1, "processes": True}]
+        if name == "n062":
+            value["now"] = "yesterday"
+
+    node.change = lie
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node)
+    report = await monitor.refresh()
+    assert report.unread == ("n061: no heartbeat for 10 s", "n062: its answer cannot be read: ValueError")
+    assert (report.findings, report.exit_code) == ((), 3)
+    assert report.rows[0].sample is not None
+    assert report.rows[0].sample.busy == 1
+
+
+async def test_an_address_of_no_node_is_wrong_once_all_nodes_have_answered(tmp_path: Path, slurm: list[str]) -> None:
+    write(tmp_path, {f"{node}.out": settings(rank, MASTER_ADDR="198.51.100.9") for rank, node in enumerate(NODES)})
+    node = Node(tmp_path)
+    node.gone.add("n061")
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node)
+    assert "J11" not in {one.rule for one in (await monitor.refresh()).findings}
+    node.gone.clear()
+    assert "J11" in {one.rule for one in (await monitor.refresh()).findings}
+
+
+async def test_two_readings_at_once_read_nothing_twice(tmp_path: Path, slurm: list[str]) -> None:
+    for name, text in healthy().items():
+        (tmp_path / name).write_text(text)
+    monitor = JobMonitor(JobQuery("12", str(tmp_path)))
+    first, second = await asyncio.gather(monitor.refresh(), monitor.refresh())
+    assert first.facts.logs is second.facts.logs
+    assert second.facts.logs.lines("gpu") == (4 * 40 * 5, True)
+    assert (first.verdict, first.exit_code) == ("healthy", 0)

@@ -1,0 +1,69 @@
+"""All tests run in rows; the few that fail beside the others pass if they pass alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "tools" / "run_tests.py"
+PASSES = "    pass\n"
+FAILS = "    assert False\n"
+#: Fails the first time that it runs.
+FLAKES = """\
+    once = pathlib.Path(__file__).with_suffix('.{row}')
+    if not once.exists():
+        once.touch()
+        assert False
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def run(folder: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
+    """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``others``)."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n")
+    text = "import pathlib, pytest\n"
+    for row, body in bodies.items():
+        mark = "" if row == "others" else f"@pytest.mark.{row}\n"
+        text += f"{mark}def test_{row}():\n{body.format(row=row)}"
+    (folder / "test_rows.py").write_text(text)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
+    return subprocess.run(
+        [sys.executable, SCRIPT, "1"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
+    )
+
+
+def test_all_pass(tmp_path: Path) -> None:
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("1 passed") == 4
+    assert "once more" not in done.stdout
+
+
+def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
+    done = run(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, others=FLAKES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
+
+
+@pytest.mark.parametrize("row", ["wire", "lab", "slurm", "others"])
+def test_one_that_fails_alone_too_fails(tmp_path: Path, row: str) -> None:
+    done = run(tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "others": PASSES} | {row: FAILS}))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
+
+
+def test_many_that_fail_are_not_repeated(tmp_path: Path) -> None:
+    many = "    pass\n" + "".join(f"def test_{number}():\n    assert False\n" for number in range(6))
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=many)
+    assert done.returncode == 1
+    assert "once more" not in done.stdout
+
+
+def test_a_row_without_tests_fails(tmp_path: Path) -> None:
+    done = run(tmp_path, wire=PASSES, slurm=PASSES, others=PASSES)
+    assert done.returncode == 5, done.stdout + done.stderr

@@ -1,0 +1,37 @@
+"""Logins with limits that ranks do not work with, over real SSH servers."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from fabtui.diagnosis.preflight.rules import latest_preflight
+from tests.wire import sshd
+from tests.wire.live import session
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(240),
+]
+
+
+async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:
+    limits = {"space": "-v 600000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
+    for name, limit in limits.items():
+        script = field.script(name, f'#!/bin/sh\nulimit {limit}\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+        field.serve(name, sshd=[f"ForceCommand {script}"])
+    async with session(field, *limits, probes=("p2p", "host")) as feed:
+        model = feed.model
+        reported = dict.fromkeys(limits, "")
+        for name, record in model.nodes.items():
+            own = [why for pair, why in model.untested.items() if any(why.startswith(f"{end}:") for end in pair)]
+            reported[name] = " / ".join([record.text, record.note, *(why for why in own if why.startswith(name))])
+
+        assert "limited to 0.572 GiB of address space (ulimit -v)" in reported["space"]
+        assert "limited to 0.0572 GiB of address space (ulimit -v)" in reported["few"]
+        assert "limited to 1 s of processor time (ulimit -t)" in reported["time"]
+        assert "limited to" not in reported["free"]
+        judged = "".join(line for line in map(str, latest_preflight(model).findings))
+        for words in ("0.572 GiB of address space", "24 open files", "1 s of processor time"):
+            assert f"an SSH session has {words}" in judged

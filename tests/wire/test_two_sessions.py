@@ -1,0 +1,61 @@
+"""Two sessions on the same nodes at the same time, over real SSH servers and real ranks (gloo)."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import importlib.util
+
+import pytest
+
+from fabtui.model.measurement import Verdict
+from fabtui.session import probe_runner
+from fabtui.session.feeds.live import LiveFeed
+from fabtui_node.probes import host
+from tests.unit.session.played import until
+from tests.wire import sshd
+from tests.wire.live import session
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(240),
+]
+
+
+def bad(feed: LiveFeed) -> list[str]:
+    verdicts = [feed.model.verdict(m) for m in feed.model.measurements()]
+    return [str(verdict) for verdict in verdicts if verdict not in (Verdict.OK, Verdict.SLOW)]
+
+
+async def test_each_session_reports_that_the_other_is_there_and_neither_disturbs_the_other(field: sshd.Field) -> None:
+    field.serve("a")
+    field.serve("b")
+    probes = ("p2p", "host")
+    async with session(field, "a", "b", probes=probes) as first, session(field, "a", "b", probes=probes) as second:
+        await asyncio.gather(first.sweep(), second.sweep())
+        for feed in (first, second):
+            assert bad(feed) == []
+            assert not feed.model.untested
+            assert sum(1 for _ in feed.model.measurements()) >= 2
+            for record in feed.model.nodes.values():
+                value = record.probe_results["host"]
+                assert getpass.getuser() in [one["user"] for one in value["sessions"]]
+                (note, *_) = (one for one in host.judge(value) if one["subject"] == "sessions")
+                assert note["verdict"] == "note"
+
+
+async def test_a_newcomer_is_reported_while_a_session_runs(field: sshd.Field, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe_runner, "NEWCOMER_INTERVAL", 0.5)
+    field.serve("a")
+
+    def others(feed: LiveFeed) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = feed.model.nodes["a"].probe_results["host"]["sessions"]
+        return found
+
+    async with session(field, "a", probes=("host",)) as first:
+        before = others(first)
+        async with session(field, "a", probes=("host",)):
+            await until(lambda: len(others(first)) > len(before))
+            assert any("another fabtui has connected to this node" in line.text for line in first.model.log)
+        # It has left.
+        await until(lambda: others(first) == before)
