@@ -162,6 +162,7 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.transport.asyncssh.jump_hosts import Logins
     from fabtui.transport.connector import ConnectorOptions
     from fabtui.transport.framed_link import FramedLink
+    from fabtui.transport.login_answers import LoginAnswers
     from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
     from fabtui.transport.ssh_config.resolve import Resolver
@@ -169,7 +170,8 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)
     dialer = Dialer()
-    logins = Logins(resolver, "config", DEADLINE, Gates(way.handshakes, way.direct_handshakes), dialer, _nothing)
+    gates, answers = Gates(way.handshakes, way.direct_handshakes), LoginAnswers(None)
+    logins = Logins(resolver, "config", DEADLINE, gates, dialer, _nothing, answers)
     cargo = Cargo(bootstrap.ENTRY, None, ())
     nonce = "ab"
     marks = [("", cpu())]

@@ -76,6 +76,7 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
 def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, Any]:
     """Measure our grid alone."""
     from textual.app import App, ComposeResult
+    from textual.screen import Screen
 
     from fabtui.presentation.cell_levels import Glyphs
     from fabtui.screen.grid.widget import GridView
@@ -86,7 +87,14 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
     source = synthetic_source(count, halves=halves)
     grid = GridView(source, Glyphs(plain=False))
 
+    class OneColor(Screen[None]):
+        # As the app's own.
+        BLANK = True
+
     class Bench(App[None]):
+        def get_default_screen(self) -> Screen[None]:
+            return OneColor()
+
         def compose(self) -> ComposeResult:
             yield grid
 

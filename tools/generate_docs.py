@@ -71,16 +71,22 @@ def probes() -> str:
     from fabtui_node.registry import PHASES, PROBES, TESTS
 
     found = [
-        [code(spec.name), cell(spec.title), cell(PHASES[spec.phase]), cell(spec.needs), cell(spec.gives)]
+        [
+            *(code(spec.name), cell(spec.title), cell(PHASES[spec.phase]), "yes" if spec.passive else "no"),
+            *(cell(spec.needs), cell(spec.gives)),
+        ]
         for spec in PROBES.values()
     ]
     tests = [[code(spec.name), cell(spec.title), cell(spec.needs), cell(spec.gives)] for spec in TESTS.values()]
-    intro = "`--probes` takes these names. Each probe is declared in its own file in `probes/fabtui_node/probes/`."
+    intro = (
+        "`--probes` takes these names. Each probe is declared in its own file in `probes/fabtui_node/probes/`. Passive "
+        "ones only read, without traffic between nodes, ranks or GPU memory: `--read-only` runs no others."
+    )
     return page(
         "Probes and tests",
         intro,
         "## Probes\n",
-        table(["probe", "collects", "runs", "needs on the node", "values"], found),
+        table(["probe", "collects", "runs", "passive", "needs on the node", "values"], found),
         "## Tests\n",
         table(["test", "measures", "needs on the node", "values"], tests),
     )
@@ -208,7 +214,15 @@ def errors() -> str:
     )
 
 
+def manual() -> str:
+    """Return the manual page."""
+    from man_page import man_page
+
+    return man_page()
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "fabtui.1": manual,
     "errors.md": errors,
     "keys.md": keys,
     "layers.md": layers,

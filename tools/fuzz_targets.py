@@ -1,0 +1,772 @@
+"""Targets of `fuzz.py`: what is read from nodes, files and users, each with its seeds and the errors it may raise.
+
+A target takes bytes. Where it has several readers, the first byte chooses one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import gzip
+import io
+import itertools
+import json
+import os
+import pickle
+import random
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+from fabtui.cli.nodes_from_args import nodes_from
+from fabtui.config.file import merged, read_config
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.errors import InputError
+from fabtui.export.csv import rows
+from fabtui.export.json import as_json
+from fabtui.importers import sources
+from fabtui.importers.catalogue import formats
+from fabtui.importers.flight_dumps import FlightDumps
+from fabtui.importers.result import read
+from fabtui.importers.sources import Source
+from fabtui.importers.to_model.dispatch import convertible, events, model
+from fabtui.jobs import flight_answer, ras_answer
+from fabtui.jobs.flight_recorder import flight_dump
+from fabtui.jobs.monitor.build_report import report_of as job_report
+from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.report import JobFacts
+from fabtui.jobs.monitor.settings import configured
+from fabtui.jobs.plain_pickle import NotPlain, read_plain
+from fabtui.jobs.ras_reading import report_of as ras_report
+from fabtui.lab.spec import LabSpec, parse_faults
+from fabtui.model.recording import apply_recorded, read_events
+from fabtui.model.session_model import Model
+from fabtui.nodeset import chosen_nodes, expand, expand_listed, fold, read_hosts
+from fabtui.presentation.job_text import job_text
+from fabtui.report.imported_output import text_of
+from fabtui.report.preflight import preflight_text
+from fabtui.report.summary import summary
+from fabtui.sanitize import clean, last_line, one_line, printable
+from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_job, slurm_nodes
+from fabtui.scheduler.slurm_job import JobStatus, status_of
+from fabtui.scheduler.slurm_nodes import node_values
+from fabtui.scheduler.tool import Answer
+from fabtui.session.endpoint_admission import Admission
+from fabtui.session.measure.p2p_result import Side
+from fabtui.session.node_client import NodeClient, RankHostExit, RankMessage
+from fabtui.session.ranks.rank_host import Engine, HostMessage, RankHost, Report, exit_reason
+from fabtui.session.ranks.rendezvous_store import StoreServer
+from fabtui.transport.asyncssh.known_hosts import load_file
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.ssh_config.resolve import parse, resolve_without_ssh, unfit_setting
+from fabtui.transport.ssh_config.resolved import ConfigBroken, Resolved, check_host, expand_path, parse_jumps
+from fabtui_node import protocol
+from fabtui_node.parsers import catalogue as of_nodes
+from fabtui_node.parsers.base import Notes
+from fabtui_node.runtime import spawn
+from fabtui_node.runtime.child_processes import ChildProcesses
+from fabtui_node.runtime.supervisor import Supervisor
+
+ROOT = Path(__file__).resolve().parents[1]
+SAMPLES = ROOT / "tests" / "samples"
+#: Outputs of others, which are not part of the repository.
+REAL = Path(os.environ.get("FABTUI_REAL_SAMPLES", "/nonexistent"))
+#: Longest seed (bytes); longer samples are cut into their beginning.
+LONGEST = 3000
+
+
+class Leak(Exception):
+    """A text for a terminal contains characters that the reader should have removed."""
+
+
+class Target(NamedTuple):
+    """A reader of untrusted input.
+
+    Attributes:
+        run: Reads the bytes.
+        seeds: Yields inputs to begin with.
+        refusals: Errors by which input may be refused.
+        about: What it covers.
+        json_lines: Whether the input is lines of JSON objects, which are then changed as such, too.
+    """
+
+    run: Callable[[bytes], object]
+    seeds: Callable[[], Iterable[bytes]]
+    refusals: tuple[type[Exception], ...]
+    about: str
+    json_lines: bool = False
+
+
+def _fit(text: str) -> None:
+    """Check a text for a terminal."""
+    if printable(text) != text or "\x1b" in text:
+        raise Leak(repr(next(line for line in text.splitlines(keepends=True) if printable(line) != line))[:300])
+
+
+def _refused(error: Exception) -> None:
+    """Check the text of a refusal: one line with words in it."""
+    if not str(error).strip():
+        raise Leak("a refusal without words")
+    _fit(one_line(str(error)))
+
+
+def _choice(data: bytes, count: int) -> tuple[int, bytes]:
+    return (data[0] % count, data[1:]) if data else (0, b"")
+
+
+def _samples() -> Iterator[bytes]:
+    for folder in (SAMPLES, REAL):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix not in (".md", ".pickle", ".gz"):
+                yield path.read_bytes()[:LONGEST]
+
+
+@functools.cache
+def place() -> Path:
+    """Return a folder of this process for files that only have to have a path."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _file(data: bytes, name: str = "input") -> Path:
+    path = place() / name
+    path.write_bytes(data)
+    return path
+
+
+# The wire
+
+
+class _Pipe(BytePipe):
+    def __init__(self, pieces: list[bytes], errors: bytes) -> None:
+        self._pieces, self._errors = pieces, [errors]
+
+    async def read(self) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+    async def read_error(self) -> bytes:
+        return self._errors.pop(0) if self._errors else b""
+
+    async def write(self, data: bytes) -> None:
+        return
+
+    def write_eof(self) -> None:
+        return
+
+    async def ending(self) -> Ending:
+        return Ending(status=0)
+
+    def abort(self) -> None:
+        return
+
+    async def wait_closed(self) -> None:
+        return
+
+
+def _frames(data: bytes) -> list[bytes]:
+    """Return the frames of lines of JSON, or with the first byte odd, the bytes themselves in pieces."""
+    raw, rest = _choice(data, 2)
+    if raw:
+        return [rest[at : at + 97] for at in range(0, len(rest), 97)]
+    return [len(line).to_bytes(4, "big") + line for line in rest.split(b"\n") if line]
+
+
+def _take_report(report: Report) -> None:
+    if isinstance(report, HostMessage):
+        Side.read(report.message)
+
+
+async def _from_node(data: bytes) -> None:
+    """Read what a node sends: banner, hello, and messages for probes and the rank host."""
+    nonce = "ab"
+    hello = protocol.encode({"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3", "host": "n"})
+    banner, _, body = data[:-1].partition(b"\n===\n") if data[-1:] == b"B" else (b"", b"", data)
+    start = [banner + protocol.marker(nonce) + (b"" if banner else hello)]
+    pipe = _Pipe([*start, *_frames(body)], banner)
+    limits = Limits(heartbeat=600, start=30)
+    link = await FramedLink.start(pipe, "n0", "asyncssh", b"payload", nonce, limits)
+    client = NodeClient(link)
+    store = StoreServer()
+    host = RankHost(client, Admission([], ""), Engine("gloo", 1.0), store)
+    host.subscribers.append(_take_report)
+    probe = asyncio.ensure_future(client.probe("x", {}, 30, lambda _: None))
+    spawning = asyncio.ensure_future(client.spawn({}, {}, None, 30))
+    await asyncio.sleep(0)
+    async for message in client.messages():
+        if isinstance(message, RankMessage):
+            host.receive(message.message)
+        elif isinstance(message, RankHostExit):
+            _fit(exit_reason("n0", message.message)[0])
+    await asyncio.sleep(0)
+    await link.close()
+    waiting = list(store._tasks)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(probe, spawning, *waiting, *host._tasks, return_exceptions=True)
+    if client.lost is not None and "a message cannot be read" in client.lost.text:
+        raise Leak(client.lost.text)
+    for text in (link.banner, link.stderr_tail(), client.lost.text if client.lost else ""):
+        _fit(text)
+
+
+#: Errors of tasks that nobody waits for.
+_UNSEEN: list[BaseException] = []
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _, context: _UNSEEN.append(context.get("exception") or Leak(context["message"])))
+    return loop
+
+
+def _link(data: bytes) -> None:
+    _UNSEEN.clear()
+    _loop().run_until_complete(_from_node(data))
+    if _UNSEEN:
+        raise _UNSEEN[0]
+
+
+def _json_lines(*messages: Any) -> bytes:
+    return b"\0" + b"\n".join(json.dumps(message).encode() for message in messages)
+
+
+def _of_nodes() -> Iterator[bytes]:
+    side = {"op": "side", "id": 1, "src": 0, "dst": 1, "role": "dst", "ok": True, "timeout": False, "phase": "transfer"}
+    side |= {"bytes": 9, "rate": 1e9, "latency": None, "transport": "SHM", "times": {"count": 3, "min": 1e-3}}
+    ready = {"op": "ready", "engine": "gloo", "version": "2", "port": 1, "seconds": {"import": 1.0}}
+    ready |= {"ranks": [{"rank": 0, "ok": True, "error": None}]}
+    store = {"op": "store", "q": 1, "cmd": "set", "key": "e/1/x", "value": "YWI=", "timeout": 1}
+    ranks = [{"t": "rank", "m": message} for message in (side, ready, store)]
+    for command in ("get", "add", "check", "wait", "compare_set", "delete", "num_keys"):
+        change = {**store, "cmd": command, "expected": "YQ==", "value": 1 if command == "add" else "YQ=="}
+        yield _json_lines({"t": "rank", "m": store}, {"t": "rank", "m": {**change, "key": ["e/1/x"]}})
+        yield _json_lines({"t": "rank", "m": store}, {"t": "rank", "m": change})
+    yield _json_lines({"t": "hb", "n": 1, "rank": True}, {"t": "spawned", "pid": 1, "python": "x"}, *ranks)
+    failed = {"t": "result", "id": 1, "ok": False, "error": {"kind": "failed", "text": "x"}}
+    yield _json_lines({"t": "part", "id": 1, "value": {}}, failed, {"t": "log", "text": "\x1b[2J"})
+    ended = {"t": "exit", "code": None, "signal": 9, "stderr": "a\nb"}
+    yield _json_lines({"t": "spawned", "pid": 1, "python": "x"}, {"t": "stopped", "on": True}, ended)
+    yield b"\x01" + protocol.encode({"t": "hb", "n": 1}) + protocol.encode(ended)
+    yield b"Welcome\r\nto n0\n===\n" + _json_lines({"t": "hello", "protocol": 1}) + b"B"
+
+
+class _Children(ChildProcesses):
+    """Children that are never started."""
+
+    def _ask(self, frame: bytes, descriptors: Iterable[int] = ()) -> None:
+        self.asked = protocol.Decoder(pieces=True).feed(frame)
+
+    def clear(self) -> None:
+        """Close what the orders have opened."""
+        for rank in (self._rank, self._spare):
+            if rank is not None:
+                rank.close()
+        if self._worker is not None:
+            self._worker.close()
+        self._printed.close()
+
+
+def _supervisor(data: bytes) -> None:
+    """Obey what a controller sends, without starting processes."""
+    near, far = socket.socketpair()
+    listen, printed = os.pipe()
+    source, feed = os.pipe()
+    null, sink = os.pipe()
+    with near, far, mock.patch.object(spawn, "choose_python", return_value="/usr/bin/python3"):
+        children = _Children(near, listen, {"env": {}})
+        supervisor = Supervisor(source, sink, children, {"nonce": "ab", "lease": 10})
+        try:
+            for piece in _frames(data):
+                for at in range(0, len(piece), 4096):
+                    os.write(feed, piece[at : at + 4096])
+                    supervisor._listen()
+                if supervisor._why is not None:
+                    break
+            supervisor._settle(1e9)
+            supervisor._out.drop()
+        finally:
+            children.clear()
+            for number in (printed, source, feed, null, sink):
+                os.close(number)
+
+
+def _of_controllers() -> Iterator[bytes]:
+    probe = {"t": "probe", "id": 1, "name": "host", "args": {}, "deadline": 5}
+    order = {"argv": None, "env": {"A": "b"}, "config": {"engine": "gloo"}}
+    yield _json_lines({"t": "hb", "n": 1}, probe, probe, {**probe, "id": 2, "deadline": 1e9})
+    yield _json_lines(
+        {"t": "standby", "on": True, **order}, {"t": "spawn", **order}, {"t": "rank", "m": {"op": "quit"}}
+    )
+    yield _json_lines({"t": "spawn", **order, "argv": ["a", "b"]}, {"t": "kill"}, {"t": "standby", "on": False})
+    yield _json_lines({"t": "bye"})
+    yield b"\x01" + protocol.encode_piece(b"abc", True) + protocol.encode(probe)
+
+
+# Recordings
+
+
+def _recording(data: bytes) -> None:
+    """Read a recording and show it in every form."""
+    path = _file(data)
+    found = Model()
+    damage: InputError | None = None
+    try:
+        for event in read_events(path):
+            apply_recorded(found, event, path)
+    except InputError as error:
+        damage = error
+    _shown(found)
+    if damage is not None:
+        raise damage
+
+
+def _shown(found: Model) -> None:
+    _fit(summary(found, True))
+    _fit(preflight_text(found, preflight(found), None, "", 100, True, True, False))
+    json.dumps(as_json(found), allow_nan=False)
+    rows(found)
+
+
+def _recordings() -> Iterator[bytes]:
+    """Yield the start of each recording with one event of each other kind, and with the results of one probe."""
+    for path in sorted((ROOT / "recordings").glob("*.jsonl.gz")):
+        lines = [line for line in gzip.decompress(path.read_bytes()).splitlines() if len(line) < 2 * LONGEST]
+        by_kind: dict[tuple[str, str], list[bytes]] = {}
+        for line in lines:
+            value = json.loads(line)
+            by_kind.setdefault((value["kind"], str(value.get("probe", ""))), []).append(line)
+        start = [line for kind in ("start", "node", "endpoints", "phase") for line in by_kind.get((kind, ""), [])[:4]]
+        for (kind, _), found in by_kind.items():
+            if kind not in ("start", "node", "endpoints", "phase"):
+                yield b"\n".join([*start, *found[:2]]) + b"\n"
+        yield b"\n".join([*start, *(found[0] for (kind, _), found in by_kind.items() if kind != "start")]) + b"\n"
+
+
+# Files of other tools
+
+
+def _imported(data: bytes) -> None:
+    """Read a file, packed or not, as the kind it looks like or as any other."""
+    kinds = [None, *(name for name, form in formats().items() if form.parse.__module__.startswith("fabtui."))]
+    number, rest = _choice(data, len(kinds))
+    text, cut = sources._decoded(*sources._limited(io.BytesIO(rest)))
+    source = Source("file_3", text, cut)
+    result = read(source, kinds[number])
+    json.dumps(result.as_json(), allow_nan=False)
+    if len(rest) % 4 == 0:
+        # Tables take far longer than reading.
+        _fit(text_of(result, 100, plain=True))
+    dumps = FlightDumps()
+    if dumps.take(result):
+        for found in dumps.results():
+            _fit(text_of(found, 100, plain=True))
+    if convertible(result.kind):
+        list(events([result]))
+        _shown(model([result]))
+
+
+def _parsed(data: bytes) -> None:
+    """Parse the output of a command as any of those that nodes run."""
+    forms = list(of_nodes.formats().values())
+    number, rest = _choice(data, len(forms))
+    text = rest.decode("utf-8", "replace")
+    assert 0.0 <= forms[number].likely(text) <= 1.0
+    reading = forms[number].parse(text)
+    json.dumps(reading.values, allow_nan=False)
+
+
+def _outputs(of_node: bool) -> Iterator[bytes]:
+    if of_node:
+        forms = list(of_nodes.formats().values())
+    else:
+        forms = [form for form in formats().values() if form.parse.__module__.startswith("fabtui.")]
+    for data in _samples():
+        text = data.decode("utf-8", "replace")
+        likely = [form.likely(text) for form in forms]
+        best = max(range(len(forms)), key=likely.__getitem__)
+        if likely[best] > 0:
+            yield bytes([best + (not of_node)]) + data
+            if not of_node:
+                yield b"\0" + data
+    if not of_node:
+        for path in sorted((SAMPLES / "ras").glob("*.pickle"))[:4]:
+            yield b"\0" + path.read_bytes()[:LONGEST]
+
+
+def _pickle(data: bytes) -> None:
+    """Read flight recorder dumps of two ranks."""
+    half = data.find(b"=====")
+    parts = [data] if half < 0 else [data[:half], data[half + 5 :]]
+    dumps = {rank: found for rank, part in enumerate(parts) if (found := flight_dump(read_plain(part))) is not None}
+    for sentence in flight_answer.answer(dumps).sentences:
+        one_line(sentence)
+
+
+def _small_dump(path: Path, entries: int) -> bytes:
+    # A sample of this repository.
+    value = pickle.loads(path.read_bytes())  # noqa: S301  # nosec B301
+    value["entries"] = value["entries"][-entries:]
+    for entry in value["entries"]:
+        entry["frames"] = entry.get("frames", [])[:2]
+    return pickle.dumps(value, 2)
+
+
+def _dumps() -> Iterator[bytes]:
+    paths = sorted((SAMPLES / "ras").glob("*.pickle"))
+    for path in paths:
+        yield _small_dump(path, 4)
+    for first, second in itertools.pairwise(paths):
+        yield _small_dump(first, 3) + b"=====" + _small_dump(second, 3)
+
+
+def _ras(data: bytes) -> None:
+    """Read a report of RAS, and the answer from it and an earlier one."""
+    first, _, second = data.decode("utf-8", "replace").partition("=====\n")
+    report = ras_report(first, Notes())
+    earlier = ras_report(second, Notes()) if second else None
+    for sentence in ras_answer.answer(report, earlier).sentences:
+        one_line(sentence)
+
+
+def _ras_outputs() -> Iterator[bytes]:
+    texts = [path.read_bytes()[:LONGEST] for path in sorted((SAMPLES / "ras").iterdir()) if path.suffix != ".pickle"]
+    yield from texts
+    yield from (first + b"=====\n" + second for first, second in itertools.pairwise(texts))
+
+
+def _job_logs(data: bytes) -> None:
+    """Read logs of a job (two parts of two files) and its configuration, and report."""
+    parts = [part.decode("utf-8", "replace") for part in data.split(b"=====\n")][:4]
+    logs = JobLogs(["n0", "n1"])
+    conf = configured(parts.pop()) if len(parts) > 3 else None
+    for number, text in enumerate(parts):
+        path = ("/l/n0.out", "/l/n1.err", "/l/n1_gpu.csv")[number]
+        known = {"path": path, "start": 0, "end": len(text), "size": len(text), "inode": 1, "modified": 1e9}
+        logs.take("", [{**known, "text": text[:-3], "unfinished": text[-3:], "head": text[:200]}], 1e9 + number)
+    report = job_report(JobFacts(JobStatus("1", "RUNNING", nodes=("n0", "n1")), logs, conf, "conf", when=1e9 + 9))
+    _fit(job_text(report, 100, ascii_only=True))
+
+
+def _logs() -> Iterator[bytes]:
+    names = ("megatron", "torch", "nccl", "dmesg", "gpustat", "qgpu", "live")
+    found = [path for folder in (SAMPLES, REAL) for path in sorted(folder.rglob("*")) if path.is_file()]
+    texts = [path.read_bytes()[:2000] for path in found if any(name in str(path) for name in names)]
+    conf = b"TP=4\nPP=2\nexport NCCL_DEBUG=INFO\nWORLD=$((TP*PP))\n--tensor-model-parallel-size ${TP}\n"
+    gpus = b"timestamp, index, utilization.gpu [%], memory.used [MiB]\n2026/11/22 02:00:00.000, 0, 100 %, 9 MiB\n"
+    for first, second in zip(texts[::2], texts[1::2], strict=False):
+        yield b"=====\n".join([first, second, gpus, conf])
+
+
+# What users write
+
+
+def _config(data: bytes) -> None:
+    """Read the settings file, and merge it with arguments."""
+    import argparse
+
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.keymap import check_keys
+
+    found = read_config(argparse.Namespace(config=str(_file(data, "config.toml"))))
+    for problem in found.problems:
+        _fit(found.describe(problem))
+    merged({}, found)
+    merged({"lab": "2x4", "env": ["A=b"]}, found)
+    _, wrong = check_keys({name: one.value for name, one in found.keys.items()}, FabricApp)
+    for _, text in wrong:
+        _fit(one_line(text))
+
+
+def _settings() -> Iterator[bytes]:
+    from fabtui.config.file import template
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.keymap import key_rows
+
+    whole = template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)])
+    yield whole.encode()
+    settings = [line.removeprefix("#") for line in whole.splitlines() if line[:1] == "#" and line[1:2] not in " #"]
+    yield "\n".join(line for line in whole.splitlines() if line.startswith("[")).encode()
+    table = ""
+    for line in whole.splitlines():
+        table = line if line.startswith("[") else table
+        if line.removeprefix("#") in settings and table:
+            yield f"{table}\n{line.removeprefix('#')}\n".encode()
+    yield b'[session.env]\nNCCL_DEBUG = "INFO"\n[keys]\nmain.filter = "f5,ctrl+r"\n'
+
+
+def _hosts(data: bytes) -> None:
+    """Read host lists in every place they come from."""
+    number, rest = _choice(data, 6)
+    text = os.fsdecode(rest)
+    if number == 0:
+        names = expand(text, "--nodes")
+        assert sorted(expand(fold(names), "fold")) == sorted(names)
+    elif number == 1:
+        read_hosts(str(_file(rest, "hosts")), "--hostfile")
+    elif number == 2:
+        fold(expand_listed(text) or ())
+    elif number == 3:
+        nodes, _, exclude = text.partition("\n")
+        chosen_nodes([nodes], [], [exclude])
+    elif number == 4:
+        shape, *faults = text.splitlines() or [""]
+        try:
+            parse_faults(faults, LabSpec.parse(shape))
+        except ValueError as error:
+            _refused(error)
+    else:
+        slurm.job_ids(text, "--jobid")
+
+
+def _lists() -> Iterator[bytes]:
+    sets = ("n060,n061", "n[060-067,070]", "r[1-2]n[01-04/2]", "a[1-3]!a2", "a[1-9]&a[3-4]", "[fd00::1],10.0.0.[1-3]")
+    for text in (*sets, "^hosts", "@gpu:all", "@*"):
+        yield b"\0" + text.encode()
+        yield b"\2" + text.encode()
+        yield b"\3" + text.encode() + b"\n" + text.encode()
+    yield b"\1# hosts\nn060 slots=8 # x\nn[061-062]\n\n10.0.0.1\n"
+    yield b"\4" + b"2x4\nn000:1>n001:2=drop\nn000:3>n001:0=slow:20MB\nn001=dead-after:3\nn001=env:A=B"
+    yield b"\4" + b"2,3\nn001:1>n000:0=absent\nn000=hang"
+    yield b"\5" + b"4711,12_3,12+1"
+
+
+def _scheduler(data: bytes) -> None:
+    """Read answers of a scheduler; each question gets the next of them, then the last one again."""
+    number, rest = _choice(data, 7)
+    answers = [text.decode("utf-8", "replace") for text in rest.split(b"=====\n")]
+
+    def ask(*_: object) -> Answer:
+        text = answers.pop(0) if len(answers) > 1 else answers[0]
+        if text.startswith("failed\n"):
+            return Answer([], last_line(text, 200))
+        return Answer([line for line in clean(text).splitlines() if line.strip()])
+
+    with contextlib.ExitStack() as patches:
+        for module in (slurm, slurm_job, slurm_nodes, slurm_gpus, pods, current_job):
+            patches.enter_context(mock.patch.object(module, "ask", ask))
+        patches.enter_context(mock.patch("fabtui.scheduler.slurm_gpus.shutil.which", return_value="/usr/bin/squeue"))
+        patches.enter_context(mock.patch("fabtui.scheduler.slurm.time.sleep"))
+        (
+            lambda: status_of("12"),
+            lambda: nodes_from({"jobid": "12"}),
+            lambda: slurm_gpus.gpu_use(["n0"], "12"),
+            lambda: slurm_gpus.gpu_use(["n0"], ""),
+            lambda: nodes_from({"pods": "train/a=b"}),
+            lambda: node_values(["n0", "n1"]),
+            lambda: (slurm.ending_of("12"), slurm_job.node_addresses()),
+        )[number]()
+
+
+def _answers() -> Iterator[bytes]:
+    job = b"JobId=12 JobName=a b UserId=me(1000) JobState=FAILED RunTime=00:01:02 TimeLimit=UNLIMITED EndTime="
+    job += b"2026-11-22T02:00:00 NodeList=n[0-1] ExitCode=1:9 StdErr=/l/12.err StdOut=/l/12.out\n"
+    row = b"12|RUNNING|None|n[0-1]|1-02:03:04|UNLIMITED|me|a|b\n"
+    held = b"     Nodes=n[060-061] CPU_IDs=0 Mem=1000 GRES=gpu:a10:2(IDX:0-1,3)\n"
+    nodes = b"n0|idle|(null)|none\nn1|down*|gpu:4|gpu 3 fell off the bus\n"
+    yield b"\0" + row + b"=====\n" + job
+    yield (
+        b"\0failed\n=====\nfailed\n=====\nCANCELLED by 0|0:15|2026-11-22T02:00:00|n[0-1]|00:10:00|me|x|y\n=====\n"
+        + nodes
+    )
+    yield b"\0" + row.replace(b"RUNNING", b"FAILED") + b"=====\n" + job + b"=====\n" + nodes
+    yield b"\x01" + b"12|RUNNING|None|n[0-1]\n"
+    yield b"\x01" + b"12+0|RUNNING|None|n0\n12+1|RUNNING|None|n[1-2]\n"
+    yield b"\x01failed\nInvalid job id\n=====\nFAILED|2026-11-22T02:00:00|n[0-1]\n"
+    yield b"\2JobId=12\n" + held + b"=====\nConstrainDevices = yes\n"
+    yield b"\x0377|somebody|gres:gpu:a10:2\n=====\n" + held
+    yield b"\4" + b"worker-0|Running|n060\nworker-1|Pending|\n"
+    topology = (
+        b"SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]\nSwitchName=s Level=1 LinkSpeed=1 Switches=leaf[0-1]\n"
+    )
+    yield b"\5" + nodes + b"=====\n" + topology
+    yield b"\6" + b"12|COMPLETING|None|n0\n=====\n12|TIMEOUT|x|n0\n=====\nn0|10.0.0.1\n"
+    for path in sorted((SAMPLES / "slurm").glob("*")):
+        for number in (0, 2, 5):
+            yield bytes([number]) + path.read_bytes()[:LONGEST]
+
+
+def _ssh(data: bytes) -> None:
+    """Read ssh configuration: what ``ssh -G`` prints, the file itself, jump hosts, known hosts."""
+    number, rest = _choice(data, 5)
+    text = rest.decode("utf-8", "replace")
+    if number == 0:
+        found = parse("n0", text, {"ciphers": "a,b"})
+        unfit_setting(found)
+        for name in (*found.identities, *found.user_known_hosts, found.proxy_command or ""):
+            expand_path(name, found)
+    elif number == 1:
+        try:
+            parse_jumps(text)
+        except ValueError as error:
+            _refused(error)
+    elif number == 2:
+        resolve_without_ssh(_file(rest, "ssh_config"), "n0", None, None)
+    elif number == 3:
+        load_file(str(_file(rest, "known_hosts")))
+    else:
+        check_host(text)
+        expand_path(text, Resolved(text, text, "me"))
+
+
+def _ssh_texts() -> Iterator[bytes]:
+    shown = b"host n0\nuser me\nhostname 10.0.0.1\nport 22\nproxyjump me@j1:2222,[fd00::1]\nconnecttimeout 5\n"
+    shown += b"identityfile ~/.ssh/id_%h\nuserknownhostsfile ~/a /b\nstricthostkeychecking accept-new\nciphers c,d\n"
+    yield b"\0" + shown
+    yield b"\x01me@j1:22,ssh://you@[fd00::1]:2222/"
+    written = (
+        b"Host n*\n  HostName 10.0.0.%h\n  Port 22\n  ProxyJump j1\n  IdentityFile ~/.ssh/%r\n  ConnectTimeout 5\n"
+    )
+    yield (
+        b"\2"
+        + written
+        + b"Match host n0 user me\n  User you\nHost !n1 *\n  HostKeyAlias x\n  UserKnownHostsFile /a ~/b\n"
+    )
+    key = b"AAAAC3NzaC1lZDI1NTE5AAAAIJ0hY1VYb1ZkZzqVyq1zFJbVYtYJHnQfPyn0jP8l3q3p"
+    yield b"\3n0,10.0.0.1 ssh-ed25519 " + key + b"\n@cert-authority *.x ssh-ed25519 " + key + b" c\n@revoked * x y\n"
+    yield b"\3|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= ssh-ed25519 " + key
+    yield b"\4n0.cluster"
+
+
+class _Screen:
+    """The app on two nodes. Opened and closed in one task, which runs the commands as well."""
+
+    def __init__(self) -> None:
+        self._asked: asyncio.Queue[str | None] = asyncio.Queue()
+        self._answered: asyncio.Queue[BaseException | None] = asyncio.Queue()
+        self._task = _loop().create_task(self._serve())
+
+    def run(self, text: str | None) -> None:
+        """Complete, check and run a command; None closes the app."""
+        self._asked.put_nowait(text)
+        error = _loop().run_until_complete(self._answered.get() if text is not None else self._task)
+        if error is not None:
+            raise error
+
+    async def _serve(self) -> None:
+        from fabtui.screen.command_table import CommandTable
+        from tests.screen.conftest import make_app, settled
+        from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+        app = make_app(FakeFeed(sweep_of_two().events))
+        async with app.run_test(size=(100, 30)) as pilot:
+            await settled(app, pilot)
+            table = CommandTable(app, app.screen)
+            while (text := await self._asked.get()) is not None:
+                try:
+                    await self._command(table, text)
+                except InputError as error:
+                    _refused(error)
+                    self._answered.put_nowait(None)
+                except BaseException as error:
+                    self._answered.put_nowait(error)
+                else:
+                    self._answered.put_nowait(None)
+
+    @staticmethod
+    async def _command(table: Any, text: str) -> None:
+        await table.completions(text)
+        command, argument = table.read(text)
+        act = await command.prepare(argument)
+        if command.name in ("layer", "filter", "go", "sort", "order"):
+            act()
+            await asyncio.sleep(0)
+
+
+@functools.cache
+def _screen() -> _Screen:
+    return _Screen()
+
+
+def close() -> None:
+    """Close the app, if it was opened."""
+    if _screen.cache_info().currsize:
+        _screen().run(None)
+        _screen.cache_clear()
+
+
+def _commands(data: bytes) -> None:
+    """Complete, check and run a command of the command line."""
+    text = data.decode("utf-8", "replace").replace("\n", " ")
+    if not text.strip().removeprefix(":").startswith("rep"):
+        _screen().run(text)
+
+
+def _typed() -> Iterator[bytes]:
+    for text in (
+        *("filter bad", "filter rail n[000-001]", "filter n000>", "filter >n001 ! via:ib", "filter slow,failed tcp"),
+        *("filter n000>n001", "go n000:1>n001:2", "go n000", "go >n001:1", "pair n000:1>n001:2", "layer world"),
+        *("sort badness", "order leaf", "theme textual-light", "node n001", "nodes", "find", "q", ":help", "filter @x"),
+    ):
+        yield text.encode()
+
+
+_REFUSED = (InputError,)
+TARGETS: dict[str, Target] = {
+    "link": Target(_link, _of_nodes, (NodeUnreachable,), "wire, from a node", json_lines=True),
+    "supervisor": Target(_supervisor, _of_controllers, (), "wire, from a controller", json_lines=True),
+    "recording": Target(_recording, _recordings, _REFUSED, "recordings, and what is shown of them", json_lines=True),
+    "importers": Target(_imported, lambda: _outputs(False), _REFUSED, "files that fabtui read takes"),
+    "parsers": Target(_parsed, lambda: _outputs(True), (), "outputs of commands on nodes"),
+    "pickles": Target(_pickle, _dumps, (NotPlain,), "flight recorder dumps"),
+    "ras": Target(_ras, _ras_outputs, (), "reports of NCCL RAS"),
+    "joblogs": Target(_job_logs, _logs, _REFUSED, "logs and configuration of jobs"),
+    "config": Target(_config, _settings, _REFUSED, "settings file and keymap"),
+    "hosts": Target(_hosts, _lists, _REFUSED, "host lists, host files, labs, job ids"),
+    "scheduler": Target(_scheduler, _answers, _REFUSED, "answers of Slurm and kubectl"),
+    "ssh": Target(_ssh, _ssh_texts, (ConfigBroken, NodeUnreachable), "ssh configuration and known hosts"),
+    "commands": Target(_commands, _typed, _REFUSED, "command line and filters of the screen"),
+}
+
+
+def mutate_json_lines(data: bytes, chance: random.Random) -> bytes:
+    """Change a value of one of the lines of JSON: to another value, to that of another place, or by leaving it out."""
+    head, lines = (data[:1], data[1:].split(b"\n")) if data[:1] in (b"\0", b"\x01") else (b"", data.split(b"\n"))
+    at = chance.randrange(len(lines))
+    try:
+        value = json.loads(lines[at])
+    except (ValueError, RecursionError):
+        return data
+    places = [
+        (value, key)
+        for value in _containers(value)
+        for key in (value if isinstance(value, dict) else range(len(value)))
+    ]
+    if not places:
+        return data
+    holder, key = chance.choice(places)
+    match chance.randrange(4):
+        case 0:
+            other, name = chance.choice(places)
+            holder[key] = json.loads(json.dumps(other[name]))
+        case 1 if isinstance(holder, dict):
+            del holder[key]
+        case _:
+            holder[key] = chance.choice(JUNK)
+    if chance.random() < 0.1:
+        lines.insert(chance.randrange(len(lines)), chance.choice(lines))
+    lines[at] = json.dumps(value).encode()
+    return head + b"\n".join(lines)
+
+
+JUNK: list[Any] = [
+    *(None, True, False, -1, 0, 1, 3, 2**31, 2**70, 1e99, -0.5, 1e-300, 1e308, "", "9" * 30, "x\x1b[2J\u202e[red]"),
+    *("\ud800", "10.0.0.9", "n000", "n000:0", "1", "yes", "²", "x" * 300, [], [[]], {}, {"a": []}, [1, "2", None]),
+    *({"rows": [None, [1], {}]}, ["a", {}], {"": ""}, [0] * 9, "ok", "failed", "p2p", "GB/s", "done"),
+]
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    if isinstance(value, (dict, list)):
+        yield value
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _containers(one)

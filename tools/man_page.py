@@ -1,0 +1,57 @@
+"""The manual page, from the declarations of commands and options; tools/generate_docs.py writes it."""
+
+from __future__ import annotations
+
+
+def roff(text: str) -> str:
+    """Return a text as roff shows it: no escapes, no requests."""
+    escaped = (
+        text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("^", "\\(ha").replace("~", "\\(ti")
+    )
+    return "\\&" + escaped if escaped.startswith(".") else escaped
+
+
+def _options() -> list[str]:
+    from fabtui.config.options import option_rows
+
+    groups: dict[str, list[str]] = {}
+    # Those of the app come first, arguments of single commands last, as in docs/reference/options.md.
+    for row in sorted(option_rows(), key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"])):
+        values = row["values"].replace(", ", "|")
+        notes = [f"Default: {row['default']}."] if row["default"] else []
+        notes += [f"Variable: {row['environment']}."] if row["environment"] else []
+        notes += [f"Commands: {row['commands']}." if row["commands"] else f"Settings file: {row['setting']}."]
+        text = f"{row['help'][:1].upper()}{row['help'][1:]}. {' '.join(notes)}"
+        name = f"\\fB{roff(row['option'])}\\fR" + (f" \\fI{roff(values)}\\fR" if values else "")
+        groups.setdefault(row["group"] or "arguments", []).extend([".TP", name, roff(text)])
+    return [line for group, lines in groups.items() for line in (f".SS {roff(group.capitalize())}", *lines)]
+
+
+def _epilog(text: str) -> list[str]:
+    return [".PP", ".nf", ".RS 2", *map(roff, text.strip().splitlines()), ".RE", ".fi"] if text else []
+
+
+def man_page() -> str:
+    """Return the text of fabtui(1)."""
+    from fabtui import __version__
+    from fabtui.cli.parser import COMMANDS, build_parser
+
+    app = build_parser()
+    usage = [line.strip() for line in (app.usage or "").splitlines()]
+    lines = [
+        '.\\" Written by tools/generate_docs.py from the declarations in the code (make reference).',
+        f'.TH FABTUI 1 "" "fabtui {__version__}" "User Commands"',
+        *(".SH NAME", "fabtui \\- test every GPU of a cluster against every other GPU"),
+        *(".SH SYNOPSIS", ".nf", *(f"\\fB{roff(line)}\\fR" for line in usage), ".fi"),
+        *(".SH DESCRIPTION", roff(app.description or ""), *_epilog(app.epilog or "")),
+        ".SH COMMANDS",
+    ]
+    for command in COMMANDS:
+        lines += [f".SS fabtui {roff(command.name)}", roff(command.description), *_epilog(command.epilog)]
+    lines += [".SH OPTIONS", *_options()]
+    lines += [
+        *(".SH FILES", ".TP", "\\fI\\(ti/.config/fabtui/config.toml\\fR", "Settings; see fabtui config."),
+        *(".TP", "\\fI\\(ti/.local/state/fabtui/recordings\\fR", "Recordings of sessions; see fabtui info."),
+        *(".SH SEE ALSO", "\\fBssh\\fR(1), \\fBsrun\\fR(1), \\fBnvidia\\-smi\\fR(1)"),
+    ]
+    return "\n".join(line.rstrip() or ".sp" for line in lines) + "\n"

@@ -1,0 +1,71 @@
+"""Run all tests in four rows side by side; the few that fail there are run once more, alone.
+
+Real SSH servers and ranks, networks and Slurm have deadlines: tests of these run one at a time, each kind in its own
+row beside all others, as they mostly wait. On a busy machine one of thousands may then miss a deadline, which is no
+fault of the product. One that fails alone too is one, and so are many.
+
+Usage: python tools/run_tests.py JOBS
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BUILD = Path("build")
+#: Rows of tests and the arguments of pytest for them; the last row prints as it goes, the others at the end.
+ROWS = {
+    "wire": ["-m", "wire", "--durations", "20"],
+    "lab": ["-m", "lab and not slurm", "--durations", "20"],
+    "slurm": ["-m", "slurm", "--durations", "20"],
+    "others": ["-m", "not wire and not lab and not slurm", "--dist", "worksteal"],
+}
+#: Maximum number of failed tests that are run again: more have a common cause.
+MOST_REPEATED = 5
+#: What pytest returns where all tests passed, and where some failed.
+PASSED, FAILED = 0, 1
+
+
+def _cache(row: str) -> Path:
+    return BUILD / "test-cache" / row
+
+
+def _command(row: str, *more: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-o", f"cache_dir={_cache(row)}", *ROWS[row], *more]
+
+
+def _failed(row: str) -> list[str]:
+    """Return the names of the tests of a row that failed the last time."""
+    file = _cache(row) / "v" / "cache" / "lastfailed"
+    return list(json.loads(file.read_text())) if file.exists() else []
+
+
+def _run_rows(jobs: str) -> dict[str, int]:
+    """Run all rows side by side, and return the exit code of each."""
+    quiet = {}
+    for row in list(ROWS)[:-1]:
+        with (BUILD / f"{row}.log").open("wb") as log:
+            quiet[row] = subprocess.Popen(_command(row, "--cache-clear"), stdout=log, stderr=subprocess.STDOUT)
+    codes = {"others": subprocess.call(_command("others", "--cache-clear", "-n", jobs))}
+    for row, running in quiet.items():
+        codes[row] = running.wait()
+        print((BUILD / f"{row}.log").read_text(errors="replace"), flush=True)
+    return codes
+
+
+def main(jobs: str) -> int:
+    """Run all tests, and return the exit code."""
+    BUILD.mkdir(exist_ok=True)
+    codes = _run_rows(jobs)
+    again = {row: _failed(row) for row, code in codes.items() if code == FAILED}
+    names = [name for row in again.values() for name in row]
+    if set(codes.values()) <= {PASSED, FAILED} and 0 < len(names) <= MOST_REPEATED:
+        print(f"{len(names)} failed beside all others, run once more, alone:", *names, sep="\n  ", flush=True)
+        codes |= {row: subprocess.call(_command(row, "--last-failed")) for row in again}
+    return next((code for code in codes.values() if code != PASSED), PASSED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
