@@ -22,7 +22,7 @@ SIZE = (104, 32)
 
 
 class Scene(NamedTuple):
-    """What leads to a frame (keys, or a place in the recording), how long it stands (s), and its caption."""
+    """Frame of the animation: the keys or the place in the recording before it, its duration (s) and its caption."""
 
     do: str | float
     seconds: float

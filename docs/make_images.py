@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +41,9 @@ class Picture(NamedTuple):
     theme: str | None = None
 
 
+#: Picture of a page, which a browser draws.
+REPORT = "report"
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 BAD = ("2", "right_square_bracket")
 PICTURES = {
     "grid": Picture(BAD),
@@ -101,6 +106,19 @@ async def drawn(picture: Picture, recording: Path) -> str:
         return still(await at_rest(app, pilot), "fabtui")
 
 
+def draw_report(path: Path) -> None:
+    """Draw the top of the report of the recording with a headless Chromium."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        raise SystemExit(f"the picture report needs a browser: {', '.join(BROWSERS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        subprocess.run([sys.executable, "-m", "fabtui", "report", RECORDING, "-o", page], cwd=ROOT, check=False)
+        options = ["--headless", "--disable-gpu", "--hide-scrollbars", "--window-size=820,940"]
+        options += ["--no-sandbox"] if os.geteuid() == 0 else []
+        subprocess.run([browser, *options, f"--screenshot={path}", page.as_uri()], check=True, capture_output=True)
+
+
 def use_one_clock() -> None:
     """Show the same times on every machine."""
     os.environ["TZ"] = "UTC"
@@ -109,12 +127,14 @@ def use_one_clock() -> None:
 
 async def main(names: list[str]) -> None:
     """Draw pictures by their names; none: all."""
-    unknown = [name for name in names if name not in PICTURES]
+    unknown = [name for name in names if name not in (*PICTURES, REPORT)]
     if unknown:
-        raise SystemExit(f"no picture {unknown[0]!r}; there are {', '.join(PICTURES)}")
+        raise SystemExit(f"no picture {unknown[0]!r}; there are {', '.join((*PICTURES, REPORT))}")
+    if not names or REPORT in names:
+        draw_report(IMAGES / f"{REPORT}.png")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "synthetic.jsonl.gz"
-        for name in names or PICTURES:
+        for name in [name for name in names if name != REPORT] if names else PICTURES:
             if PICTURES[name].large and not made.exists():
                 sys.path.insert(0, str(ROOT / "bench"))
                 from synthetic import write
