@@ -5,8 +5,8 @@ VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
 # Test processes; some unit tests wait for deadlines, so there is one more than cores.
-JOBS ?= auto
-FAST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+FAST_JOBS ?= $(JOBS)
 # Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -19,20 +19,21 @@ GROUP = $(BIN)/python -c 'import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo replay test test-fast lint docs images reference bench dist release lock clean
+.PHONY: help demo replay test test-fast lint docs images reference bench dist check-release release check-dependencies lock clean
 
 help:
 	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
 	@echo "make replay     a recorded session on eight H200s; needs neither PyTorch nor a node"
 	@echo "make test       all tests (ARGS='tests/unit -x' for some)"
 	@echo "make test-fast  the unit tests, in under a minute"
-	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side"
+	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side, bandit, advisories"
 	@echo "make docs       the documentation as a site in build/site, with a link check"
 	@echo "make images     the pictures of the documentation, from recordings"
 	@echo "make reference  the tables in docs/reference, from the declarations in the code"
 	@echo "make bench      the benchmarks"
-	@echo "make dist       the wheel and the sdist, in dist/"
-	@echo "make release    lint, all tests, wheel and sdist, installed and started once"
+	@echo "make dist       the wheel, the sdist, fabtui.pyz and SHA256SUMS, in dist/"
+	@echo "make release    lint, all tests, dist, and its files checked and installed in each way"
+	@echo "make check-dependencies   the tests with the lowest and with the newest dependencies"
 	@echo "make lock       requirements.lock, from what is installed in .venv"
 	@echo "make clean      remove what these made"
 
@@ -45,7 +46,7 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml requirements.lock
 	$(PIP) install --quiet $(LOCKED) $(TORCH)
-	$(PIP) install --quiet $(LOCKED) --editable '.[torch,serve]'
+	$(PIP) install --quiet $(LOCKED) --editable '.[torch,serve,pandas]'
 	@touch $@
 
 # The app alone, without PyTorch.
@@ -70,17 +71,12 @@ demo: $(VENV)/.installed
 replay: $(VENV)/.app
 	@$(BIN)/fabtui replay recordings/h200x8-lab-2x4-faults.jsonl.gz $(ARGS) || [ $$? -eq 1 ]
 
-# Real SSH servers, ranks and networks have deadlines: these tests run one at a time, beside all others, as they mostly
-# wait. What they print comes at the end.
 ifdef ARGS
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(ARGS)
 else
 test: $(VENV)/.test
-	@mkdir -p build
-	@$(BIN)/python -m pytest -m "wire or lab" --durations 20 > build/wire.log 2>&1 & wire=$$!; \
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not wire and not lab"; others=$$?; \
-	wait $$wire; wired=$$?; cat build/wire.log; exit $$((others | wired))
+	$(BIN)/python tools/run_tests.py $(JOBS)
 endif
 
 test-fast: $(VENV)/.test
@@ -96,6 +92,8 @@ lint: $(VENV)/.dev
 	$(BIN)/python tools/check_language.py
 	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
+	$(BIN)/python tools/check_lock.py
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive fabtui probes tools docs
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(GROUP) docs > $(VENV)/docs.txt
@@ -107,26 +105,42 @@ reference: $(VENV)/.test
 
 docs: $(VENV)/.docs
 	$(BIN)/python tools/generate_docs.py --check
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 images: $(VENV)/.app
 	$(BIN)/python docs/make_images.py
 	$(BIN)/python docs/make_animation.py
+	$(BIN)/fabtui report recordings/h200x8-lab-2x4-faults.jsonl.gz --svg docs/images/matrix.svg --mode value || [ $$? -eq 1 ]
 
 # What the benchmarks are made of.
 BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps loopback othergrids played synthetic terminal)
 bench: $(VENV)/.test
 	for script in $(filter-out $(BENCH_PARTS),$(wildcard bench/*.py)); do $(BIN)/python $$script || exit 1; done
 
-dist: $(VENV)/.dev
+$(VENV)/.release: $(VENV)/.dev
+	@$(GROUP) release > $(VENV)/release.txt
+	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/release.txt
+	@touch $@
+
+# The same commit gives the same bytes: nothing in these files depends on the time or the folder.
+dist: $(VENV)/.release
 	rm -rf dist
-	$(BIN)/python -m build
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python tools/build_zipapp.py dist/*.whl dist/fabtui.pyz
+	cd dist && sha256sum *.whl *.tar.gz *.pyz > SHA256SUMS
 
-release: lint test dist
+check-release: $(VENV)/.release
 	$(BIN)/python tools/check_release.py
+	$(BIN)/python tools/check_installs.py
 
-lock: $(VENV)/.dev $(VENV)/.docs
+release: lint test dist check-release
+
+# The tests with the oldest direct dependencies that pyproject.toml allows, and with the newest.
+check-dependencies: $(VENV)/.test
+	$(BIN)/python tools/check_dependencies.py $(ARGS)
+
+lock: $(VENV)/.docs $(VENV)/.release
 	$(BIN)/python tools/write_lock.py > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
