@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
-# Test processes; some unit tests wait for deadlines, so there is one more than cores.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-FAST_JOBS ?= $(JOBS)
+# Test processes. A test of the screen waits half of its time, so there are twice as many as cores.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+FAST_JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Compiled modules are kept: tests start hundreds of interpreters, and compiling is most of what these do.
 unexport PYTHONDONTWRITEBYTECODE
 

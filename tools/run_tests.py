@@ -1,8 +1,8 @@
 """Run all tests in four rows side by side; the few that fail there are run once more, alone.
 
 Real SSH servers and ranks, networks and Slurm have deadlines: tests of these run one at a time, each kind in its own
-row beside all others, as they mostly wait. On a busy machine one of thousands may then miss a deadline, which is no
-fault of the product. One that fails alone too is one, and so are many.
+row beside all others, as they mostly wait. The others give way to them (``nice``). On a busy machine one of thousands
+may still miss a deadline, which is no fault of the product. One that fails alone too is one, and so are many.
 
 Usage: python tools/run_tests.py JOBS
 """
@@ -22,8 +22,11 @@ ROWS = {
     "slurm": ["-m", "slurm", "--durations", "20"],
     "others": ["-m", "not wire and not lab and not slurm", "--dist", "worksteal"],
 }
-#: Maximum number of failed tests that are run again: more have a common cause.
-MOST_REPEATED = 5
+#: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
+#: one file may have one, as a session is shared by its tests.
+MOST_REPEATED, MOST_FILES = 40, 5
+#: Niceness of the tests without deadlines: they get a third of the processor time that the other rows leave or share.
+GIVE_WAY = "5"
 #: What pytest returns where all tests passed, and where some failed.
 PASSED, FAILED = 0, 1
 
@@ -34,6 +37,11 @@ def _cache(row: str) -> Path:
 
 def _command(row: str, *more: str) -> list[str]:
     return [sys.executable, "-m", "pytest", "-o", f"cache_dir={_cache(row)}", *ROWS[row], *more]
+
+
+def _repeated(names: list[str]) -> bool:
+    """Return whether failed tests are few enough to be run again."""
+    return 0 < len(names) <= MOST_REPEATED and len({name.split("::")[0] for name in names}) <= MOST_FILES
 
 
 def _failed(row: str) -> list[str]:
@@ -48,7 +56,7 @@ def _run_rows(jobs: str) -> dict[str, int]:
     for row in list(ROWS)[:-1]:
         with (BUILD / f"{row}.log").open("wb") as log:
             quiet[row] = subprocess.Popen(_command(row, "--cache-clear"), stdout=log, stderr=subprocess.STDOUT)
-    codes = {"others": subprocess.call(_command("others", "--cache-clear", "-n", jobs))}
+    codes = {"others": subprocess.call(["nice", "-n", GIVE_WAY, *_command("others", "--cache-clear", "-n", jobs)])}
     for row, running in quiet.items():
         codes[row] = running.wait()
         print((BUILD / f"{row}.log").read_text(errors="replace"), flush=True)
@@ -61,7 +69,7 @@ def main(jobs: str) -> int:
     codes = _run_rows(jobs)
     again = {row: _failed(row) for row, code in codes.items() if code == FAILED}
     names = [name for row in again.values() for name in row]
-    if set(codes.values()) <= {PASSED, FAILED} and 0 < len(names) <= MOST_REPEATED:
+    if set(codes.values()) <= {PASSED, FAILED} and _repeated(names):
         print(f"{len(names)} failed beside all others, run once more, alone:", *names, sep="\n  ", flush=True)
         codes |= {row: subprocess.call(_command(row, "--last-failed")) for row in again}
     return next((code for code in codes.values() if code != PASSED), PASSED)

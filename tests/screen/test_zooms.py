@@ -26,6 +26,7 @@ from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
 from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
+from tests.effort import examples
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_gridlayout import axis_of
@@ -438,7 +439,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
     ]
     filters = ["bad", "ok rail", "n000>", ">n000", "n001", "via:ib", "slow cross", "n000>n000", "nonsense", ""]
     async with opened(feed, size=(90, 26)) as (app, pilot):
-        for _ in range(60):
+        for _ in range(examples(0.3)):
             story.events.clear()
             doing = chance.random()
             if doing < 0.1:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import itertools
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -144,7 +146,10 @@ async def browser(width: int = 1100, height: int = 700) -> AsyncIterator[Callabl
         if os.geteuid() == 0:
             argv.append("--no-sandbox")
         devnull = asyncio.subprocess.DEVNULL
-        child = await asyncio.create_subprocess_exec(*argv, "about:blank", stdout=devnull, stderr=devnull)
+        # Its helpers outlive a browser that is ended while it starts one; a session of their own ends all.
+        child = await asyncio.create_subprocess_exec(
+            *argv, "about:blank", stdout=devnull, stderr=devnull, start_new_session=True
+        )
         listeners: list[asyncio.Task[None]] = []
         try:
             async with aiohttp.ClientSession() as session:
@@ -163,7 +168,8 @@ async def browser(width: int = 1100, height: int = 700) -> AsyncIterator[Callabl
                 for listener in listeners:
                     listener.cancel()
         finally:
-            child.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
 
 

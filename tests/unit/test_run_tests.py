@@ -32,6 +32,8 @@ def run(folder: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
         text += f"{mark}def test_{row}():\n{body.format(row=row)}"
     (folder / "test_rows.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
+    # Of the plugins only the one that is used: importing all of them takes most of the time.
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     return subprocess.run(
         [sys.executable, SCRIPT, "1"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
     )
@@ -57,11 +59,24 @@ def test_one_that_fails_alone_too_fails(tmp_path: Path, row: str) -> None:
     assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
 
 
-def test_many_that_fail_are_not_repeated(tmp_path: Path) -> None:
-    many = "    pass\n" + "".join(f"def test_{number}():\n    assert False\n" for number in range(6))
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=many)
+@pytest.mark.parametrize(("files", "tests"), [(6, 1), (1, 41)])
+def test_many_that_fail_are_not_repeated(tmp_path: Path, files: int, tests: int) -> None:
+    many = "".join(f"def test_{number}():\n    assert False\n" for number in range(tests))
+    for number in range(files):
+        (tmp_path / f"test_more_{number}.py").write_text(many)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
     assert done.returncode == 1
     assert "once more" not in done.stdout
+
+
+def test_those_that_share_a_failed_session_are_repeated(tmp_path: Path) -> None:
+    shared = FLAKES.format(row="shared").replace("    ", "        ")
+    text = f"import pathlib, pytest\n@pytest.fixture(scope='module')\ndef session():\n    if True:\n{shared}"
+    text += "".join(f"def test_{number}(session):\n    pass\n" for number in range(8))
+    (tmp_path / "test_shared.py").write_text(text)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 failed beside all others" in done.stdout
 
 
 def test_a_row_without_tests_fails(tmp_path: Path) -> None:

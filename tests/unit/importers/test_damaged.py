@@ -20,12 +20,13 @@ from fabtui.importers.to_model.dispatch import convertible, events, model
 from fabtui.report.imported_output import text_of
 from fabtui_node.parsers.base import UNKNOWN_LINES, UNKNOWN_WIDTH, Format
 
+from ...effort import examples
 from .places import REAL, SAMPLES, of_text
 
 pytestmark = pytest.mark.fuzz
 
-#: Damaged texts in all, and in a part of them.
-MUTATIONS, _PART = 20_000, 1_000
+#: Parts that the damaged texts are made in, and texts in a part of them.
+_PARTS, _PART = 20, examples(3)
 _LONGEST = 4_000
 _NUMBER = re.compile(rb"\d+(?:\.\d+)?")
 
@@ -76,12 +77,10 @@ def check(result: Result) -> None:
     assert all(len(line) <= UNKNOWN_WIDTH for line in (*result.warnings, *result.unknown))
 
 
-@pytest.mark.parametrize(
-    "first",
-    [pytest.param(first, marks=[pytest.mark.fuzz] if first else []) for first in range(0, MUTATIONS, _PART)],
-)
-def test_damaged_outputs(first: int) -> None:
-    chance = random.Random(20_000 + first)
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_damaged_outputs(part: int) -> None:
+    chance = random.Random(20_000 + 1_000 * part)
+    first = part * _PART
     kinds = list(formats())
     outputs = samples()
     recognised = 0
