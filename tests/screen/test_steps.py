@@ -40,7 +40,8 @@ async def until(pilot: Any, done: Callable[[], Any]) -> None:
 
 async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScreen:
     """Open the view of findings, whose first finding has these next steps."""
-    await until(pilot, lambda: app.findings.known)
+    # Not before all pairs are checked: what is found later would replace these.
+    await until(pilot, lambda: app.findings.known and app.findings.final)
     if next_steps:
         app.findings.found = [app.findings.found[0].replace(next=next_steps), *app.findings.found[1:]]
     await pilot.press("F")

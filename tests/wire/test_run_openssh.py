@@ -58,7 +58,7 @@ def _verdicts(folder: Path, layer: str) -> dict[tuple[str, str], str]:
 def test_four_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> None:
     for name in ("n060", "n061", "n062", "n063"):
         _node(field, name)
-    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict")
+    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict", "--timeout", "60")
     check_healthy(done.returncode, map(str, map(model.verdict, model.measurements())), done.stderr + done.stdout)
     p2p = _verdicts(tmp_path, "p2p")
     assert len(p2p) == 56

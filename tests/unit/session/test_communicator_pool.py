@@ -114,9 +114,10 @@ def test_no_more_is_held_than_the_bound(largest: int, tests: list[tuple[int, int
         key = Key(min(a, b), max(a, b), ctas)
         made.make_room(made.needs_of([key]), PROCESSES, {key})
         assert made.fits(key)
+        # If a direction fails, there is a second one; beside one that was kept, it is all that the test takes.
+        most = ESTIMATES[ctas] * (2 if fails and not made.has(key) else 1)
         made.begin(key, PROCESSES)
         for end in key[:2]:
-            most = ESTIMATES[ctas] * (2 if fails else 1)
             made.measured(key, end, min(size * MIB, most))
             # One communicator with NCCL's default and messages of 512 MiB: 8 MiB are missing for a second one.
             assert made.held(end) <= max(bound(largest) - 2 * largest, 2 * ESTIMATES[0])
