@@ -439,7 +439,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
     ]
     filters = ["bad", "ok rail", "n000>", ">n000", "n001", "via:ib", "slow cross", "n000>n000", "nonsense", ""]
     async with opened(feed, size=(90, 26)) as (app, pilot):
-        for _ in range(examples(0.3)):
+        for _ in range(examples()):
             story.events.clear()
             doing = chance.random()
             if doing < 0.1:

@@ -26,7 +26,7 @@ from .places import REAL, SAMPLES, of_text
 pytestmark = pytest.mark.fuzz
 
 #: Parts that the damaged texts are made in, and texts in a part of them.
-_PARTS, _PART = 20, examples(3)
+_PARTS, _PART = 20, examples(8)
 _LONGEST = 4_000
 _NUMBER = re.compile(rb"\d+(?:\.\d+)?")
 

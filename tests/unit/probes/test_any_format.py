@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fuzz
 
 FORMATS = catalogue.formats()
 #: Damaged texts in all, over all samples and formats.
-MUTATIONS = examples(50)
+MUTATIONS = examples(100)
 _LONGEST = 30_000
 
 
