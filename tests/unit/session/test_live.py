@@ -121,7 +121,7 @@ async def test_all_nodes_unreachable_ends_with_3() -> None:
 
 async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SETTLE", 0.05)
-    feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, late={"b": 0.6}))
+    feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, late={"b": 2.0}))
     order: list[tuple[str, int]] = []
     feed.listen(lambda: order.append((feed.model.nodes["b"].state, len(p2p_of(feed.model)))))
     await feed.run()
