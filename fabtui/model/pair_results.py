@@ -39,7 +39,6 @@ class PairResults:
 
     Attributes:
         tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
-        flapping: Number of turns of each flapping pair.
         slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
@@ -58,7 +57,9 @@ class PairResults:
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
         self.tested = PairList()
-        self.flapping: dict[Key, int] = {}
+        self._flapping: dict[Key, int] = {}
+        #: Pairs with attempts since `flapping` was read.
+        self._repeated: dict[Key, None] = {}
         self.slow_below = DEFAULT_SLOW_BELOW
         #: Time (epoch seconds) before which the latest attempt at each pair is kept, to be compared with.
         self.compared_since = 0.0
@@ -82,7 +83,7 @@ class PairResults:
         if now is not None:
             values.add(now)
         if len(rows) > 2:
-            self._note_flapping(key, rows)
+            self._repeated[key] = None
 
     def add_value(self, measurement: Measurement, before: Measurement | None) -> None:
         """Add the value of a measurement that is stored elsewhere, in place of that of an earlier attempt."""
@@ -132,14 +133,27 @@ class PairResults:
             self._store.remove(rows[dropped], after=rows[dropped - 1])
             del rows[dropped]
 
-    def _note_flapping(self, key: Key, rows: list[int]) -> None:
+    @property
+    def flapping(self) -> dict[Key, int]:
+        """Number of turns of each flapping pair.
+
+        Judged when it is read: each result changes the values that the attempts at a pair are judged by.
+        """
+        if self._repeated:
+            repeated, self._repeated = self._repeated, {}
+            for key in repeated:
+                self._note_flapping(key)
+        return self._flapping
+
+    def _note_flapping(self, key: Key) -> None:
         turned = 0
         if key[0].spec.collective is None:
+            rows = self._store.attempts(self._rows.get(*key))
             turned = flapping(self._verdicts_of_rows(key, rows[:ATTEMPTS])[::-1])
         if turned:
-            self.flapping[key] = turned
+            self._flapping[key] = turned
         else:
-            self.flapping.pop(key, None)
+            self._flapping.pop(key, None)
 
     def classes_changed(self) -> None:
         """Group the values again before the next reading: endpoints belong to other classes now."""
@@ -186,8 +200,8 @@ class PairResults:
         for values in self._values.values():
             values.settle()
         # What turned around a limit may be usual by what is known now.
-        for key in list(self.flapping):
-            self._note_flapping(key, self._store.attempts(self._rows.get(*key)))
+        for key in list(self._flapping):
+            self._note_flapping(key)
 
     def _good_value(self, row: int) -> float | None:
         return self._store.value(row) if row != NONE and self._store.shape(row).verdict is Verdict.OK else None
