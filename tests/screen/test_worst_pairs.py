@@ -55,3 +55,10 @@ def test_rows_without_a_value_or_a_class_are_sorted_too() -> None:
     assert plain(found.head) == " name  n ▴"
     assert [heading_at(found.spans, x) for x in (0, 5, 6, 9, 10)] == [0, 0, 1, 1, None]
     assert table_lines(columns, rows[:1], sorting, GLYPHS).spans == [(0, 5, 0)], "an empty column is left out"
+
+
+async def test_zooming_out_of_the_list_reports_that_there_is_nothing_to_zoom(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("v", "minus")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["a list has no zoom; v shows the grid"]

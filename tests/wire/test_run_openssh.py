@@ -50,6 +50,10 @@ def _run(folder: Path, config: Path, nodes: str, *more: str) -> tuple[subprocess
     return done, model
 
 
+#: Options of sessions that are about nodes, not about values; nothing waits for the deadline.
+FAST = ("--timeout", "60", "--bytes", "512K")
+
+
 def _verdicts(folder: Path, layer: str) -> dict[tuple[str, str], str]:
     with (folder / "s.csv").open(newline="") as file:
         return {(r["src"], r["dst"]): r["verdict"] for r in csv.DictReader(file) if r["layer"] == layer}
@@ -58,7 +62,7 @@ def _verdicts(folder: Path, layer: str) -> dict[tuple[str, str], str]:
 def test_four_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> None:
     for name in ("n060", "n061", "n062", "n063"):
         _node(field, name)
-    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict", "--timeout", "60")
+    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict", *FAST)
     check_healthy(done.returncode, map(str, map(model.verdict, model.measurements())), done.stderr + done.stdout)
     p2p = _verdicts(tmp_path, "p2p")
     assert len(p2p) == 56
@@ -78,7 +82,7 @@ def test_bad_nodes_are_distinguished_and_do_not_hold_the_good_ones(field: sshd.F
     script = field.script("chatty.sh", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
     _node(field, "chatty", f"ForceCommand {script}")
     nodes = "good1,changed,unknown,down,hangs,chatty"
-    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "30")
+    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "30", *FAST)
     assert done.returncode == 3, done.stderr + done.stdout
     assert "Traceback" not in done.stderr + done.stdout
     p2p = _verdicts(tmp_path, "p2p")

@@ -56,7 +56,7 @@ def values_of(report: RasReport) -> dict[str, Any]:
 _LIKELY = first_of(
     (0.97, r'^SERVER PROTOCOL \d|"missing_ranks_count"\s*:|"communicators_count"\s*:'),
     (0.96, r"^Group +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors|^Communicators\.\.\. \([\d.]+s\)"),
-    (0.9, r"^\s*Communicator ranks have different (?:\w+ operation counts|status)$"),
+    (0.9, r"^[ \t]*Communicator ranks have different (?:\w+ operation counts|status)$"),
 )
 _TITLE = "NCCL RAS: launched collectives of each rank, silent processes, who is behind"
 FORMATS = [Format("nccl-ras", _TITLE, _LIKELY, parse, units={"collection_time": "s"})]

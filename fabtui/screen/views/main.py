@@ -576,9 +576,11 @@ class MainScreen(Screen[None]):
         if step > 0 and (self.view == "worst" or zoom > Zoom.NODES):
             if seats is not None:
                 self.post_message(self.PairChosen(*seats))
+        elif self.view == "worst":
+            self._app_context.notify("a list has no zoom; v shows the grid")
         elif zoom < Zoom.FABRIC:
             self._app_context.notify("this is the widest zoom")
-        elif self.view != "worst":
+        else:
             self.navigation.choose_zoom(Zoom(zoom), seats)
             self.draw()
 
