@@ -215,7 +215,7 @@ def test_long_lines_end_soon(name: str, piece: str) -> None:
 @pytest.mark.parametrize("name", formats())
 @pytest.mark.parametrize("piece", ["\n", " \n", "\n\t", "\r\n"])
 def test_blank_lines_are_passed_in_linear_time(name: str, piece: str) -> None:
-    """Whether a text is of a format is searched in all of its head at once: what skips blanks must stop at line ends."""
+    """The head of a text is searched for a format at once: what skips blanks must stop at line ends."""
     text = (piece * HEAD)[:HEAD]
     began = time.process_time()
     assert formats()[name].likely(text) == 0.0
