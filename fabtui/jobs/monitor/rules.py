@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ WARM_UP = 900.0
 _UNTIMED_SAMPLES = 30
 #: Maximum number of nodes or values that a text names, and of lines as evidence.
 _MOST = 4
+#: Lines of a shell whose child was killed, as by Slurm when it ends a job.
+_KILLED = re.compile(r"(?:^|: line \d{1,6}: +\d{1,9} )(?:Terminated|Killed)\b")
 _ENDS = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
 
 Found = Iterator[JobFinding]
@@ -362,9 +365,9 @@ def _silence(facts: JobFacts) -> Found:
 
 
 def _is_of_ranks(file: LogFile) -> bool:
-    """Return whether the end of a file was written by a rank: Slurm adds lines when it ends a job."""
+    """Return whether the end of a file was written by a rank: Slurm and shells add lines when a job is ended."""
     last = (file.tail(1) or [""])[0]
-    return file.stream != "gpu" and not last.startswith(("srun:", "slurmstepd"))
+    return file.stream != "gpu" and not last.startswith(("srun:", "slurmstepd")) and not _KILLED.search(last)
 
 
 def _slow_iterations(facts: JobFacts) -> Found:

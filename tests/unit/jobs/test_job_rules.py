@@ -111,6 +111,24 @@ def test_silence_is_found_while_the_job_runs_and_after_it(state: str, more: dict
     assert not findings(facts_of(files, "SUSPENDED", idle=0.5))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: *** STEP 12.0 ON n061 CANCELLED AT 2026-11-22T02:00:00 ***\n",
+        "srun: forcing job termination\n",
+        "Terminated\n",
+        "/home/ann/train.sh: line 31:  4711 Killed                  python train.py\n",
+    ],
+)
+def test_what_slurm_and_shells_write_when_a_job_is_ended_is_no_output_of_it(line: str) -> None:
+    facts = facts_of(healthy(n063_out=settings(3)), "CANCELLED", idle=100.0, ended=1400.0)
+    assert {one.rule for one in findings(facts)} == {"J01", "J12"}
+    facts.logs.take("", [part("/logs/n061.err2", line, modified=1400.0)], 1401.0)
+    assert "J12" in {one.rule for one in findings(facts)}
+    facts.logs.take("", [part("/logs/n062.err2", "iteration 50\n", modified=1400.0)], 1401.0)
+    assert "J12" not in {one.rule for one in findings(facts)}
+
+
 def test_idle_gpus_on_all_nodes_count_after_the_warm_up() -> None:
     files = healthy(**{f"{node}_gpu": gpustat(node, 40, busy=False) for node in NODES})
     assert not findings(facts_of(files, elapsed=300.0))
