@@ -40,8 +40,8 @@ async def until(pilot: Any, done: Callable[[], Any]) -> None:
 
 async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScreen:
     """Open the view of findings, whose first finding has these next steps."""
-    # Not before all pairs are checked: what is found later would replace these.
-    await until(pilot, lambda: app.findings.known and app.findings.final)
+    # Not before all pairs are checked and searched: what is found later would replace these.
+    await until(pilot, lambda: app.findings.known and app.findings.final and app.findings._search is None)
     if next_steps:
         app.findings.found = [app.findings.found[0].replace(next=next_steps), *app.findings.found[1:]]
     await pilot.press("F")
