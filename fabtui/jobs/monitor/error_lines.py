@@ -30,6 +30,8 @@ def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> Kin
     return Kind(name, cause, re.compile(pattern, flags | re.ASCII))
 
 
+#: Line of the script and process that a shell writes before the way in which its child ended.
+_OF_CHILD = r"line \d{1,6}: +\d{1,9} "
 #: In the order in which they are tried: the first that matches counts. Consequences stand before the general words.
 KINDS = (
     _kind("ecc_uncorrectable", r"uncorrectable (?:ECC|NVLink) error|cudaErrorECCUncorrectable", flags=re.I),
@@ -58,7 +60,7 @@ KINDS = (
     _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
     _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{4} \d\d:\d\d|^\[E \S"),
     _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
-    _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:line \d{1,6}: +\d{1,9} )?(?:Killed|Aborted)\b"),
+    _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
 )
 #: Of the kinds, by name.
 PATTERNS = {kind.name: kind.pattern for kind in KINDS}
@@ -83,6 +85,7 @@ _ENDING = re.compile(
     r"|\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED",
     re.ASCII,
 )
+_KILLED = re.compile(r"(?:^|: " + _OF_CHILD + r")(?:Terminated|Killed)\b")
 _LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?", re.ASCII)
 _LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
@@ -129,6 +132,11 @@ def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
     words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
     kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
     return None if kind is None else ErrorLine(kind, text, _stamp(line) or seen)
+
+
+def is_of_ending(line: str) -> bool:
+    """Return whether Slurm or a shell wrote a line about what was ended: no rank has."""
+    return line.startswith(("srun:", "slurmstepd")) or _KILLED.search(line) is not None
 
 
 def dead_task(line: str) -> DeadTask | None:

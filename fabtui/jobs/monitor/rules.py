@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines
+from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.log_file import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobFinding, Severity
@@ -26,8 +25,6 @@ WARM_UP = 900.0
 _UNTIMED_SAMPLES = 30
 #: Maximum number of nodes or values that a text names, and of lines as evidence.
 _MOST = 4
-#: Lines of a shell whose child was killed, as by Slurm when it ends a job.
-_KILLED = re.compile(r"(?:^|: line \d{1,6}: +\d{1,9} )(?:Terminated|Killed)\b")
 _ENDS = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
 
 Found = Iterator[JobFinding]
@@ -366,8 +363,7 @@ def _silence(facts: JobFacts) -> Found:
 
 def _is_of_ranks(file: LogFile) -> bool:
     """Return whether the end of a file was written by a rank: Slurm and shells add lines when a job is ended."""
-    last = (file.tail(1) or [""])[0]
-    return file.stream != "gpu" and not last.startswith(("srun:", "slurmstepd")) and not _KILLED.search(last)
+    return file.stream != "gpu" and not is_of_ending((file.tail(1) or [""])[0])
 
 
 def _slow_iterations(facts: JobFacts) -> Found:
