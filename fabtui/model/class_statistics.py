@@ -10,12 +10,9 @@ from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from fabtui.model.measurement import Verdict
-
-if TYPE_CHECKING:
-    from fabtui.model.reference import Reference
+from fabtui.model.reference import Reference, reference_of
 
 #: Minimum number of values in a class before one can be called slow.
 FEWEST = 3
@@ -50,10 +47,7 @@ class SortedFloats:
 
     def _settled(self) -> array[float]:
         if len(self._waiting) > _MOST_INSERTED:
-            from fabtui.model.reference import sort
-
-            self._sorted.extend(self._waiting)
-            sort(self._sorted)
+            self._sorted = array("d", sorted([*self._sorted, *self._waiting]))
         else:
             for value in self._waiting:
                 insort(self._sorted, value)
@@ -140,8 +134,6 @@ class ClassValues:
     def reference(self) -> Reference | None:
         """Reference of this class, or None when there is no value."""
         if self._reference is None and len(self._sorted):
-            from fabtui.model.reference import reference_of
-
             self._reference = reference_of(self._sorted.buffer(), self._less_is_better)
         return self._reference
 

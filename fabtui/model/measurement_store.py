@@ -168,13 +168,10 @@ class MeasurementStore:
         """Return the rows of the latest attempts of what was attempted several times."""
         if self._previous is None:
             return []
-        import numpy as np
-
-        before = np.array(self._previous)
-        latest = (before != _NO_ROW) & (np.array(self._shape_of) != _UNUSED)
-        latest[before[latest]] = False
-        rows: list[int] = np.flatnonzero(latest).tolist()
-        return rows
+        shape_of = self._shape_of
+        repeats = [row for row, before in enumerate(self._previous) if before != _NO_ROW and shape_of[row] != _UNUSED]
+        replaced = set(map(self._previous.__getitem__, repeats))
+        return [row for row in repeats if row not in replaced]
 
     def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
         """Return the shapes, the shape number of each row, and the value of each row; to be read only."""

@@ -1,12 +1,14 @@
-"""Reference of a class of values: the usual value of its best cluster."""
+"""Reference of a class of values: the usual value of its best cluster.
+
+In plain Python: most classes have a few dozen values, for which it is faster than numpy.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
-from typing import Any, NamedTuple
-
-import numpy as np
+from itertools import accumulate
+from typing import NamedTuple
 
 #: Minimum number of values of a cluster that others are compared with.
 FEWEST = 3
@@ -19,7 +21,7 @@ LEAST_SPREAD = 0.02
 #: Standard deviation that is expected of a class, and how many values that is worth.
 USUAL_SPREAD, _WORTH = 0.06, 3
 #: Number of values that stand for a larger class: evenly spaced in sorted ones, they have the same quantiles.
-_ENOUGH = 1 << 14
+_ENOUGH = 1 << 11
 #: Values within this distance (of logarithms) of the reference belong to the noise of its cluster.
 _NEAR = 0.5
 #: Minimum distance of two clusters, in logarithms (a fifth), and in standard deviations within them.
@@ -42,23 +44,19 @@ class Reference(NamedTuple):
     gap: float | None
 
 
-def sort(values: array[float]) -> None:
-    """Sort numbers in place; as a list they would take four times the memory meanwhile."""
-    np.frombuffer(values, dtype=float).sort(kind="stable")
-
-
 def reference_of(values: array[float], less_is_better: bool) -> Reference:
     """Return the reference of sorted values, which are split into two clusters as long as these lie far apart.
 
     The split is the one with the largest variance between both parts (Otsu 1979) of the logarithms.
     """
-    known = np.frombuffer(values, dtype=float)
-    known = known[:: -(-len(known) // _ENOUGH)]
+    known = list(values[:: -(-len(values) // _ENOUGH)])
     if known[0] <= 0:
         return Reference(_middle(known), 0.0, None)
-    # From the worst to the best; of these, the places from `first` to `last` are the cluster.
-    known = known[::-1] if less_is_better else known
-    logs = -np.log(known) if less_is_better else np.log(known)
+    logs = [math.log(value) for value in known]
+    if less_is_better:
+        # From the worst to the best; of these, the places from `first` to `last` are the cluster.
+        known.reverse()
+        logs = [-value for value in reversed(logs)]
     least = max(2, math.ceil(LEAST_CLUSTER * len(logs)))
     first, last, gap = 0, len(logs), None
     while last - first > FEWEST and (split := _split(logs[first:last])):
@@ -68,33 +66,49 @@ def reference_of(values: array[float], less_is_better: bool) -> Reference:
         else:
             first += split
             gap = math.sqrt(known[first - 1] * known[first]) if first >= FEWEST else None
-    best = logs[first:last]
-    away = np.sort(np.abs(best - _middle(best)))
-    # Half of a few values may lie close together by chance.
-    near = best[away < _NEAR]
-    wide = np.std(near) if len(near) > 1 else 0.0
-    spread = max(LEAST_SPREAD, _middle(away) / QUARTILE, float(wide))
-    # Of a few values the deviation is not known well: what links usually have counts as much as some more values.
+    return Reference(_middle(known[first:last]), _spread(logs[first:last]), gap)
+
+
+def _spread(best: list[float]) -> float:
+    """Return the noise of ascending logarithms of one cluster, as a standard deviation."""
     count = len(best)
-    spread = math.sqrt((count * spread**2 + _WORTH * USUAL_SPREAD**2) / (count + _WORTH)) if count > 1 else USUAL_SPREAD
-    return Reference(_middle(known[first:last]), spread, gap)
+    if count == 1:
+        return USUAL_SPREAD
+    middle = _middle(best)
+    away = sorted([abs(value - middle) for value in best])
+    # Half of a few values may lie close together by chance.
+    near = [value for value in best if abs(value - middle) < _NEAR]
+    wide = 0.0
+    if len(near) > 1:
+        mean = sum(near) / len(near)
+        wide = math.sqrt(sum([(value - mean) ** 2 for value in near]) / len(near))
+    spread = max(LEAST_SPREAD, _middle(away) / QUARTILE, wide)
+    # Of a few values the deviation is not known well: what links usually have counts as much as some more values.
+    return math.sqrt((count * spread**2 + _WORTH * USUAL_SPREAD**2) / (count + _WORTH))
 
 
-def _middle(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    """Return the median of sorted values; numpy's own takes ten times as long for a few, as it does not know that."""
+def _middle(values: list[float]) -> float:
+    """Return the median of sorted values."""
     count = len(values)
-    return float((values[(count - 1) // 2] + values[count // 2]) / 2)
+    return (values[(count - 1) // 2] + values[count // 2]) / 2
 
 
-def _split(logs: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+def _split(logs: list[float]) -> int:
     """Return the place at which ascending logarithms fall into two clusters, or 0 if they are one."""
-    sums, squares = np.cumsum(logs), np.cumsum(logs * logs)
-    low_count = np.arange(1, len(logs))
-    high_count = len(logs) - low_count
-    low, high = sums[:-1] / low_count, (sums[-1] - sums[:-1]) / high_count
-    at = int(np.argmax(low_count * high_count * (high - low) ** 2))
-    variance = (squares[-1] - low_count[at] * low[at] ** 2 - high_count[at] * high[at] ** 2) / (len(logs) - 2)
+    if logs[-1] - logs[0] < CLUSTER_GAP:
+        return 0
+    count = len(logs)
+    sums = list(accumulate(logs))
+    mean = sums[-1] / count
+    # The variance between both parts, times a number that is the same for all places.
+    between = [
+        (total - low_count * mean) ** 2 / (low_count * (count - low_count))
+        for low_count, total in enumerate(sums[:-1], 1)
+    ]
+    low_count = between.index(max(between)) + 1
+    low, high = logs[:low_count], logs[low_count:]
+    low_mean, high_mean = sums[low_count - 1] / low_count, (sums[-1] - sums[low_count - 1]) / len(high)
+    variance = sum([(value - low_mean) ** 2 for value in low]) + sum([(value - high_mean) ** 2 for value in high])
     # The best split of a few values finds two clusters in noise, too.
-    deviation = math.sqrt(max(variance, 0.0)) * (1 + _FEW / len(logs))
-    apart = float(high[at] - low[at])
-    return at + 1 if apart >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation) else 0
+    deviation = math.sqrt(variance / (count - 2)) * (1 + _FEW / count)
+    return low_count if high_mean - low_mean >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation) else 0

@@ -141,3 +141,17 @@ def test_a_class_has_a_lowest_and_a_highest_value() -> None:
 @given(st.lists(st.floats(100, 105), min_size=1, max_size=40))
 def test_the_value_is_the_median_of_its_cluster(values: list[float]) -> None:
     assert of(values).value == pytest.approx(median(values))
+
+
+def test_values_far_from_the_middle_of_a_cluster_are_not_part_of_its_noise() -> None:
+    # One low value of three is too few for a cluster, and farther away than noise is.
+    noise = of([40.0, 100.0, 100.0]).spread
+    assert noise == of([100.0, 100.0, 100.0]).spread
+
+
+def test_large_classes_have_the_reference_of_their_quantiles() -> None:
+    values = [100.0 + at % 7 for at in range(9_000)] + [50.0] * 1_000
+    found, exact = of(values), of(values[:: len(values) // 2_000])
+    assert found.value == pytest.approx(103.0, abs=1.0)
+    assert found.gap is not None
+    assert found == pytest.approx(exact, rel=0.05)
