@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from fabtui.model.endpoints import PairClass, pair_class
@@ -25,17 +25,29 @@ class Partners:
     to_test: list[Pair]
 
 
-async def bad_pairs(
+async def bad_directions(
     model: Model, swept: Container[Pair], verdicts: Sequence[Verdict], layer: Layer = Layer.P2P
 ) -> list[Pair]:
-    """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
+    """Return the ordered pairs that have one of some verdicts in a layer."""
     pairs: list[Pair] = []
     for table in model.pair_tables(layer):
         # A large fabric has hundreds of thousands of pairs: others take turns.
         await asyncio.sleep(0)
         if table is not None:
             pairs = table.pairs_with(verdicts)
-    return sorted({(min(pair), max(pair)) for pair in pairs if pair in swept})
+    return [pair for pair in pairs if pair in swept]
+
+
+def unordered(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return pairs without their direction, the lower end first, each once."""
+    return sorted({(min(pair), max(pair)) for pair in pairs})
+
+
+async def bad_pairs(
+    model: Model, swept: Container[Pair], verdicts: Sequence[Verdict], layer: Layer = Layer.P2P
+) -> list[Pair]:
+    """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
+    return unordered(await bad_directions(model, swept, verdicts, layer))
 
 
 def results_of(model: Model, a: int, b: int) -> list[Measurement]:

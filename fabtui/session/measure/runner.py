@@ -28,7 +28,15 @@ from fabtui.session.measure.collectives import (
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.kept_communicators import KeptCommunicators
 from fabtui.session.measure.p2p import PairSweep, PairTest
-from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, is_tested, results_of, retest
+from fabtui.session.measure.retest import (
+    MAX_SUSPECTS,
+    bad_directions,
+    bad_pairs,
+    is_tested,
+    results_of,
+    retest,
+    unordered,
+)
 from fabtui.session.measure.world import WorldSweep, WorldTest
 from fabtui.session.options import SessionOptions
 from fabtui.session.ranks.rank_host import HostLost, HostMessage, HostReports
@@ -385,18 +393,22 @@ class TestRunner:
         return f"{count(len(pairs), 'slow pair')} ({names}{', ...' if len(pairs) > _MAX_NAMED else ''})"
 
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
-        """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them.
+        """Test slow pairs alone, at most `SLOW_ROUNDS` times for each slow direction; ``alone`` counts these.
 
         Of very many a sample shows whether they are slow by themselves, or beside other traffic only.
         """
         while True:
-            slow = [p for p in await bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
+            slow_ways = await bad_directions(self._model, swept, (Verdict.SLOW,))
+            # A direction that was good and is slow in a retest of the other one is not confirmed yet.
+            slow = unordered(way for way in slow_ways if alone[way] < SLOW_ROUNDS)
             if not slow or (alone and len(slow) > MAX_SUSPECTS):
                 return
             if len(slow) > MAX_SUSPECTS:
                 slow = random.Random(len(slow)).sample(slow, MAX_SUSPECTS)
-            alone.update(slow)
-            times = max(alone[pair] for pair in slow)
+            chosen = set(slow)
+            counted = [way for way in slow_ways if (min(way), max(way)) in chosen]
+            alone.update(counted)
+            times = max(alone[way] for way in counted)
             self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
             await self.pairs_alone(slow)
             await self._pump.flush()

@@ -77,6 +77,14 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
     assert nodes.links["c"].pairs == 8, "pairs of other nodes were left alone"
 
 
+async def test_a_direction_that_is_slow_once_beside_a_slow_one_is_tested_again_too() -> None:
+    # One direction of a pair is slow; the other one is good, but not in the last retest of the pair.
+    model, _ = await run(Script({"a": 4, "b": 4}, rates={(2, 6): 1e9, (6, 2): [50e9, 50e9, 1e9, 50e9]}))
+    bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
+    assert bad == {("a:2", "b:2"): Verdict.SLOW}
+    assert len(model.history(Layer.P2P, "b:2", "a:2")) == 4
+
+
 async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_reported() -> None:
     model, _ = await run(Script({"a": 4, "b": 4}, rates={(0, 4): [1e9, 50e9], (2, 6): 1e9}))
     lines = [line.text for line in model.log]
