@@ -197,6 +197,11 @@ class MeasurementStore:
             raise KeyError(row)
         return shape
 
+    def places_of_size(self, rows: list[int], asked: int | None) -> list[int]:
+        """Return the places of those of some rows, none of them removed, with this requested message size."""
+        shapes, shape_of = self._shapes, self._shape_of
+        return [at for at, row in enumerate(rows) if shapes[shape_of[row]].asked == asked]  # type: ignore[union-attr]
+
     def value(self, row: int) -> float | None:
         """Return the value of a row, or None."""
         shape = self.shape(row)

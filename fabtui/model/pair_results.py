@@ -124,8 +124,7 @@ class PairResults:
         """Keep memory bounded in a session that watches for days."""
         if len(rows) <= MOST_ATTEMPTS:
             return
-        size = self._store.shape(rows[0]).asked
-        same = [at for at, row in enumerate(rows) if self._store.shape(row).asked == size]
+        same = self._store.places_of_size(rows, self._store.shape(rows[0]).asked)
         if len(same) > MOST_ATTEMPTS:
             # Attempts at other message sizes are not repeated, and stay.
             older, oldest = (self._store.time(rows[at]) < self.compared_since for at in same[-2:])
@@ -315,6 +314,11 @@ class PairResults:
         slow = values is not None and values.is_slow(measurement.value, self.slow_below)
         return Verdict.SLOW if slow else own
 
+    def verdict_between(self, layer: Layer, src: str, dst: str) -> Verdict | None:
+        """Return the verdict of the measurement that counts of an ordered pair, or None if there is none."""
+        row = self._latest_row(layer, src, dst)
+        return None if row == NONE else self._verdict_of_row(self._store.shape(row), self._store.value(row), src, dst)
+
     def _verdicts_of_rows(self, key: Key, rows: list[int]) -> list[Verdict]:
         """Return the verdicts of attempts at a pair, without building an object for each."""
         layer, src, dst = key
@@ -333,7 +337,7 @@ class PairResults:
         ]
 
     def _verdict_of_row(self, shape: Shape, value: float | None, src: str, dst: str) -> Verdict:
-        """Return the verdict of the only attempt at a pair, without building an object for each of very many."""
+        """Return the verdict of the attempt that counts of a pair, without building an object for it."""
         if shape.verdict is not Verdict.OK or value is None or not shape.layer.spec.judged:
             return shape.verdict
         values = self._values.get((shape.layer, self._key_between(src, dst)))

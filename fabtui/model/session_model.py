@@ -44,7 +44,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.turns import FOLLOWED, Turn, TurnLog
+from fabtui.model.turns import FOLLOWED, TurnLog
 
 if TYPE_CHECKING:
     from array import array
@@ -335,12 +335,7 @@ class Model:
         elif measurement.arm is not None:
             self._results.add_to_arm(measurement)
         else:
-            known = self.latest(layer, *pair) if layer in FOLLOWED else None
-            before = None if known is None else self.verdict(known)
-            self._results.add(measurement)
-            if before is not None or (layer in FOLLOWED and measurement.verdict.bad):
-                now = self.latest(layer, *pair) or measurement
-                self._note_turn(self.turns.take(self.now, now, before, self.verdict(now)))
+            self._add_followed(measurement) if layer in FOLLOWED else self._results.add(measurement)
         if layer is not Layer.LATENCY:
             # Latency comes with the bandwidth of the same test.
             self.done += 1
@@ -348,8 +343,17 @@ class Model:
             if measurement.arm is None:
                 self.untested.pop(pair, None)
 
-    def _note_turn(self, turn: Turn | None) -> None:
-        """Log a change of the verdict of a pair; the first results of a sweep are no changes."""
+    def _add_followed(self, measurement: Measurement) -> None:
+        """Add a result; log a change of the verdict of its pair. The first results of a sweep are no changes."""
+        between = measurement.layer, measurement.src, measurement.dst
+        before = self._results.verdict_between(*between)
+        self._results.add(measurement)
+        if before is None and not measurement.verdict.bad:
+            return
+        after = self._results.verdict_between(*between)
+        assert after is not None
+        counts = measurement if before is after else self.latest(*between) or measurement
+        turn = self.turns.take(self.now, counts, before, after)
         if turn is not None and turn.before is not None:
             self.log.append(LogLine(turn.time, "warning" if turn.after.bad else "notice", None, turn.text))
 
