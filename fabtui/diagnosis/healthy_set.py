@@ -104,7 +104,7 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     kinds = [model.endpoints_of(names[number])[0].name for number in numbers.tolist()]
     order, ring = _ordered(names, numbers, _hops(model, table, ok, node, chosen), kinds)
     ranks = tuple(end for name in order for end in model.endpoints_of(name))
-    hit = {names[number] for number in np.unique(node[np.concatenate((a, b))]).tolist()}
+    hit = {names[number] for number in set(node[np.concatenate((a, b))].tolist())}
     reasons, chosen_names = _reasons(model), frozenset(order)
     left_out = {
         name: _cause(model, name, findings) if name in hit or model.gone(name) else _reason(model, name, fit, reasons)

@@ -9,6 +9,7 @@ import numpy as np
 from fabtui.diagnosis.rank_order import RankOrder, rank_order
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_table import quantile
 from fabtui.model.session_model import Model
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class _Pairs:
         """Return the median of the pairs of each node."""
         inside = self.known & (self.source == self.target)
         of_node = [self._values[inside & (self.source == at)] for at in range(len(self.places))]
-        return np.array([np.median(values) if len(values) else np.nan for values in of_node])
+        return np.array([quantile(values) if len(values) else np.nan for values in of_node])
 
     def example(self, mine: Flags) -> Measurement | None:
         """Return the measurement of the first of some pairs that has a value."""

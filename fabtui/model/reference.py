@@ -21,7 +21,7 @@ LEAST_SPREAD = 0.02
 #: Standard deviation that is expected of a class, and how many values that is worth.
 USUAL_SPREAD, _WORTH = 0.06, 3
 #: Number of values that stand for a larger class: evenly spaced in sorted ones, they have the same quantiles.
-_ENOUGH = 1 << 11
+_ENOUGH = 1 << 10
 #: Values within this distance (of logarithms) of the reference belong to the noise of its cluster.
 _NEAR = 0.5
 #: Minimum distance of two clusters, in logarithms (a fifth), and in standard deviations within them.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabtui.model.endpoints import EndpointTable
-from fabtui.model.pair_table import PairTable
+from fabtui.model.pair_table import PairTable, quantile
 
 if TYPE_CHECKING:
     Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
@@ -57,8 +57,8 @@ def _are_apart(across: Floats, inside: Floats) -> bool:
     across, inside = across[~np.isnan(across)], inside[~np.isnan(inside)]
     if len(across) < 4 or len(inside) < 2:
         return False
-    low, high = float(np.median(across)), float(np.median(inside))
-    noise = float(np.median(np.abs(np.concatenate((across - low, inside - high))))) / 0.6745
+    low, high = quantile(across), quantile(inside)
+    noise = quantile(np.abs(np.concatenate((across - low, inside - high)))) / 0.6745
     even = np.abs(across - low) <= max(4.5 * noise, 0.1)
     return high - low > max(_LEAST, _DEVIATIONS * noise) and bool(even.mean() > 0.9)
 
@@ -74,7 +74,7 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     a, b, share = of[results.source[known]], of[results.target[known]], results.share[known]
     if _too_few(a, b, len(names), len(set(table.hardware))):
         return {}
-    noise = float(np.median(results.spread[known])) if known.any() else 0.0
+    noise = quantile(results.spread[known]) if known.any() else 0.0
     limit = -max(_LEAST, _DEVIATIONS * noise)
     hardware = np.array(table.hardware)
     share = _from_the_best(share, hardware, results.source[known], results.target[known], -limit)
@@ -101,11 +101,11 @@ def node_groups(results: PairTable, table: EndpointTable) -> dict[int, str]:
     inside = [middle[np.ix_(group, group)][counts[np.ix_(group, group)]] for group in groups]
     if not len(between) or np.isnan(between).any():
         return {}
-    low = min(limit, float(np.median(between)) / 2)
+    low = min(limit, quantile(between) / 2)
     # Within the groups, all is usual; between them, all is evenly slower.
     if any(np.mean(values <= low) > _CHANCE for values in inside if len(values)):
         return {}
-    if np.mean(np.abs(between - np.median(between)) > max(0.12, 3.5 * noise)) > _CHANCE:
+    if np.mean(np.abs(between - quantile(between)) > max(0.12, 3.5 * noise)) > _CHANCE:
         return {}
     group_of = {at: f"group of {names[group[0]]}" for group in groups for at in group}
     return {end.number: group_of[place[end.node]] for end in table.endpoints}
@@ -117,8 +117,9 @@ def _too_few(a: Any, b: Any, nodes: int, kinds: int) -> bool:
     All of these need one, but those whose two kinds of hardware no other pair has: a sparse sweep shows no groups, and
     whether thousands of nodes agree takes seconds to find out.
     """
-    known = len(np.unique(np.minimum(a, b) * nodes + np.maximum(a, b)))
-    return known + kinds * (kinds + 1) // 2 < _FEWEST_OF_GROUP * (nodes - _FEWEST_OF_GROUP)
+    known = np.zeros(nodes * nodes, dtype=bool)
+    known[np.minimum(a, b) * nodes + np.maximum(a, b)] = True
+    return int(np.count_nonzero(known)) + kinds * (kinds + 1) // 2 < _FEWEST_OF_GROUP * (nodes - _FEWEST_OF_GROUP)
 
 
 def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least: float) -> Floats:
@@ -130,7 +131,7 @@ def _from_the_best(share: Floats, hardware: Any, source: Any, target: Any, least
     code = low * (int(hardware.max(initial=0)) + 1) + high
     found = np.array(share)
     for one in np.flatnonzero(np.bincount(code)):
-        best = float(np.quantile(found[code == one], _BEST))
+        best = quantile(found[code == one], _BEST)
         if best > least:
             found[code == one] -= best
     return found

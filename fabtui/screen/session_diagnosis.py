@@ -145,7 +145,8 @@ class SessionDiagnosis:
 
     def _take(self, found: list[Finding], survey: Survey, took: float) -> None:
         self._search = None
-        self.found = in_order(self._model, found)
+        # In order already; the model has not changed since the step of the search that did it.
+        self.found, self._noted = found, self._model.acknowledgements.version
         self.domain = common_domain(self._model.nodes)
         self.bad = Counter(survey.tally.kinds.values())
         self.known = True

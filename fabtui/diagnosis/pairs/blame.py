@@ -22,7 +22,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Subject
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.pair_table import PairTable, Places, parts
+from fabtui.model.pair_table import PairTable, Places, parts, quantile
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class _Search:
         yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, off, str)
         yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, off & ~across, str)
         # With two of a kind, a pair of them is all there is.
-        if len(np.unique(places.rail)) > 2:
+        if len(set(places.rail.tolist())) > 2:
             yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
         bits = 3.0 if len(self.nodes) > 2 else 1.5
         yield from two(
@@ -422,11 +422,11 @@ class _Search:
             count = np.count_nonzero(others)
             if (theirs & ~mine).any() or count < _FEWEST_OTHERS or not (slow & theirs).any():
                 continue
-            mild = np.median(self.share[slow & theirs]) / 2
+            mild = quantile(self.share[slow & theirs]) / 2
             stray = slow & others
             if np.count_nonzero(stray) > _MOST_STRAYS * count or (self.share[stray] < mild).any():
                 continue
-            if np.median(self.share[others]) > mild:
+            if quantile(self.share[others]) > mild:
                 found.append(one)
         return max(found[1:] or found, key=lambda one: one.saving)
 
@@ -475,7 +475,7 @@ class _Search:
         confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))
         yield
         measured = mine & self.known
-        middle = float(np.median(self.share[measured])) if factor is not None and measured.any() else None
+        middle = quantile(self.share[measured]) if factor is not None and measured.any() else None
         tested = int(np.count_nonzero(mine & (self.alive | self.dead)))
         others = np.zeros(len(self.ends), dtype=bool)
         others[self.table.source[mine]] = others[self.table.target[mine]] = True
