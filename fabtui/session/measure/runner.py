@@ -398,17 +398,17 @@ class TestRunner:
         Of very many a sample shows whether they are slow by themselves, or beside other traffic only.
         """
         while True:
-            slow_ways = await bad_directions(self._model, swept, (Verdict.SLOW,))
-            # A direction that was good and is slow in a retest of the other one is not confirmed yet.
-            slow = unordered(way for way in slow_ways if alone[way] < SLOW_ROUNDS)
+            directions = await bad_directions(self._model, swept, (Verdict.SLOW,))
+            # One that was good, and is slow in a retest of the opposite direction, is not confirmed yet.
+            slow = unordered(pair for pair in directions if alone[pair] < SLOW_ROUNDS)
             if not slow or (alone and len(slow) > MAX_SUSPECTS):
                 return
             if len(slow) > MAX_SUSPECTS:
                 slow = random.Random(len(slow)).sample(slow, MAX_SUSPECTS)
             chosen = set(slow)
-            counted = [way for way in slow_ways if (min(way), max(way)) in chosen]
-            alone.update(counted)
-            times = max(alone[way] for way in counted)
+            again = [pair for pair in directions if (min(pair), max(pair)) in chosen]
+            alone.update(again)
+            times = max(alone[pair] for pair in again)
             self._pump.log("info", f"tested again, alone (round {times}): {self._named(slow)}")
             await self.pairs_alone(slow)
             await self._pump.flush()
