@@ -113,6 +113,7 @@ def test_umbrella_timers_do_not_hide_those_within() -> None:
     assert [box.title.rpartition(": ")[2] for box in boxes(rows[:1])] == ["forward-backward"]
 
 
+@pytest.mark.slow
 def test_many_ranks_and_times_stay_small() -> None:
     rows: list[dict[str, Any]] = [
         {

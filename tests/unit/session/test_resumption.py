@@ -98,6 +98,7 @@ async def test_a_session_that_was_cut_goes_on_with_what_is_left(tmp_path: Path, 
     assert [str(end) for end in replayed.endpoints] == [f"{node}:{n}" for node in "ab" for n in range(3)]
 
 
+@pytest.mark.slow
 async def test_what_failed_or_was_lost_is_tested_again(tmp_path: Path) -> None:
     before, out = tmp_path / "before.jsonl.gz", tmp_path / "after.jsonl.gz"
     # The node dies in the sweep, and a pair fails.
