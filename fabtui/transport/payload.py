@@ -34,6 +34,7 @@ FIRST = (
     "runtime.streams",
     "protocol",
     "runtime.reap",
+    "runtime.sessions",
     "runtime.spawn",
     "runtime.supervisor",
     "runtime.probe_worker",

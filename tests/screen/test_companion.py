@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabtui.model.layers import Layer
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep
 
 
@@ -14,6 +14,22 @@ def sweep_with_world() -> Story:
         assert p2p.value is not None
         story.measured(replace(p2p, layer=Layer.WORLD, value=p2p.value / 2))
     return story
+
+
+async def test_a_session_whose_pairs_are_slow_only_beside_others_is_not_titled_all_ok(opened: Opened) -> None:
+    story = sweep_with_world()
+    story.end(0)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await settled(app, pilot)
+        assert "all ok" in screen_text(app).splitlines()[0]
+    story = sweep_with_world()
+    story.measured(replace(story.good("n000:0", "n001:1")[0], layer=Layer.WORLD, value=2.0))
+    story.end(0)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await settled(app, pilot)
+        title = screen_text(app).splitlines()[0]
+        assert "ok alone" in title
+        assert "all ok" not in title
 
 
 async def test_a_wide_window_shows_world_beside_p2p(opened: Opened) -> None:

@@ -18,8 +18,13 @@ pytestmark = [
 
 async def test_limits_of_a_login_that_ranks_do_not_work_with_are_named(field: sshd.Field) -> None:
     limits = {"space": "-v 600000", "few": "-v 60000", "files": "-n 24", "time": "-t 1", "free": "-c 0"}
+    # Fast processors import PyTorch and measure within a second. Ranks read PYTHONPATH; the agent ignores it.
+    busy = field.folder / "busy"
+    busy.mkdir()
+    (busy / "sitecustomize.py").write_text("import sys\nif '-u' in sys.orig_argv:\n    while True:\n        pass\n")
     for name, limit in limits.items():
-        script = field.script(name, f'#!/bin/sh\nulimit {limit}\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+        path = f"export PYTHONPATH={busy}\n" if name == "time" else ""
+        script = field.script(name, f'#!/bin/sh\nulimit {limit}\n{path}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
         field.serve(name, sshd=[f"ForceCommand {script}"])
     async with session(field, *limits, probes=("p2p", "host")) as feed:
         model = feed.model

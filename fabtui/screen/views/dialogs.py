@@ -88,7 +88,7 @@ class SmallScreen(Screen[None]):
         bad, complete = context.bad_pairs()
         state = f"{phase.name[:8]} {model.done}/{phase.total}" if phase.total else phase.name[:14]
         if model.exit_code is not None:
-            state = "all ok" if exit_code(model) == 0 else "done"
+            state = "all ok" if exit_code(model) == 0 and not bad else "done"
         lines = [
             (f"fabtui needs {MIN_WIDTH}x{MIN_HEIGHT}"[-width:], "bold"),
             (f"this is {width}x{height}", ""),

@@ -344,7 +344,9 @@ class MainScreen(Screen[None]):
             return
         model, context = self.model, self._app_context
         title, elapsed = context.settings.title, context.elapsed()
-        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width, self._title_badges))
+        any_bad = self.findings is not None and any(self.findings.layers.values())
+        line = title_content(model, title, elapsed, self._glyphs, self.size.width, self._title_badges, any_bad=any_bad)
+        self.title_line.show(line)
 
     def _draw_badges(self) -> None:
         """Show the badges on a line of their own, or in the title if there was no such line when the grid came."""

@@ -47,12 +47,14 @@ def fabric_text(model: Model) -> str:
     return "  ".join([text, *shown]).strip()
 
 
-def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Part]:
+def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int, *, any_bad: bool = False) -> list[Part]:
     """Return the progress of the sweep, in at most ``room`` characters if possible.
 
-    ``elapsed`` is the duration of the session (s).
+    ``elapsed`` is the duration of the session (s); ``any_bad``: a pair is bad in some layer.
     """
     clock = clock_text(elapsed)
+    if model.exit_code == 0 and any_bad:
+        return [_OK_ALONE, (f"  {clock}", "")]
     if model.exit_code is not None:
         return [_ENDS.get(model.exit_code, (f"exit {model.exit_code}", "bold $warning")), (f"  {clock}", "")]
     phase = model.phase
@@ -97,15 +99,29 @@ _ENDS = {
 }
 
 
+#: Pairs may be slow beside other traffic and ok alone: they count in no exit code.
+_OK_ALONE = ("ok alone", "bold $warning")
+
+
 def title_content(
-    model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, warnings: Sequence[Part] = ()
+    model: Model,
+    title: str,
+    elapsed: float,
+    glyphs: Glyphs,
+    width: int,
+    warnings: Sequence[Part] = (),
+    *,
+    any_bad: bool = False,
 ) -> Content:
-    """Return the title line: nodes and title, then progress and warnings at the right end; the title is cut first."""
+    """Return the title line: nodes and title, then progress and warnings at the right end; the title is cut first.
+
+    ``any_bad``: a pair is bad in some layer.
+    """
     warnings = clipped([(" ", ""), *warnings], round(width * _WARNING_SHARE), glyphs.ellipsis) if warnings else []
     width -= len(plain(warnings))
     fabric = fabric_text(model)
     left: list[Part] = [("fabtui ", "bold $primary"), *([(f"{fabric}  ", "bold")] if fabric else [])]
-    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 2)
+    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 2, any_bad=any_bad)
     room = width - len(plain(left)) - len(plain(right)) - 2
     if room < 0 and fabric:
         left.pop()

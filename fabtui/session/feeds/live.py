@@ -29,6 +29,7 @@ from fabtui.model.events import (
     SessionResumed,
     SessionStart,
 )
+from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -688,7 +689,10 @@ class LiveFeed(Feed):
             from fabtui.diagnosis.session import exit_code
 
             code = exit_code(self.model)
+        slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD)) if code == 0 else 0
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
+        if slow:
+            text[0] = f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic"
         if what:
             self._pump.log("info" if code == 0 else "warning", f"{what} ended: {text.get(code, f'exit code {code}')}")
         self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))

@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Optional
 from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sessions, sysfs
+from fabtui_node.runtime import sessions
+from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import struct
 import time
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 
 from fabtui_node.probes import clock, firewall, host
-from fabtui_node.system import drivers, machine, pci, sessions
+from fabtui_node.runtime import sessions
+from fabtui_node.system import drivers, machine, pci
 
 from .places import Tree
 
@@ -285,23 +288,57 @@ def test_libraries_are_searched_again_when_their_folder_changed(tree: Tree) -> N
     assert found == {"ofed": "24.10-1.1.4", "rdma_core": "50.0", "net_plugins": [f"{lib}/libnccl-net.so"]}
 
 
-def test_other_sessions_are_found_by_their_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_sessions_are_found_by_the_names_of_their_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
-    lines = {
-        "self": ["/usr/bin/python3", "-IS", "-c", "exec(1)#fabtui 00000001", "x"],
-        "10": ["/usr/bin/python3", "-IS", "-c", "exec(1)#fabtui 00000001", "x"],
-        "30": ["python3", "-IS", "-c", "exec(1)#fabtui 00000002", "x"],
-        "9": ["python3", "-IS", "-c", "exec(1)#fabtui 00000002", "x"],
-        "31": ["python3", "-IS", "-c", "exec(1)#fabtui 0000000g", "x"],
-        "32": ["ssh", "n1", "sh", "-c", "exec python3 -IS -c exec(1)#fabtui 00000003"],
-        "33": ["vim", "exec(1)#fabtui 00000004"],
-        "34": [],
-    }
-    for name, words in lines.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "cmdline").write_text("\0".join(words) + "\0")
+    monkeypatch.setattr(sessions.Presence, "mark", "00000001")
+    own = os.getuid()
+    names = [
+        f"@fabtui-00000001-{own}-10",
+        f"@fabtui-00000002-{own}-30",
+        f"@fabtui-00000002-{own}-9",
+        "@fabtui-0000000g-0-31",
+        "@fabtui-00000003-0-",
+        "@other",
+        "/run/x.sock",
+        "",
+        "@fabtui-00000005-4294967294-41",
+        "@fabtui-00000006-9999999999-42",
+    ]
+    (tmp_path / "net").mkdir()
+    head = "Num       RefCount Protocol Flags    Type St Inode Path\n"
+    lines = (
+        f"0000000000000000: 00000002 00000000 00000000 0002 01 {i} {name}".rstrip() for i, name in enumerate(names)
+    )
+    (tmp_path / "net" / "unix").write_text(head + "".join(f"{line}\n" for line in lines))
     found = sessions.others(str(tmp_path))
-    assert [one["pid"] for one in found] == [9]
+    assert [one["pid"] for one in found] == [9, 41, 42]
+    assert found[0]["user"] == pwd.getpwuid(own).pw_name
+    assert found[2]["user"] == "9999999999", "the name of a socket is anything"
     assert host.judge({"sessions": found})[0]["verdict"] == "note"
     monkeypatch.setenv("FABTUI_LAB_NODE", "n000")
     assert sessions.others(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "mark"),
+    [
+        (["/usr/bin/python3", "-IS", "-c", "exec(1)#fabtui 00000001", "x"], "00000001"),
+        (["python3", "-IS", "-c", "exec(1)#fabtui 0000000g", "x"], None),
+        (["ssh", "n1", "sh", "-c", "exec python3 -IS -c exec(1)#fabtui 00000003"], None),
+        (["vim", "exec(1)#fabtui 00000004"], None),
+        ([], None),
+    ],
+)
+def test_a_process_knows_its_session_by_its_command_line(tmp_path: Path, words: list[str], mark: str | None) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cmdline").write_text("\0".join(words) + "\0")
+    before = sessions.Presence.mark
+    try:
+        sessions.read_mark(str(tmp_path))
+        assert sessions.Presence.mark == mark
+        sessions.read_mark(str(tmp_path / "nothing"))
+        assert sessions.Presence.mark is None
+    finally:
+        sessions.Presence.mark = before

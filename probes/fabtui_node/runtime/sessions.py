@@ -1,0 +1,80 @@
+"""Node sides of sessions of fabtui on this node: each shows itself to the others by the name of a socket.
+
+The kernel lists the names of all Unix sockets in one file. Command lines of processes have the same mark, but each of
+them is a file of its own that takes longer to read. `hidepid` hides those of other users. The command line of a process
+that is stuck in the kernel may never be read to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+from typing import Any, Dict, List, Optional
+
+#: End of the code that an interpreter is started with: the mark of a session.
+_MARK = re.compile(r"#fabtui ([0-9a-f]{8})\Z")
+#: A socket in the list of the kernel: mark of the session, user and process. ``@`` stands for an abstract name.
+_SOCKET = re.compile(rb" @fabtui-([0-9a-f]{8})-([0-9]{1,10})-([0-9]{1,10})\n")
+#: Maximum size of the list (bytes), some 100,000 sockets.
+_LONGEST_LIST = 1 << 24
+
+
+class Presence:
+    """Mark and socket of this process; the processes that it forks inherit the mark."""
+
+    mark: Optional[str] = None
+    socket: Optional[socket.socket] = None
+
+
+def mark_of(words: List[str]) -> Optional[str]:
+    """Return the mark in the words of a command line, or None; the shell before it and ssh clients have none."""
+    found = _MARK.search(words[3]) if len(words) > 3 and words[1:3] == ["-IS", "-c"] else None
+    return found.group(1) if found else None
+
+
+def read_mark(proc: str = "/proc") -> None:
+    """Take the mark of the session from the own command line."""
+    try:
+        with open(os.path.join(proc, "self", "cmdline"), "rb") as file:
+            Presence.mark = mark_of(file.read().decode("utf-8", "replace").split("\0"))
+    except OSError:
+        Presence.mark = None
+
+
+def announce() -> None:
+    """Show this process to other sessions until it ends, if it has a mark and the kernel allows it."""
+    if Presence.mark is None or os.environ.get("FABTUI_LAB_NODE"):
+        return
+    name = "\0fabtui-%s-%d-%d" % (Presence.mark, os.getuid(), os.getpid())
+    try:
+        Presence.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        Presence.socket.bind(name)
+    except OSError:
+        Presence.socket = None
+
+
+def others(proc: str = "/proc") -> List[Dict[str, Any]]:
+    """Return ``user`` and ``pid`` of one process of each other session in this network namespace."""
+    if os.environ.get("FABTUI_LAB_NODE"):
+        # Other labs on this machine are other machines.
+        return []
+    try:
+        with open(os.path.join(proc, "net", "unix"), "rb") as file:
+            listed = file.read(_LONGEST_LIST)
+    except OSError:
+        return []
+    found: Dict[str, Dict[str, Any]] = {}
+    shown = ((mark.decode(), int(uid), int(pid)) for mark, uid, pid in _SOCKET.findall(listed))
+    for mark, uid, pid in sorted(shown, key=lambda one: one[2]):
+        if mark != Presence.mark and mark not in found:
+            found[mark] = {"user": _user(uid), "pid": pid}
+    return list(found.values())
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
