@@ -79,7 +79,9 @@ def probes() -> str:
     ]
     tests = [[code(spec.name), cell(spec.title), cell(spec.needs), cell(spec.gives)] for spec in TESTS.values()]
     intro = (
-        "`--probes` takes these names. Each probe is declared in its own file in `probes/fabtui_node/probes/`. Passive "
+        "`--probes` takes the tests, and the probes that run at the start of a session, between addresses, once the "
+        "ranks have started, while the GPUs work, after the tests, or only when named. The others run by themselves. "
+        "Each probe is declared in its own file in `probes/fabtui_node/probes/`. Passive "
         "ones only read, without traffic between nodes, ranks or GPU memory: `--read-only` runs no others."
     )
     return page(
@@ -96,6 +98,7 @@ def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import finding, session  # noqa: F401 - registers all rules
     from fabtui.diagnosis.trials import trials_text
+    from fabtui.jobs.monitor.rules import JOB_RULES
 
     rows = [
         [
@@ -104,9 +107,17 @@ def rules() -> str:
         ]
         for rule in sorted(finding.RULES, key=lambda rule: rule.id)
     ]
-    intro = "A finding is a rule that fired. Severities: `bad` (a test fails or is slow), `warn` (likely), `note`."
+    intro = (
+        "A finding is a rule that fired. Severities: `bad` (a test fails or is slow), `warn` (likely), `note`; "
+        "the table has the worst one of each rule."
+    )
+    jobs = [[rule.id, cell(rule.title)] for rule in JOB_RULES]
     return page(
-        "Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows)
+        "Rules",
+        intro,
+        table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows),
+        "## Jobs\n\nRules of `fabtui job` ([jobs](../jobs.md)).\n",
+        table(["id", "reports"], jobs),
     )
 
 
@@ -138,7 +149,7 @@ def options() -> str:
     groups: dict[str, list[list[str]]] = {}
     # The options of the app come first, arguments of single commands last.
     for row in sorted(option_rows(), key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"])):
-        several = "," in row["values"]
+        several = ", " in row["values"]
         name = row["option"] + (f" {row['values']}" if row["values"] and not several else "")
         meaning = row["help"] + (f" ({row['values']})" if several else "")
         setting = " ".join(code(text) for text in (row["setting"], row["environment"]))

@@ -39,8 +39,8 @@ examples:
   fabtui explain rank*.log                     why a job failed
   fabtui healthy session.jsonl.gz              nodes that work together, for Slurm and MPI
 
-exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out;
-2 bad usage or input; 3 something could not be tested; 130 interrupted
+exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out, or a
+finding is bad; 2 bad usage or input; 3 something could not be tested; 130 interrupted
 """
 
 COMMANDS = (
@@ -60,8 +60,9 @@ examples:
   fabtui run --nodes n060,n061 --text          every layer, for screen readers and logs
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
 
-exit codes: 0 everything ok; 1 something is slow, failed or timed out; 2 bad usage or input;
-3 something could not be tested; 130 interrupted (what was measured until then is written)
+exit codes: 0 everything ok; 1 something is slow, failed or timed out, or a finding is bad;
+2 bad usage or input; 3 something could not be tested; 130 interrupted (what was measured until
+then is written)
 """,
     ),
     CommandSpec(

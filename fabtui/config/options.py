@@ -171,11 +171,11 @@ _MEASURE = (
         parse=values.comparison, field="compare", needs=("p2p", "all_reduce")),
     OptionSpec("layers", "pair layers to test: world (all ranks), p2p (two ranks)", "pairs", _TESTS, "list", "LIST",
         "world,p2p", parse=values.layers, field="layers", needs=("p2p",), table="session", example='["world", "p2p"]'),
-    OptionSpec("mode", "which pairs to test; auto: all up to 128 endpoints", "pairs", _TESTS, default="auto",
+    OptionSpec("mode", "which pairs to test; auto: all below 128 endpoints", "pairs", _TESTS, default="auto",
         choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
-    OptionSpec("pair", "test this pair only, in both directions: 'n060:3>n061:5'", "pairs", _TESTS, "list", "A>B",
-        parse=values.pairs, field="pairs", needs=("p2p",)),
+    OptionSpec("pair", "of all pairs only this one, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
+        "A>B", parse=values.pairs, field="pairs", needs=("p2p",)),
     OptionSpec("bytes", "message sizes: 256M or 8M,256M", "pairs", _TESTS, metavar="SIZES", default="256M; 4M on CPUs",
         parse=number(values.sizes, _MAX_PAIR_SIZES), field="sizes", table="session", example='"64M"'),
     OptionSpec("isolated", "one pair at a time, without other traffic", "pairs", _TESTS, "switch", field="isolated",
@@ -407,7 +407,8 @@ def option_rows() -> list[dict[str, str]]:
     """Return a row for each option, for the documentation."""
     return [
         {
-            "option": f"{spec.short}, {spec.flag}".removeprefix(", "),
+            # A setting without a command has no option.
+            "option": f"{spec.short}, {spec.flag}".removeprefix(", ") if spec.commands else spec.argument,
             "commands": ", ".join(name or "fabtui" for name in spec.commands),
             "help": spec.help,
             "values": ", ".join(spec.allowed) or spec.metavar or "",

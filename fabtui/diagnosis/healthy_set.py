@@ -51,7 +51,7 @@ class HealthySet:
         most: The largest set of endpoints, if it is larger than both together; else empty.
         left_out: The other nodes, each with the finding or the reason for it.
         drain: Those of them that a finding blames alone.
-        total: Number of endpoints of the session.
+        total: Number of endpoints of the session that are known; those of a node that never answered are not.
         exact: Whether there is no larger set of nodes; else none was found.
         relayed: Number of bad pairs across rails that count as healthy, because NCCL relays for them.
         untested: Number of ordered pairs of these nodes between which nothing was tested.
@@ -119,7 +119,7 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
         _of(ends, most),
         left_out,
         tuple(name for name, cause in left_out.items() if isinstance(cause, Finding) and _blames_one_node(cause)),
-        len(ends),
+        sum(end.kind != "none" for end in ends),
         exact,
         len(relayed),
         len(order) * (len(order) - 1) - tested,

@@ -53,21 +53,30 @@ class PreflightSummary(Rule[list[Finding]]):
 
 
 def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
-    """Return the exit code of a session: that of its results, or 1 if pairs are slower than their hardware allows.
+    """Return the exit code of a session: that of its results, or 1 if a finding about something else is bad.
 
-    A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster.
+    A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster. A GPU
+    with memory errors may be as fast as the others.
 
     Args:
         model: The session model.
         found: Its findings; by default they are searched now.
     """
     code = exit_codes.exit_code(model)
-    if code == exit_codes.BAD or not model.endpoints:
+    if code == exit_codes.BAD:
         return code
-    known = findings(model) if found is None else found
-    rules = (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule)
-    slower = (one for one in known if isinstance(one.rule, rules))
-    return exit_codes.BAD if any(one.severity is Severity.BAD for one in slower) else code
+    known = [*(findings(model) if found is None else found), *latest_preflight(model).findings]
+    bad = any(one.severity is Severity.BAD and _counts(one) for one in known)
+    return exit_codes.BAD if bad else code
+
+
+def _counts(found: Finding) -> bool:
+    """Return whether a bad finding is about something else than results, which have counted already."""
+    rule = found.rule
+    if rule.domain in (Domain.LINKS, Domain.NODES):
+        # Where nodes differ and no value has a majority, none is known to be wrong.
+        return not found.facts.get("tie")
+    return isinstance(rule, (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule))
 
 
 def findings(model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False) -> list[Finding]:

@@ -99,6 +99,8 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     ends = model.rows
     if not ends:
         return [f"{layer}: no endpoints to test"]
+    if layer is Layer.CHANGE and not model.comparable:
+        return [f"{layer}: nothing to compare with: there is no earlier session or sweep"]
     if len(ends) > MOST_ENDPOINTS:
         return _of_nodes(model, layer, width)
     if layer is not Layer.HEALTH:

@@ -53,7 +53,7 @@ _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 
 _EXIT_CODES = {
     ALL_OK: "everything ok",
-    BAD: "something is slow, failed or timed out",
+    BAD: "something is slow, failed or timed out, or a finding is bad",
     NOT_TESTED: "something could not be tested",
 }
 

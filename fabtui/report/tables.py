@@ -23,9 +23,11 @@ _ALL = "--csv and --json have them all"
 
 
 def capped(head: list[str], lines: Sequence[str], what: str, most: int = MOST_LINES, where: str = _ALL) -> list[str]:
-    """Return lines below their heading; of too many, the first ones and the number of the rest."""
+    """Return lines below their heading; of too many, the first ones and the number of the rest (``what``: a plural)."""
     left = len(lines) - most
-    return [*head, *lines[:most], *([f"  and {left} more {what}; {where}"] if left > 0 else [])]
+    noun, space, rest = what.partition(" ")
+    shown = f"{noun.removesuffix('s') if left == 1 else noun}{space}{rest}"
+    return [*head, *lines[:most], *([f"  and {left} more {shown}; {where}"] if left > 0 else [])]
 
 
 #: Maximum number of rows of a table; --json has all.

@@ -33,7 +33,7 @@ class Resumption(NamedTuple):
     Attributes:
         options: Its options, without the variables of the ranks.
         env: Names of these variables, whose values are not recorded.
-        pairs: Number of pairs of endpoints that are known.
+        pairs: Number of ordered pairs of endpoints that are known.
         left: Number of those that are left to test.
         missing: Nodes that have not had an endpoint yet.
     """
@@ -74,8 +74,11 @@ def resumption(path: Path) -> Resumption:
     placed = {end.node for end in ends}
     missing = tuple(name for name in model.nodes if name not in placed)
     if not left and not missing and model.exit_code is not None:
-        raise InputError(f"{path}: nothing is left to test: all {len(pairs)} pairs have results; start a new session")
-    return Resumption(options, tuple(map(str, model.asked("env"))), len(pairs), len(left), missing)
+        raise InputError(
+            f"{path}: nothing is left to test: all {2 * len(pairs)} pairs have results; start a new session"
+        )
+    # Both directions of a pair are tested together.
+    return Resumption(options, tuple(map(str, model.asked("env"))), 2 * len(pairs), 2 * len(left), missing)
 
 
 def _done(model: Model, options: SessionOptions, pair: tuple[int, int]) -> bool:

@@ -75,6 +75,8 @@ def command_on_node(options: Mapping[str, Any], node: str, command: str, backend
         return f"srun --overlap {shlex.join(words)} {command}"
     if name == "via":
         return f"{str(options.get('via', '')).replace('{node}', quoted)} {command}".strip()
+    if name in TRANSPORTS and name not in ("ssh", "openssh"):
+        return TRANSPORTS[name].hint.replace("{node}", quoted).replace("{command}", command)
     config = options.get("ssh_config")
     return f"ssh {f'-F {shlex.quote(str(config))} ' if config else ''}{quoted} {command}"
 

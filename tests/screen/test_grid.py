@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.widget import GridView
-from tests.screen.conftest import Opened, screen_text
+from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 
 
@@ -349,3 +350,13 @@ async def test_what_could_not_be_tested_is_not_just_empty(opened: Opened) -> Non
         assert "1 not tested" in screen_text(app)
         await pilot.press("5")
         assert slot_at(app.main.source, "a:0", "b:1") is Slot.UNTESTED
+
+
+async def test_the_message_size_of_the_legend_is_the_largest(opened: Opened) -> None:
+    story = sweep_of_two(end=False)
+    first = story.good("n000:0", "n000:1")[0]
+    story.measured(replace(first, bytes=4 << 20))
+    story.end(1)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await settled(app, pilot)
+        assert app.main.source.unit() == ("GB/s", 256 << 20)

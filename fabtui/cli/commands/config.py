@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from fabtui.config.file import ConfigFile, Found, Problem, config_path, read_config, template
+from fabtui.config.file import ConfigFile, Found, Problem, config_path, merged, read_config, template
 from fabtui.config.options import OptionSpec, settings
 from fabtui.errors import InputError
 from fabtui.report.tables import aligned
@@ -48,7 +48,10 @@ def _settings(args: argparse.Namespace, config: ConfigFile) -> list[tuple[str, s
     rows = []
     for spec in settings().values():
         found = config.values.get(spec.key)
-        if spec.table in ("screen", "session") and spec.argument in given:
+        if spec.kind == "variables" and spec.argument in given and found is not None:
+            value = merged(given, config)[spec.argument]
+            rows.append((spec.key, _text(spec, value), f"command line and {_source(config, found)}"))
+        elif spec.table in ("screen", "session") and spec.argument in given:
             rows.append((spec.key, _text(spec, given[spec.argument]), "command line"))
         elif spec.key == "recording.keep" and {"record", "no_record"} & set(given):
             rows.append((spec.key, _text(spec, "no_record" not in given), "command line"))

@@ -13,6 +13,7 @@ from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.diagnosis.session import RULES
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
+from fabtui.jobs.monitor.rules import JOB_RULES
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
@@ -21,7 +22,7 @@ from fabtui.sanitize import one_line
 
 #: Exit code if nothing known was found.
 UNKNOWN = 1
-_CODE = re.compile(r"(?:FT|E)\d{1,4}", re.IGNORECASE)
+_CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
 _XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
@@ -62,6 +63,7 @@ def _entries(word: str, width: int) -> list[str]:
     key = word.lower()
     blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
     blocks += [error_lines(one, width) for one in meanings() if key in (one.code.lower(), one.id)]
+    blocks += [[f"{one.id}: {one.title}", "  reported by  fabtui job"] for one in JOB_RULES if key == one.id.lower()]
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
     return [line for block in blocks for line in ["", *block]][1:]
@@ -102,7 +104,8 @@ def _explain_text(words: list[str], width: int) -> int:
         return _print(causes_lines(found, [""], width))
     if file := next(filter(_FILE_NAME.fullmatch, words), None):
         raise InputError(f"cannot read {file}: no such file, and no known error")
-    _print([f"unknown: {one_line(text, 1000)}"])
+    xid = f"; an Xid? fabtui explain xid {text}" if text.isascii() and text.isdecimal() else ""
+    _print([f"unknown: {one_line(text, 1000)}{xid}"])
     return UNKNOWN
 
 

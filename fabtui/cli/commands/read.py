@@ -45,6 +45,8 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("no file given; fabtui read FILE..., - for standard input, --list for the formats")
     if "open" in args and "json" in args:
         raise InputError("--open and --json exclude each other; --json prints, --open needs the screen")
+    if "baseline" in args and "open" not in args:
+        raise InputError("--baseline of read needs --open; as text: fabtui diff EARLIER LATER")
     # Checked before anything is read.
     csv = output_path(vars(args), "csv")
     kind = chosen(getattr(args, "as")).name if "as" in args else None

@@ -70,6 +70,8 @@ def check_recording(path: str | Path) -> None:
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
     """Print a recording and write the outputs, up to where it is damaged, if it is."""
+    if "baseline" in args:
+        raise InputError("--baseline of replay needs the screen; as text: fabtui diff EARLIER LATER")
     request = Request(SessionOptions(), output_paths(vars(args)), exposition_of(vars(args)))
     shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).enabled("screen.ascii") or not takes_unicode(sys.stdout)

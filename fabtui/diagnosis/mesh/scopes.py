@@ -233,7 +233,8 @@ class _Search:
                 by_rail[here].add(path)
         for rail, paths in sorted(by_rail.items()):
             groups = _groups(paths, paths & self.left)
-            if len(groups) == 2 and min(map(len, groups)) > 1:
+            # Groups between which nothing was tested are no evidence.
+            if paths & self.left and len(groups) == 2 and min(map(len, groups)) > 1:
                 half = min(groups, key=lambda group: min(map(self._place, group)))
                 self._add(Kind.SPLIT, sorted(half, key=self._place), paths & self.left, (rail,))
 

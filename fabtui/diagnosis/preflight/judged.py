@@ -99,7 +99,9 @@ def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
     """Return the rule of a check."""
     texts = {"id": row["id"], "name": row["name"], "check_name": row["name"], "title": row["title"]}
     description = f"{row['meaning']} Source: {row['source']}."
-    return type(row["name"], (ProbeJudgement,), {**texts, "next_step": row["next"], "__doc__": description})
+    worst = Severity(row.get("severity", "bad"))
+    own = {**texts, "severity": worst, "next_step": row["next"], "__doc__": description}
+    return type(row["name"], (ProbeJudgement,), own)
 
 
 for _row in load("node_checks")["check"]:

@@ -327,7 +327,7 @@ class FactDiffers(NodeRule):
     severity = Severity.WARN
     message = (
         "{title}[: {values}, not {usual} as on {agreeing:count_other}]"
-        "[ differs, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
+        "[: the nodes differ, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
     )
     next_step = "Make the nodes equal, or confirm that the difference is intended."
 

@@ -690,7 +690,8 @@ class LiveFeed(Feed):
 
             code = exit_code(self.model)
         slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD)) if code == 0 else 0
-        text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
+        bad = "something is slow, failed or timed out, or a finding is bad"
+        text = {0: "all ok", 1: bad, 3: "something could not be tested"}
         if slow:
             text[0] = f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic"
         if what:

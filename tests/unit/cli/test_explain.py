@@ -75,6 +75,16 @@ def test_an_unknown_text_is_repeated(capsys: Out) -> None:
     assert capsys.readouterr().out == "unknown: the printer[2J is on fire\n"
 
 
+def test_a_number_alone_may_be_an_xid(capsys: Out) -> None:
+    assert entry.main(["explain", "79"]) == 1
+    assert capsys.readouterr().out == "unknown: 79; an Xid? fabtui explain xid 79\n"
+
+
+def test_a_rule_about_jobs_is_explained(capsys: Out) -> None:
+    assert entry.main(["explain", "j03"]) == 0
+    assert capsys.readouterr().out.startswith("J03: the GPUs of a node, or all, are idle\n")
+
+
 def test_logs_of_a_folder_are_explained(tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "rank0.log").write_text(
         "n061:7:9 [0] NCCL WARN socketProgress: Connection closed by remote peer x<1>\n"
@@ -117,6 +127,7 @@ def test_all_rules_and_errors_are_listed(capsys: Out) -> None:
         ([" "], "nothing to explain"),
         (["FT999"], "no rule or error has the code FT999"),
         (["E99"], "no rule or error has the code E99"),
+        (["J99"], "no rule or error has the code J99"),
         (["rank0.log"], "cannot read rank0.log"),
         (["/nowhere/x"], "cannot read /nowhere/x"),
         (["E13", "hello"], "hello: no such rule or error"),

@@ -149,7 +149,9 @@ def test_a_replay_ends_with_one_line_about_the_session(
     monkeypatch.setattr(replay, "show", played)
     done = here("replay", str(recording(tmp_path / "a.jsonl.gz", maker)), "--speed", "max")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "measured: 1 failed; exit code 1: something is slow, failed or timed out\n"
+    assert (
+        done.stderr == "measured: 1 failed; exit code 1: something is slow, failed or timed out, or a finding is bad\n"
+    )
 
 
 def test_the_app_ends_with_one_line_about_the_session(
@@ -193,6 +195,9 @@ def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path, here
     assert "1 node, 2 x CPU rank" in done.stdout
     assert f"wrote {csv} (2 rows)" in done.stdout
     assert len(csv.read_text().splitlines()) == 3
+    done = here("replay", "--text", "--baseline", "x", str(tmp_path / "good.gz"))
+    assert done.returncode == 2
+    assert "as text: fabtui diff EARLIER LATER" in done.stderr
     maker.measured("p2p", *names, "failed", error="x")
     assert here("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
     event = '{"kind": "measured", "measurements": [{"layer": "nonsense"}], "seq": 7, "time": 1700000003.5}\n'

@@ -148,6 +148,7 @@ def test_nothing_to_export(tmp_path: Path, capsys: Out) -> None:
         (["/nowhere/at/all"], "cannot read /nowhere/at/all: No such file"),
         (["--csv", "/nowhere/at/all.csv", "FILE"], "--csv: cannot write"),
         (["--open", "--json", "FILE"], "--open and --json exclude each other"),
+        (["--baseline", "FILE", "FILE"], "--baseline of read needs --open"),
         (["--open", "FILE"], "nothing to show in the grid: unknown has no pairs"),
         (["--no-such"], "fabtui read has no option --no-such"),
         (["FILE", "FOLDER"], "no file in it"),

@@ -214,6 +214,9 @@ def test_show_reports_where_each_value_comes_from(home: Path, capsys: pytest.Cap
     assert rows["session.mode"][1].strip() == "default"
     assert "s3cret" not in shown
     assert "TOKEN=..." in shown
+    assert main(["config", "show", "--env", "B=2"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "session.env" in line)
+    assert line.split() == ["session.env", "B=...,TOKEN=...", "command", "line", "and", "config.toml:5"]
 
 
 def test_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,11 +66,12 @@ def test_a_new_option_needs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_new_transport_needs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TransportSpec("pod", "kubectl exec", "tests.pods:open_pod", hint="kubectl exec {node} -- {command}")
     monkeypatch.setitem(registry.TRANSPORTS, "pod", spec)
-    assert "{ssh,openssh,local,srun,via,pod}" in build_parser().format_help()
+    assert f"{{{','.join(registry.TRANSPORTS)}}}" in build_parser().format_help()
     assert "# how to reach the nodes: ssh, openssh, srun, pod (default: ssh)" in template([])
     config = ConfigFile(Path("x"))
     read_environment(config, {"FABTUI_TRANSPORT": "pod"})
     assert session_changes(merged({}, config)) == {"transport": "pod"}
+    assert registry.command_on_node({"transport": "pod"}, "n1", "uptime") == "kubectl exec n1 -- uptime"
     assert ("pod", "kubectl exec", "kubectl exec {node} -- {command}") in transport_rows()
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
-from fabtui.diagnosis.session import RULES
+from fabtui.diagnosis.preflight.rules import latest_preflight
+from fabtui.diagnosis.session import RULES, exit_code
+from fabtui.model.events import InventoryUpdate, PhaseStart, ProbeResult, SessionStart
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from tests.unit.model.broken_nodes import BROKEN, HEALTHY, Results, blank, gpu, gpus
@@ -47,3 +50,22 @@ def test_a_little_work_in_a_low_state_is_no_fault() -> None:
 def test_cpus_that_smt_leaves_out_are_no_fault() -> None:
     results = {"host": {"processors": {**BROKEN["FT134"]["host"]["processors"], "smt": "off"}}}
     assert fired(results) == []
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_check_is_at_most_as_severe_as_it_declares(rule: str) -> None:
+    context = NodeContext(Model(), [ProbedNode("n0", {}, {**HEALTHY, **BROKEN[rule]})])
+    (found,) = (found for one in CHECKS for found in one.check(context))
+    assert found.severity.rank >= found.rule.severity.rank
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_bad_finding_about_a_node_counts_in_the_exit_code(rule: str) -> None:
+    model = Model()
+    model.apply(SessionStart(nodes=["n0"], options={"probes": ["host"]}, time=1.0))
+    model.apply(InventoryUpdate(node="n0", value={"kernel": "x"}, time=1.0))
+    for probe, value in {**HEALTHY, **BROKEN[rule]}.items():
+        model.apply(ProbeResult(node="n0", probe=probe, value=value, time=1.0))
+    model.apply(PhaseStart(name="done", total=0, time=1.0))
+    (found,) = (one for one in latest_preflight(model).findings if one.rule.id == rule)
+    assert exit_code(model) == (1 if found.severity is Severity.BAD else 0)

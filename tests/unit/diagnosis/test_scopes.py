@@ -92,6 +92,18 @@ def test_what_one_node_alone_shows_between_rails_is_about_that_node() -> None:
     assert kinds == {"pair"}
 
 
+def test_groups_of_nodes_between_which_nothing_was_tested_are_no_split() -> None:
+    apart = ("ab", "cd")
+    result = found("abcd", 1, lambda *_: False, lambda a, r, b, s: any(a in half and b in half for half in apart))
+    assert result == []
+    # Something else is bad elsewhere.
+    lost = {pair("e", 1, "f", 1), pair("f", 1, "e", 1)}
+    inside = {pair(a, 0, b, 0) for half in apart for a, b in itertools.permutations(half, 2)}
+    scoped = scopes(lost, inside | lost, lambda n, address: int(address[1:]), "abcdef")
+    assert [one.kind for one in scoped] == [Kind.PAIR]
+    assert all(one.pairs for one in scoped)
+
+
 def test_a_split_rail() -> None:
     halves = named("abcd", 2, lambda a, r, b, s: r == s == 1 and (a in "ab") != (b in "ab"))
     assert halves == [("split", "ab", (1,), "both")]

@@ -38,7 +38,7 @@ NOT_HERE: dict[str | None, str] = {
 #: Runs as a whole, in tests/wire/test_tutorial.py.
 TUTORIAL = "docs/tutorial.md"
 #: Other programs that blocks may use.
-FILTERS = {"jq", "head", "sort", "zcat", "echo", "cat", "column"}
+FILTERS = {"jq", "test", "head", "sort", "zcat", "echo", "cat", "column"}
 #: Data by the language of its block.
 READERS: dict[str, Callable[[str], Any]] = {
     "json": json.loads,

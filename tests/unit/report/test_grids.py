@@ -133,3 +133,10 @@ def test_layers_are_chosen_by_name() -> None:
 
 def test_everything_is_ascii_where_that_is_wanted(make_model: Maker) -> None:
     assert summary(fabric(make_model, 2, 8).model(), True, Shown(None, 120)).isascii()
+
+
+def test_changes_need_something_to_compare_with(make_model: Maker) -> None:
+    model = fabric(make_model, 2, 2).model()
+    assert grid(model, Layer.CHANGE, ".", 100) == [
+        "change: nothing to compare with: there is no earlier session or sweep"
+    ]

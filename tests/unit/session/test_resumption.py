@@ -106,7 +106,7 @@ async def test_what_failed_or_was_lost_is_tested_again(tmp_path: Path) -> None:
     async with asyncio.timeout(60):
         await run(script, record=before, probes=("p2p",))
     left = resumption(before)
-    assert 0 < left.left < left.pairs == 15
+    assert 0 < left.left < left.pairs == 30
     assert left.missing == ()
     model, _ = await resumed(before, out, Script(dict(NODES)))
     assert set(p2p_of(model).values()) == {Verdict.OK}
@@ -135,7 +135,7 @@ async def test_a_pair_without_its_largest_size_is_left(tmp_path: Path) -> None:
     events = [event for event in read_events(whole) if isinstance(event, Measured)]
     small = sum(all((one.asked_bytes or 0) <= 1 << 20 for one in event.measurements) for event in events)
     before = cut(whole, tmp_path / "before.jsonl", small)
-    assert resumption(before).left == 15
+    assert resumption(before).left == 30
 
 
 async def test_a_replay_does_not_wait_for_the_break(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_what_cannot_be_continued_is_refused_in_one_line(
 async def test_a_finished_session_is_refused(tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl.gz"
     await run(Script(dict(NODES)), record=whole)
-    with pytest.raises(InputError, match="nothing is left to test: all 15 pairs have results"):
+    with pytest.raises(InputError, match="nothing is left to test: all 30 pairs have results"):
         resumption(whole)
 
 
