@@ -273,9 +273,7 @@ class EndpointCells(CellSource):
             if self.layer.spec.derived:
                 return "", None
             self._unit, seen = self._find_unit()
-            if seen < _ENOUGH_SIZES:
-                shown, self._unit = self._unit, None
-                return shown or ("", None)
+            self._unit_is_settled = seen >= _ENOUGH_SIZES
         return self._unit or ("", None)
 
     def _find_unit(self) -> tuple[tuple[str, int | None] | None, int]:
