@@ -183,6 +183,7 @@ def test_the_page_of_a_large_fabric_stays_small() -> None:
     assert Page(page).names <= ELEMENTS
 
 
+@pytest.mark.slow
 def test_the_page_with_every_layer_of_64_endpoints_is_below_1_mb() -> None:
     model = synthetic(8, None)
     whole = [replace(one, layer=layer) for layer in OTHERS for one in model.measurements() if one.layer is Layer.P2P]

@@ -133,6 +133,7 @@ def test_each_pair_is_in_the_picture(make_model: Maker, nodes: int) -> None:
     assert covered == size * (size - 1) - 3
 
 
+@pytest.mark.slow
 def test_1024_endpoints_are_small(make_model: Maker) -> None:
     model = fabric(make_model(), 128)
     text, data = matrix_svg(model, "p2p", "value"), matrix_png(model, "p2p", "verdict")
