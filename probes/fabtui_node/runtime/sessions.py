@@ -49,7 +49,8 @@ def announce() -> None:
         return
     name = "\0fabtui-%s-%d-%d" % (Presence.mark, os.getuid(), os.getpid())
     try:
-        Presence.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        Presence.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # It listens to nobody: connections to it are refused.
         Presence.socket.bind(name)
     except OSError:
         Presence.socket = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import struct
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -319,6 +321,24 @@ def test_other_sessions_are_found_by_the_names_of_their_sockets(
     assert host.judge({"sessions": found})[0]["verdict"] == "note"
     monkeypatch.setenv("FABTUI_LAB_NODE", "n000")
     assert sessions.others(str(tmp_path)) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract names of sockets are Linux's")
+def test_a_session_shows_itself_to_others_and_accepts_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
+    monkeypatch.setattr(sessions.Presence, "socket", None)
+    monkeypatch.setattr(sessions.Presence, "mark", "0badcafe")
+    sessions.announce()
+    shown = sessions.Presence.socket
+    assert shown is not None
+    with shown:
+        mine = {"user": pwd.getpwuid(os.getuid()).pw_name, "pid": os.getpid()}
+        assert mine not in sessions.others(), "a session does not report itself"
+        monkeypatch.setattr(sessions.Presence, "mark", "0badcaff")
+        assert mine in sessions.others()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, pytest.raises(ConnectionRefusedError):
+            other.connect(shown.getsockname())
+    assert mine not in sessions.others()
 
 
 @pytest.mark.parametrize(
