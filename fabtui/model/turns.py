@@ -19,20 +19,25 @@ FOLLOWED = (Layer.P2P, Layer.WORLD)
 class Turn(NamedTuple):
     """Change of the verdict of an ordered pair.
 
-    ``time`` is that of the event; ``before`` is None for the first result, if it is bad.
+    ``time`` is that of the event; ``before`` is None for the first result, if it is bad. Thousands are kept: they hold
+    what is shown of a measurement, not the measurement.
     """
 
     time: float
+    layer: Layer
+    src: str
+    dst: str
     before: Verdict | None
     after: Verdict
-    now: Measurement
+    value: float | None
+    unit: str
 
     @property
     def text(self) -> str:
         """The change in words."""
-        now, was = self.now, f", was {self.before}" if self.before is not None else ""
-        value = f" at {now.value:.3g} {now.unit}" if now.value is not None else ""
-        return f"{now.src} > {now.dst} {now.layer}: {self.after}{value}{was}"
+        was = f", was {self.before}" if self.before is not None else ""
+        value = f" at {self.value:.3g} {self.unit}" if self.value is not None else ""
+        return f"{self.src} > {self.dst} {self.layer}: {self.after}{value}{was}"
 
 
 class TurnLog:
@@ -55,7 +60,7 @@ class TurnLog:
             self._note_bad(time, (now.src, now.dst), bad=after.bad)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
-        turn = Turn(time, before, after, now)
+        turn = Turn(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
         self.latest.append(turn)
         self.total += 1
         return turn

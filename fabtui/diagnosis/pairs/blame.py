@@ -393,42 +393,49 @@ class _Search:
             best = max(scored, default=None, key=lambda one: one.saving)
             if best is None or best.saving < _LEAST_BITS:
                 return
-            # Of equals, the one of which most is bad.
-            shares: dict[_Score, float] = {}
-            for one in scored:
-                if one.saving >= best.saving - _EQUAL_BITS:
-                    shares[one] = self._share_of_bad(one)
-                    yield None
-            best = max(shares, key=lambda one: (shares[one], one.saving))
+            best = yield from self._likeliest(scored)
             best = yield from self._narrowed(best, scored)
             yield (yield from self._blame(best, scored))
+
+    def _likeliest(self, scored: list[_Score]) -> Generator[None, None, _Score]:
+        """Return the component that saves most bits; of equals, the one of which most is bad."""
+        best = max(one.saving for one in scored)
+        shares: dict[_Score, float] = {}
+        for one in scored:
+            if one.saving >= best - _EQUAL_BITS:
+                shares[one] = self._share_of_bad(one)
+                yield
+        return max(shares, key=lambda one: (shares[one], one.saving))
 
     def _narrowed(self, best: _Score, scored: list[_Score]) -> Generator[None, None, _Score]:
         """Return the component within the best one that has its very slow pairs, if its others are about as usual.
 
         Very slow pairs count no more than slow ones, so that a few values below the usual one would outweigh the fit.
         """
-        if best.factor is None:
-            return best
-        mine = self.families[best.at].members(best.number) & self.known
-        slow = mine & self.slow
-        found = [best]
-        for one in scored:
-            if one.factor is None or one.saving < best.saving / 2:
-                continue
-            yield
-            theirs = self.families[one.at].members(one.number) & self.known
-            others = mine & ~theirs
-            count = np.count_nonzero(others)
-            if (theirs & ~mine).any() or count < _FEWEST_OTHERS or not (slow & theirs).any():
-                continue
-            mild = quantile(self.share[slow & theirs]) / 2
-            stray = slow & others
-            if np.count_nonzero(stray) > _MOST_STRAYS * count or (self.share[stray] < mild).any():
-                continue
-            if quantile(self.share[others]) > mild:
-                found.append(one)
-        return max(found[1:] or found, key=lambda one: one.saving)
+        found = [best] if best.factor is not None else []
+        while found:
+            best = yield from self._likeliest(found)
+            mine = self.families[best.at].members(best.number) & self.known
+            found = []
+            for one in scored:
+                if one.factor is None or one.saving < best.saving / 2:
+                    continue
+                if self._is_narrower(self.families[one.at].members(one.number) & self.known, mine):
+                    found.append(one)
+                yield
+        return best
+
+    def _is_narrower(self, part: Flags, whole: Flags) -> bool:
+        """Return whether a part of the pairs of a component has the very slow ones, and the others are about as usual."""
+        others, slow = whole & ~part, whole & self.slow
+        count = np.count_nonzero(others)
+        if (part & ~whole).any() or count < _FEWEST_OTHERS or not (slow & part).any():
+            return False
+        mild = quantile(self.share[slow & part]) / 2
+        stray = slow & others
+        if np.count_nonzero(stray) > _MOST_STRAYS * count or (self.share[stray] < mild).any():
+            return False
+        return quantile(self.share[others]) > mild
 
     def _share_of_bad(self, score: _Score) -> float:
         bad, tested = (self.dead, self.dead | self.alive) if score.factor is None else (self.slow, self.known)
@@ -468,8 +475,12 @@ class _Search:
             close = saving - other_saving <= _RIVAL_BITS and (other_factor is None) == (factor is None)
             if rival != subject and close and rivals.get(rival, -math.inf) < other_saving:
                 yield
-                theirs = self.families[other].members(other_number) & (self.dead if factor is None else self.slow)
-                if np.count_nonzero(theirs & bad) >= 0.8 * np.count_nonzero(theirs | bad):
+                theirs = self.families[other].members(other_number)
+                theirs_bad = theirs & (self.dead if factor is None else self.slow)
+                if np.count_nonzero(theirs_bad & bad) < 0.8 * np.count_nonzero(theirs_bad | bad):
+                    continue
+                # The pairs that only the rival has may exonerate it.
+                if factor is None or not self._is_narrower(mine & self.known, theirs & self.known):
                     rivals[rival] = other_saving
         ranked = sorted(rivals, key=lambda one: -rivals[one])[:_MOST_RIVALS]
         confidence = 1.0 / (1.0 + sum(2 ** (rivals[one] - saving) for one in ranked))

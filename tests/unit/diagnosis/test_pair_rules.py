@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
@@ -517,3 +517,39 @@ def test_each_component_that_fails_has_its_rule(judge: Callable[[str, str], bool
 def test_what_is_slow_is_inspected_on_its_node(judge: Callable[[str, str], bool], command: str) -> None:
     (found,) = [one for one in findings(fabric("abcd", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
     assert found.next[0] == command
+
+
+def test_a_slow_nic_is_found_among_values_that_vary_threefold() -> None:
+    # Rates (GB/s) of CPU ranks on a busy machine; n1:1 receives little over its NIC.
+    rates = """
+        n0:0    -   2.70 1.72 1.46   2.19 1.82 2.23 0.78
+        n0:1  3.03    -  0.83 0.0497 2.23 1.99 0.68 1.79
+        n1:0  1.71 2.69    -  2.12   1.78 1.88 1.62 2.55
+        n1:1  3.93 1.80 2.01    -    2.66 1.48 2.50 1.64
+        n2:0  2.86 4.35 1.78 1.99      -  4.06 2.09 1.86
+        n2:1  4.14 2.31 2.65 0.0499  3.96   -  0.96 2.44
+        n3:0  2.17 1.74 1.48 2.01    2.39 1.01   -  3.46
+        n3:1  2.26 2.23 2.89 0.0503  2.38 2.92 2.83   -
+    """
+    rows = [line.split() for line in rates.strip().splitlines()]
+    names = [row[0] for row in rows]
+    nodes = [f"n{number}" for number in range(4)]
+    model = Model()
+    model.apply(SessionStart(nodes=nodes, time=1.0, options={"probes": ["p2p"]}))
+    ends = [
+        Endpoint(2 * n + r, node, r, kind="cpu", nic=f"eth{r}", rail=r, address=f"10.{r + 1}.0.{n + 1}")
+        for n, node in enumerate(nodes)
+        for r in range(2)
+    ]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    measured = [
+        Measurement(Layer.P2P, row[0], name, Verdict.OK, float(rate), "GB/s", 1 << 20, time=2.0, transport="TCP")
+        for row in rows
+        for name, rate in zip(names, row[1:], strict=True)
+        if rate != "-"
+    ]
+    model.apply(Measured(measurements=measured, time=2.0))
+    first = findings(model)[0]
+    assert title(first).startswith("n1:1 is slow with other nodes as receiver (sending works)")
+    assert (first.subject.kind, first.subject.name, len(first.cells)) == (Kind.NIC, "n1 eth1", 3)
+    assert not any("node n1" in line for line in evidence(first)), "its other pairs are as usual"
