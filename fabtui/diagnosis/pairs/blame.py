@@ -426,7 +426,7 @@ class _Search:
         return best
 
     def _is_narrower(self, part: Flags, whole: Flags) -> bool:
-        """Return whether a part of the pairs of a component has the very slow ones, and the others are about as usual."""
+        """Return whether a part of the pairs of a component has the very slow ones, and the others are as usual."""
         others, slow = whole & ~part, whole & self.slow
         count = np.count_nonzero(others)
         if (part & ~whole).any() or count < _FEWEST_OTHERS or not (slow & part).any():
