@@ -34,7 +34,7 @@ FIRST = (
     "runtime.streams",
     "protocol",
     "runtime.reap",
-    "runtime.sessions",
+    "runtime.presence",
     "runtime.spawn",
     "runtime.supervisor",
     "runtime.probe_worker",

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Optional
 from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.runtime import sessions
-from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sysfs
+from fabtui_node.runtime.presence import Presence
+from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sessions, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -40,7 +40,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
     interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
     if args.get("sessions"):
-        return {"sessions": sessions.others(proc)}
+        return {"sessions": sessions.others(Presence.mark, proc)}
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]
     buses = [*graphics, *(bus for bus in cards if bus)]
@@ -53,7 +53,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "memory": machine.memory(sys, proc),
         "cgroup": machine.cgroup(sys, proc),
         "limits": limits.read(),
-        "sessions": sessions.others(proc),
+        "sessions": sessions.others(Presence.mark, proc),
         "acs": pci.read_acs(pci.device_paths(buses, sys), sys),
         "iommu": drivers.iommu(buses, sys, proc),
         "gpudirect": drivers.gpudirect(modules, sys, proc),

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message, ProtocolError
-from fabtui_node.runtime import bootloader, keeper, reap, sessions, spawn
+from fabtui_node.runtime import bootloader, keeper, presence, reap, spawn
 from fabtui_node.runtime.child_processes import ChildProcesses, KeeperGoneError
 from fabtui_node.runtime.streams import LineLimit, Outgoing
 
@@ -298,7 +298,7 @@ def main(config: Dict[str, Any]) -> None:
     os.dup2(null, 1)
     os.close(null)
     nonce = os.urandom(8).hex()
-    sessions.read_mark()
+    presence.read_mark()
     near, far = socket.socketpair()
     listen, printed = os.pipe()
     pid = os.fork()
@@ -314,6 +314,6 @@ def main(config: Dict[str, Any]) -> None:
             os._exit(0)
     far.close()
     os.close(printed)
-    sessions.announce()
+    presence.announce()
     Supervisor(source, sink, ChildProcesses(near, listen, config), config).run()
     os._exit(0)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fabtui_node.probes import clock, firewall, host
-from fabtui_node.runtime import sessions
-from fabtui_node.system import drivers, machine, pci
+from fabtui_node.runtime import presence
+from fabtui_node.system import drivers, machine, pci, sessions
 
 from .places import Tree
 
@@ -294,7 +294,7 @@ def test_other_sessions_are_found_by_the_names_of_their_sockets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
-    monkeypatch.setattr(sessions.Presence, "mark", "00000001")
+    own_mark = "00000001"
     own = os.getuid()
     names = [
         f"@fabtui-00000001-{own}-10",
@@ -314,31 +314,30 @@ def test_other_sessions_are_found_by_the_names_of_their_sockets(
         f"0000000000000000: 00000002 00000000 00000000 0002 01 {i} {name}".rstrip() for i, name in enumerate(names)
     )
     (tmp_path / "net" / "unix").write_text(head + "".join(f"{line}\n" for line in lines))
-    found = sessions.others(str(tmp_path))
+    found = sessions.others(own_mark, str(tmp_path))
     assert [one["pid"] for one in found] == [9, 41, 42]
     assert found[0]["user"] == pwd.getpwuid(own).pw_name
     assert found[2]["user"] == "9999999999", "the name of a socket is anything"
     assert host.judge({"sessions": found})[0]["verdict"] == "note"
     monkeypatch.setenv("FABTUI_LAB_NODE", "n000")
-    assert sessions.others(str(tmp_path)) == []
+    assert sessions.others(own_mark, str(tmp_path)) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract names of sockets are Linux's")
 def test_a_session_shows_itself_to_others_and_accepts_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FABTUI_LAB_NODE", raising=False)
-    monkeypatch.setattr(sessions.Presence, "socket", None)
-    monkeypatch.setattr(sessions.Presence, "mark", "0badcafe")
-    sessions.announce()
-    shown = sessions.Presence.socket
+    monkeypatch.setattr(presence.Presence, "socket", None)
+    monkeypatch.setattr(presence.Presence, "mark", "0badcafe")
+    presence.announce()
+    shown = presence.Presence.socket
     assert shown is not None
     with shown:
         mine = {"user": pwd.getpwuid(os.getuid()).pw_name, "pid": os.getpid()}
-        assert mine not in sessions.others(), "a session does not report itself"
-        monkeypatch.setattr(sessions.Presence, "mark", "0badcaff")
-        assert mine in sessions.others()
+        assert mine not in sessions.others("0badcafe"), "a session does not report itself"
+        assert mine in sessions.others("0badcaff")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, pytest.raises(ConnectionRefusedError):
             other.connect(shown.getsockname())
-    assert mine not in sessions.others()
+    assert mine not in sessions.others("0badcaff")
 
 
 @pytest.mark.parametrize(
@@ -354,11 +353,11 @@ def test_a_session_shows_itself_to_others_and_accepts_no_connection(monkeypatch:
 def test_a_process_knows_its_session_by_its_command_line(tmp_path: Path, words: list[str], mark: str | None) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "cmdline").write_text("\0".join(words) + "\0")
-    before = sessions.Presence.mark
+    before = presence.Presence.mark
     try:
-        sessions.read_mark(str(tmp_path))
-        assert sessions.Presence.mark == mark
-        sessions.read_mark(str(tmp_path / "nothing"))
-        assert sessions.Presence.mark is None
+        presence.read_mark(str(tmp_path))
+        assert presence.Presence.mark == mark
+        presence.read_mark(str(tmp_path / "nothing"))
+        assert presence.Presence.mark is None
     finally:
-        sessions.Presence.mark = before
+        presence.Presence.mark = before
