@@ -87,12 +87,13 @@ def _held(jobs: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers of ``0-1,5``."""
+    """Return the numbers of ``0-1,5``; a part that is no range has none."""
     found: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdecimal() and int(last or first) < _MOST_GPUS:
-            found += range(int(first), int(last or first) + 1)
+        first, dash, last = part.partition("-")
+        last = last if dash else first
+        if first.isdecimal() and last.isdecimal() and int(last) < _MOST_GPUS:
+            found += range(int(first), int(last) + 1)
     return found
 
 
