@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from array import array
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -48,7 +50,7 @@ class TurnLog:
         self.total = 0
         #: Ordered pairs that are bad in p2p, and their number from some times on while the session watches.
         self._bad: set[tuple[str, str]] = set()
-        self._points: deque[tuple[float, int]] = deque(maxlen=_MOST)
+        self._times, self._counts = array("d"), array("I")
 
     def take(self, time: float, now: Measurement, before: Verdict | None, after: Verdict) -> Turn | None:
         """Compare the verdicts of a pair before and after a result; return the change if one of them is bad."""
@@ -67,23 +69,29 @@ class TurnLog:
 
     def watch(self, time: float, bad: Iterable[tuple[str, str]]) -> None:
         """Begin to note the number of bad pairs, which are known now; go on if it was noted before."""
-        if not self._points:
+        if not self._times:
             self._bad = set(bad)
-            self._points.append((time, len(self._bad)))
+            self._add_point(time)
 
     def _note_bad(self, time: float, pair: tuple[str, str], *, bad: bool) -> None:
-        if self._points and (pair in self._bad) is not bad:
+        if self._times and (pair in self._bad) is not bad:
             self._bad ^= {pair}
-            self._points.append((time, len(self._bad)))
+            self._add_point(time)
+
+    def _add_point(self, time: float) -> None:
+        if len(self._times) == _MOST:
+            del self._times[0], self._counts[0]
+        self._times.append(time)
+        self._counts.append(len(self._bad))
 
     def bad_over_time(self, until: float, count: int) -> list[int]:
         """Return the largest number of bad pairs in each of ``count`` equal times since watching began, or nothing."""
-        if not self._points:
+        if not self._times:
             return []
-        first = self._points[0][0]
+        first = self._times[0]
         step = max(1e-6, until - first) / count
         found: list[int] = []
-        points = iter([*self._points, (math.inf, 0)])
+        points = itertools.chain(zip(self._times, self._counts, strict=True), [(math.inf, 0)])
         current, (time, number) = 0, next(points)
         for at in range(count):
             end = first + (at + 1) * step
@@ -93,4 +101,4 @@ class TurnLog:
                 most = max(most, current)
                 time, number = next(points)
             found.append(most)
-        return [*found[:-1], self._points[-1][1]]
+        return [*found[:-1], self._counts[-1]]
