@@ -29,6 +29,7 @@ from fabtui.model.events import (
     SessionResumed,
     SessionStart,
 )
+from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -689,16 +690,23 @@ class LiveFeed(Feed):
             from fabtui.diagnosis.session import exit_code
 
             code = exit_code(self.model)
-        slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD)) if code == 0 else 0
-        bad = "something is slow, failed or timed out, or a finding is bad"
-        text = {0: "all ok", 1: bad, 3: "something could not be tested"}
-        if slow:
-            text[0] = f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic"
+        text = self._outcome(code)
         if what:
-            self._pump.log("info" if code == 0 else "warning", f"{what} ended: {text.get(code, f'exit code {code}')}")
-        self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))
+            self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")
+        self._pump.emit(SessionEnd(exit=code, text=text))
         await self._pump.flush()
         trim_heap()
+
+    def _outcome(self, code: int) -> str:
+        """Return the outcome of the tests in words."""
+        if code == NOT_TESTED:
+            return "something could not be tested"
+        if code == BAD:
+            if any(verdict.bad for verdict in self.model.confirmed()):
+                return "something is slow, failed or timed out"
+            return "there are findings" if self._options.preflight_only else "no test failed, but a finding is bad"
+        slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD))
+        return f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic" if slow else "all ok"
 
 
 def share_heap() -> bool:
