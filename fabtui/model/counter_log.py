@@ -31,7 +31,7 @@ Path = tuple[str, ...]
 Deltas = dict[str, Any]
 
 #: Maximum number of intervals kept per node; the oldest are dropped.
-MOST_INTERVALS = 1000
+MOST_INTERVALS = 600
 #: Duration (s) from which the start of a test is kept: it lies several intervals back.
 LONG = 1.0
 _MOST_LONG = 10_000

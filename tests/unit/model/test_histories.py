@@ -16,7 +16,7 @@ from fabtui.model.session_model import Model
 
 NODES, RAILS = 4, 2
 #: Maximum size of all histories of such a session (bytes).
-MOST = 4e6
+MOST = 3.5e6
 
 
 class Watched:
@@ -66,7 +66,7 @@ def test_histories_are_bounded_and_small() -> None:
     watched = Watched()
     watched.model.apply(PhaseStart(name="watch", total=0, time=1.0))
     watched.model.apply(Watching(on=True, time=1.0))
-    steps = ((watched.measure, 150), (watched.count, 1001), (watched.log, 5001))
+    steps = ((watched.measure, 150), (watched.count, 601), (watched.log, 5001))
     for step, _ in steps:
         step(0)
     gc.collect()
