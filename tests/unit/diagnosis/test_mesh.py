@@ -159,6 +159,7 @@ def test_a_cut_rail(layers: tuple[Layer, ...]) -> None:
     assert any("--probes udp" in line for line in evidence(found)) == (layers != MESH)
 
 
+@pytest.mark.slow
 def test_a_cut_rail_of_a_host_that_does_not_route_by_source() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a == "n3" and s == 2)
@@ -175,6 +176,7 @@ def test_a_cut_rail_of_a_host_that_does_not_route_by_source() -> None:
     assert net.texts() == ["rail 2 is cut off on all 2 nodes"], "which of the two it is cannot be reported"
 
 
+@pytest.mark.slow
 def test_a_node_a_rail_and_everything() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: "n5" in (a, b)
@@ -320,6 +322,7 @@ def test_paths_between_rails_and_halves_of_one() -> None:
     assert net.texts() == ["rail 1 is split: n0, n1, n2, n3 and the other nodes do not reach each other on it"]
 
 
+@pytest.mark.slow
 def test_black_holes() -> None:
     net = Net()
     net.swallows = lambda *way: way in (("n1", 0, "n2", 0), ("n2", 0, "n1", 0))
