@@ -67,8 +67,6 @@ def command_on_node(options: Mapping[str, Any], node: str, command: str, backend
     """
     name = backend if backend in ("srun", "via") else str(options.get("transport", ""))
     quoted = shlex.quote(node)
-    if name == "local":
-        return command
     if name == "srun":
         placements = options.get("placements") or {}
         words = [str(word) for word in placements.get(node) or (f"--nodelist={node}",)]

@@ -44,23 +44,24 @@ def on_node(node: str, command: str, model: Model | None = None) -> str:
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
 
 
+def is_this_machine(model: Model) -> bool:
+    """Return whether the nodes of a session are this machine, so that commands for them need no login."""
+    return model.lab is not None or model.options.get("transport") == "local"
+
+
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab are this machine and need no ssh: a comment names them. The node of ``local`` needs none.
-    Otherwise ssh gets the configuration file of the session, and where srun or another launcher reaches the node,
-    that is named.
+    The nodes of a lab and of ``local`` are this machine and need no ssh: a comment names them. Otherwise ssh gets the
+    configuration file of the session, and where srun or another launcher reaches the node, that is named.
     """
     if model is None or not command.startswith("ssh "):
         return command
-    if model.lab is not None:
+    if is_this_machine(model):
         _, node, remote = command.split(maxsplit=2)
         return f"{remote}{LAB_NODE}{node}"
-    is_local = model.options.get("transport") == "local"
     for node, record in model.nodes.items():
         prefix = f"ssh {shlex.quote(one_line(node, 255))} "
-        if is_local and command.startswith(prefix):
-            return command[len(prefix) :]
         if record.backend in ("srun", "via") and command.startswith(prefix):
             return one_line(command_on_node(model.options, node, command[len(prefix) :], record.backend), 2000)
     config = model.options.get("ssh_config")
@@ -70,7 +71,7 @@ def typed(command: str, model: Model | None) -> str:
 def login_words(model: Model, node: str) -> list[str]:
     """Return the command that logs in to a node; [] where the nodes of a session are this machine."""
     options = model.options
-    if model.lab is not None or options.get("transport") == "local":
+    if is_this_machine(model):
         return []
     backend = model.nodes[node].backend if node in model.nodes else ""
     if backend in ("srun", "via"):

@@ -70,7 +70,7 @@ def test_a_command_is_run_over_ssh_unless_the_node_is_this_machine() -> None:
     assert on_node("a", "ip link", model) == "ssh -F '/my config' a ip link"
     assert typed("nft list ruleset", model) == "nft list ruleset"
     model.options = {"transport": "local"}
-    assert on_node("a", "ip link", model) == "ip link"
+    assert on_node("a", "ip link", model) == "ip link # on a"
     model.lab = "2x2"
     assert on_node("a", "ip link", model) == "ip link # on a"
     assert typed("nft list ruleset", model) == "nft list ruleset"

@@ -168,8 +168,11 @@ def test_what_needs_a_shell_or_another_place_is_refused(model: Model, text: str,
     assert str(refused.value).endswith(".")
 
 
-def test_in_a_lab_a_step_runs_on_the_node_that_it_names(make_model: Callable[[], ModelMaker]) -> None:
-    model = make_model().start(["n001", "n003"], lab="2x1").model()
+@pytest.mark.parametrize("start", [{"lab": "2x1"}, {"options": {"transport": "local"}}], ids=["lab", "local"])
+def test_on_this_machine_a_step_runs_on_the_node_that_it_names(
+    make_model: Callable[[], ModelMaker], start: dict[str, Any]
+) -> None:
+    model = make_model().start(["n001", "n003"], **start).model()
     for node in ("n003", "n001"):
         found = step_command(model, on_node(node, "ip -s link | grep 'a b'", model))
         assert (found.node, found.argv, found.greps) == (node, ("ip", "-s", "link"), (LineFilter(("a b",)),))
