@@ -55,8 +55,7 @@ def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, ti
 
 def _report(feed: LiveFeed, request: Request, code: int) -> None:
     """Write the files and print a line for each, then one line that sums up the session."""
-    from fabtui.cli.write_outputs import write_outputs
-    from fabtui.cli.write_texts import print_outcome, recording_line
+    from fabtui.cli.outputs import print_outcome, recording_line, write_outputs
 
     record = request.options.record
     recorded = recording_line(record, feed.recording_stopped) if record is not None and record.exists() else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.cli.options_from_args import output_path
-from fabtui.cli.write_texts import write_each, write_first
+from fabtui.cli.outputs import write_each, write_first
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.cli.options_from_args import output_path
-from fabtui.cli.write_texts import write_each, write_first
+from fabtui.cli.outputs import write_each, write_first
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_path
-from fabtui.cli.write_outputs import write_outputs
-from fabtui.cli.write_texts import write_first
+from fabtui.cli.outputs import write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
 from fabtui.importers.catalogue import chosen, formats

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths
-from fabtui.cli.write_outputs import write_outputs
-from fabtui.cli.write_texts import print_lines, print_outcome, print_session, write_first
+from fabtui.cli.outputs import print_lines, print_outcome, print_session, write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from fabtui.cli.commands.read import results_of
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths
+from fabtui.cli.outputs import output_files, print_lines, write_each
 from fabtui.cli.picture_files import picture_files, picture_request
-from fabtui.cli.write_outputs import output_files
-from fabtui.cli.write_texts import print_lines, write_each
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.importers.result import Result

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.cli import write_texts
+from fabtui.cli import outputs
 from fabtui.cli.commands import preflight as command
 from fabtui.cli.commands import run
 from fabtui.session.feeds import live
@@ -186,7 +186,7 @@ def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(write_texts, "write_atomically", full)
+    monkeypatch.setattr(outputs, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

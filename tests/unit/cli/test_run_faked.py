@@ -13,7 +13,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
-from fabtui.cli.write_outputs import WRITERS
+from fabtui.cli.outputs import WRITERS
 from fabtui.session import watch
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds import live
