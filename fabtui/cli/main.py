@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import sys
 import time
@@ -12,11 +13,33 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from fabtui import __version__
-from fabtui.cli.clean_output import clean_standard_files
 from fabtui.cli.parser import LIVE, build_parser
 from fabtui.errors import InputError
 from fabtui.paths import private_folder, state_folder
-from fabtui.sanitize import clean, one_line
+from fabtui.sanitize import clean, one_line, printable
+
+
+class CleanOutput(io.TextIOWrapper):
+    """Text file that drops control and invisible characters but for line ends, tabs and colours."""
+
+    def __init__(self, file: io.TextIOWrapper) -> None:
+        super().__init__(file.buffer, encoding=file.encoding, errors=file.errors, line_buffering=file.line_buffering)
+        # It stays usable, as the screen writes to it; when it is collected it closes the buffer of both.
+        self._original = file
+
+    def write(self, text: str) -> int:
+        """Write text; return its length."""
+        super().write(printable(text))
+        return len(text)
+
+
+def clean_standard_files() -> None:
+    """Replace standard output and error of this process; those of a test's harness are left as they are."""
+    for name in ("stdout", "stderr"):
+        file = getattr(sys, name)
+        if type(file) is io.TextIOWrapper:
+            setattr(sys, name, CleanOutput(file))
+
 
 USAGE_ERROR = 2
 CRASHED = 70

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.cli.clean_output import clean_standard_files
-from fabtui.cli.main import main
+from fabtui.cli.main import clean_standard_files, main
 from fabtui.model.events import LogEntry, event_from_json
 from fabtui.paths import shipped_recordings_folder
 from fabtui.sanitize import drawable, escaped, printable
