@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.ask_on_terminal import ask_on_terminal
+from fabtui.cli.foreground import ask_on_terminal, interrupted_code, run_until_signal
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_outputs, write_first, write_texts
-from fabtui.cli.until_signal import interrupted_code, run_until_signal
 from fabtui.config.file import read_config
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.expected import expectations

@@ -6,10 +6,9 @@ import argparse
 import asyncio
 import sys
 
-from fabtui.cli.ask_on_terminal import ask_on_terminal
+from fabtui.cli.foreground import ask_on_terminal, interrupted_code, run_until_signal
 from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
-from fabtui.cli.until_signal import interrupted_code, run_until_signal
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import seconds
 from fabtui.report.grid import Shown, shown_from

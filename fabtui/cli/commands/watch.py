@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fabtui.cli.foreground import Ended, caught_signals, run_until, sleep_until
 from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
-from fabtui.cli.until_signal import Ended, caught_signals, run_until, sleep_until
 from fabtui.config.file import read_config
 from fabtui.config.values import seconds
 from fabtui.diagnosis.session import exit_code
