@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
+from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.job_options import notice
-from fabtui.cli.launch_screen import screen_settings, show
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, readable_file, seconds

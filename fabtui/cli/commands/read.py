@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabtui.cli.launch_screen import screen_settings, show
+from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_path
 from fabtui.cli.outputs import write_first, write_outputs
 from fabtui.config.file import read_config

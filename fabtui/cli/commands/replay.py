@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fabtui.cli.launch_screen import screen_settings, show
+from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths
 from fabtui.cli.outputs import print_lines, print_outcome, print_session, write_first, write_outputs
 from fabtui.config.file import read_config
