@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from fabtui.cli.job_answer import print_result
+from fabtui.cli.commands.ras import print_result
 from fabtui.cli.job_options import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.importers.flight_dumps import rows_of

@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shlex
+import shutil
+import sys
+from collections.abc import Mapping
 from typing import Any
 
-from fabtui.cli.job_answer import print_result, words_without
 from fabtui.cli.job_options import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.importers.formats.nccl_ras import FORMATS, values_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.nodeset import count
+from fabtui.report.imported_output import text_of
+from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.job_evidence import completed
 from fabtui.session.one_probe import Reply, over_new_links
@@ -93,3 +98,26 @@ def _hint(reply: Reply, kind: str) -> str:
     if kind == "silent":
         return "next, on the node: ps -eo pid,stat,wchan:32,args shows stopped (T) processes"
     return ""
+
+
+def print_result(result: Result, given: Mapping[str, Any]) -> None:
+    """Print a result as text, or as JSON if that was asked for."""
+    unicode = takes_unicode(sys.stdout)
+    if "json" in given:
+        print(json.dumps(result.as_json(), ensure_ascii=not unicode, allow_nan=False))
+        return
+    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size().columns if limited else 10_000
+    sys.stdout.write(text_of(result, width, plain="ascii" in given or not unicode))
+
+
+def words_without(words: list[str], switches: tuple[str, ...], valued: tuple[str, ...]) -> list[str]:
+    """Return the words of a command line without some options."""
+    left = iter(words)
+    found = []
+    for word in left:
+        if word in valued:
+            next(left, None)
+        elif word not in switches and not word.startswith(tuple(f"{option}=" for option in valued)):
+            found.append(word)
+    return found
