@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.cli.commands.ras import print_result
-from fabtui.cli.job_options import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.importers.flight_dumps import rows_of
 from fabtui.importers.formats.flight_recorder import FORMATS

@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.job_options import notice
-from fabtui.cli.options_from_args import print_problems, request_from
+from fabtui.cli.options_from_args import notice, print_problems, request_from
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, readable_file, seconds
 from fabtui.errors import InputError

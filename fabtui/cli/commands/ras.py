@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from fabtui.cli.job_options import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.importers.formats.nccl_ras import FORMATS, values_of
 from fabtui.importers.result import Result

@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from fabtui.cli.job_options import job_options, notice
+from fabtui.cli.options_from_args import job_options, notice
 from fabtui.jobs.stacks import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
 from fabtui.report.tables import takes_unicode

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from fabtui.cli.job_options import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.jobs.hang_signals import IDLE, State
