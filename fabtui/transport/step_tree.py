@@ -15,11 +15,10 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-from fabtui.transport.called_pipe import CalledPipe
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.payload import calling_boot, command, marked
 from fabtui.transport.srun import srun_environment, tree_words
-from fabtui.transport.step_group import StepGroup
+from fabtui.transport.step_group import CalledPipe, StepGroup
 from fabtui_node.runtime.call_back import LONGEST, SETTING, TIMEOUT, proof
 
 Batch = Mapping[str, asyncio.Future[CalledPipe | None]]
