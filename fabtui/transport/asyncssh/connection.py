@@ -24,11 +24,10 @@ from asyncssh.public_key import (
 from cryptography.utils import CryptographyDeprecationWarning
 
 from fabtui.sanitize import clean
-from fabtui.transport.asyncssh.client_keys import Offer
+from fabtui.transport.asyncssh.client_keys import KeyTrial, Offer
 from fabtui.transport.asyncssh.dial import Proxy, proxy_words
 from fabtui.transport.asyncssh.known_hosts import Known
 from fabtui.transport.byte_pipe import BytePipe, Ending
-from fabtui.transport.key_trial import KeyTrial
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel

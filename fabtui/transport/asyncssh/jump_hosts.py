@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fabtui.transport.asyncssh.client_keys import KeyRing, Offer
+from fabtui.transport.asyncssh.client_keys import KeyRing, KeyTrial, Offer
 from fabtui.transport.asyncssh.connection import Client, Login, Road, common_algorithms, log_in
 from fabtui.transport.asyncssh.dial import Dialer, Proxy
 from fabtui.transport.asyncssh.known_hosts import HostKeys
-from fabtui.transport.key_trial import KeyTrial
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
