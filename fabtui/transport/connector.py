@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
 from fabtui.transport.asyncssh.dial import Dialer
-from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
+from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.launcher_errors import SRUN, VIA, explain_with
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv, ssh_environment
 from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
+from fabtui.transport.srun import srun_environment, srun_words
 from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, is_plain
 from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
 from fabtui.transport.step_tree import StepTree
@@ -32,6 +35,7 @@ from fabtui.transport.step_tree import StepTree
 if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login
     from fabtui.transport.asyncssh.jump_hosts import Logins
+
 
 TreeOption = Literal["auto", "on", "off"]
 #: Number of nodes of a job from which on one srun starts many node sides.
@@ -352,3 +356,59 @@ def load_asyncssh() -> None:
         gc.freeze()
         if collecting:
             gc.enable()
+
+
+#: From this exit status on, a shell and srun mean a signal.
+_FIRST_SIGNAL = 128
+
+
+class LauncherPipe(ProcessPipe):
+    """The byte pipe of a launcher."""
+
+    async def ending(self) -> Ending:
+        """Wait for the launcher. Its end without an error, unasked, means a lost connection."""
+        ending = await super().ending()
+        if ending.status is not None and ending.status >= _FIRST_SIGNAL:
+            return Ending(reason=f"the launched command was killed (signal {ending.status - _FIRST_SIGNAL})")
+        if ending.status == 0:
+            return Ending(reason="the launcher ended without an error")
+        return ending
+
+
+async def open_srun(connector: Connector, host: str) -> Link:
+    """Open a link over a step of the user's Slurm job.
+
+    Raises:
+        NodeUnreachable: The node is not one of the job, or no step started there.
+    """
+    options = connector.options
+    placement = options.placements.get(host)
+    if placement is None:
+        job = f"job {options.job}" if options.job else "a job of yours"
+        text = f"{one_line(host, 100)} is not a node of {job}, and srun starts steps on nodes of a job only"
+        raise NodeUnreachable("config", text, "name the job with --jobid, or use --transport ssh")
+    explain = explain_with(SRUN, options.job)
+    if (tree := connector.step_tree) is not None and (called := await tree.pipe(host)) is not None:
+        return await connector.start(called, host, "srun", explain, "")
+    words = srun_words(placement, connector.command(host), options.connect_timeout)
+    # The controller creates steps one after the other; how far it is, is unknown.
+    async with connector.gates.login("srun", lambda: False):
+        pipe = await LauncherPipe.run(words, srun_environment())
+        return await connector.start(pipe, host, "srun", explain, "")
+
+
+async def open_via(connector: Connector, host: str) -> Link:
+    """Open a link over the command line of ``--via``.
+
+    Raises:
+        NodeUnreachable: The launcher failed, or the node side did not start.
+    """
+    words = via_words(connector.options.via, host)
+    async with connector.gates.login("via", lambda: False):
+        pipe = await LauncherPipe.run([*words, *connector.command(host)])
+        return await connector.start(pipe, host, "via", explain_with(VIA, ""), "")
+
+
+def via_words(template: str, node: str) -> list[str]:
+    """Return the words of a launcher's command line for a node."""
+    return [word.replace("{node}", node) for word in shlex.split(template)]

@@ -24,7 +24,7 @@ class TransportSpec(NamedTuple):
         return resolve_name(self.opener)
 
 
-_LAUNCHER = "fabtui.transport.launcher"
+_LAUNCHER = "fabtui.transport.connector"
 _CONNECTOR = "fabtui.transport.connector:Connector"
 #: The transports by name, the default first.
 TRANSPORTS: dict[str, TransportSpec] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui.transport.byte_pipe import Ending
-from fabtui.transport.launcher import via_words
+from fabtui.transport.connector import via_words
 from fabtui.transport.launcher_errors import SRUN, VIA, explain_with
 from fabtui.transport.registry import command_on_node
 from fabtui.transport.srun import srun_environment, srun_words
