@@ -20,14 +20,13 @@ from fabtui.transport import payload as bootstrap
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
-from fabtui.transport.launcher_errors import SRUN, VIA, explain_with
+from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv, ssh_environment
 from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
-from fabtui.transport.srun import srun_environment, srun_words
 from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, is_plain
 from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
 from fabtui.transport.step_tree import StepTree

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fabtui.nodeset import expand_listed
 from fabtui.sanitize import clean
 from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail
-from fabtui.transport.launcher_errors import SRUN, explain_with
+from fabtui.transport.launcher import SRUN, explain_with
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.local import kill, wait_gone
 from fabtui_node.runtime.call_back import NOT_REACHED

@@ -15,9 +15,9 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
+from fabtui.transport.launcher import srun_environment, tree_words
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.payload import calling_boot, command, marked
-from fabtui.transport.srun import srun_environment, tree_words
 from fabtui.transport.step_group import CalledPipe, StepGroup
 from fabtui_node.runtime.call_back import LONGEST, SETTING, TIMEOUT, proof
 

@@ -6,9 +6,8 @@ import pytest
 
 from fabtui.transport.byte_pipe import Ending
 from fabtui.transport.connector import via_words
-from fabtui.transport.launcher_errors import SRUN, VIA, explain_with
+from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words
 from fabtui.transport.registry import command_on_node
-from fabtui.transport.srun import srun_environment, srun_words
 
 
 def test_srun_gets_placement_options_and_command() -> None:
