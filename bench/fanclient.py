@@ -165,7 +165,7 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.transport.login_answers import LoginAnswers
     from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
-    from fabtui.transport.ssh_config.resolve import Resolver
+    from fabtui.transport.ssh_config import Resolver
 
     way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)

@@ -66,8 +66,16 @@ from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import parse, resolve_without_ssh, unfit_setting
-from fabtui.transport.ssh_config.resolved import ConfigBroken, Resolved, check_host, expand_path, parse_jumps
+from fabtui.transport.ssh_config import (
+    ConfigBroken,
+    Resolved,
+    check_host,
+    expand_path,
+    parse,
+    parse_jumps,
+    resolve_without_ssh,
+    unfit_setting,
+)
 from fabtui_node import protocol
 from fabtui_node.parsers import catalogue as of_nodes
 from fabtui_node.parsers.base import Notes

@@ -27,8 +27,17 @@ from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
-from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, is_plain
-from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
+from fabtui.transport.ssh_config import (
+    ConfigBroken,
+    NeedsOpenSSH,
+    Policy,
+    PolicyOption,
+    Resolved,
+    Resolver,
+    check_host,
+    is_plain,
+    policy_for,
+)
 from fabtui.transport.step_tree import StepTree
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Self
 
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolved import Policy
+from fabtui.transport.ssh_config import Policy
 
 _CHUNK = 64 * 1024
 

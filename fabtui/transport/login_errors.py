@@ -12,7 +12,7 @@ from fabtui.transport.asyncssh.dial import unreachable
 from fabtui.transport.asyncssh.known_hosts import Known, refusal
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
-from fabtui.transport.ssh_config.resolved import Resolved
+from fabtui.transport.ssh_config import Resolved
 
 DROPPED = "closed the connection before its SSH greeting: too many logins at once (MaxStartups), or a deny rule?"
 

@@ -14,7 +14,7 @@ from typing import Any
 import asyncssh
 from asyncssh.agent import SSHAgentClient
 
-from fabtui.transport.ssh_config.resolved import Resolved, expand_path
+from fabtui.transport.ssh_config import Resolved, expand_path
 
 _AGENT_DEADLINE = 5.0
 _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")

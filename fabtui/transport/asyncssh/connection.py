@@ -31,7 +31,7 @@ from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
-from fabtui.transport.ssh_config.resolved import Policy, Resolved
+from fabtui.transport.ssh_config import Policy, Resolved
 
 KEEPALIVE = 5
 KEEPALIVE_COUNT = 3

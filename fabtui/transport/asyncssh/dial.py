@@ -15,7 +15,7 @@ from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.local import kill, wait_gone
-from fabtui.transport.ssh_config.resolved import Resolved, expand
+from fabtui.transport.ssh_config import Resolved, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 #: What may be put into a shell's command line as a user's name.

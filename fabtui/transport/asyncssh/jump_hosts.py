@@ -16,8 +16,7 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, Unfit
-from fabtui.transport.ssh_config.resolved import Jump, PolicyOption, Resolved, policy_for
+from fabtui.transport.ssh_config import Jump, NeedsOpenSSH, PolicyOption, Resolved, Resolver, Unfit, policy_for
 
 _MAX_HOPS = 8
 #: Time (s) before an unreachable jump host is tried again.

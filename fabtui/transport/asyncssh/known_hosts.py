@@ -20,7 +20,7 @@ from asyncssh import SSHKey, SSHKnownHosts
 from fabtui.paths import wait_for_lock
 from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolved import Resolved, home
+from fabtui.transport.ssh_config import Resolved, home
 
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0

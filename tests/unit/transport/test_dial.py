@@ -10,8 +10,7 @@ import pytest
 
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import is_plain, parse
-from fabtui.transport.ssh_config.resolved import Resolved
+from fabtui.transport.ssh_config import Resolved, is_plain, parse
 
 
 @pytest.fixture

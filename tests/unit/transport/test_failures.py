@@ -14,7 +14,7 @@ from fabtui.transport.local import ssh_argv
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import INPUT_TAKEN
-from fabtui.transport.ssh_config.resolved import Resolved
+from fabtui.transport.ssh_config import Resolved
 
 HOST = Resolved("n1", "10.0.0.1", "me", 2200)
 

@@ -15,7 +15,7 @@ from fabtui.transport.asyncssh.known_hosts import (
     match,
     refusal,
 )
-from fabtui.transport.ssh_config.resolved import Resolved, Strict, policy_for
+from fabtui.transport.ssh_config import Resolved, Strict, policy_for
 
 OLD, NEW, RSA = (asyncssh.generate_private_key(kind) for kind in ("ssh-ed25519", "ssh-ed25519", "ecdsa-sha2-nistp256"))
 

@@ -10,16 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import Resolver, Unfit, parse, resolve_without_ssh, split_files, unfit_setting
-from fabtui.transport.ssh_config.resolved import (
+from fabtui.transport.ssh_config import (
     ConfigBroken,
     Jump,
     Resolved,
+    Resolver,
+    Unfit,
     check_host,
     expand,
     expand_path,
     home,
+    parse,
     parse_jumps,
+    resolve_without_ssh,
+    split_files,
+    unfit_setting,
 )
 
 OUTPUT = """\

@@ -1,1 +1,0 @@
-"""Resolution of hosts through the user's ssh configuration."""
