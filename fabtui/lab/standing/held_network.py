@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fabtui.lab.namespaces.network import Network
 from fabtui.lab.spec import LabSpec
-from fabtui.lab.standing.order import Order
+from fabtui.lab.standing.lab import Order
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fabtui.lab.namespaces.faults import Fault, Shape, parse_faults, places_of
 from fabtui.lab.server import PARENT_CHECK, LabServer, end_all
 from fabtui.lab.spec import LabSpec
-from fabtui.lab.standing.order import Order
+from fabtui.lab.standing.lab import Order
 
 #: What the faults of nodes are called in `fabtui.lab.spec`.
 _KINDS = {"stop": "hang", "down": "down"}

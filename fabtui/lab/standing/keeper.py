@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from fabtui.lab.standing.held_network import HeldNetwork
 from fabtui.lab.standing.held_servers import HeldServers
-from fabtui.lab.standing.order import SOCKET, Order
+from fabtui.lab.standing.lab import SOCKET, Order
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap
 

@@ -14,13 +14,43 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fabtui.errors import InputError
-from fabtui.lab.standing.order import SOCKET, Order
 from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import one_line
+
+#: The socket in the folder of a lab that takes requests.
+SOCKET = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Order for a standing lab.
+
+    Attributes:
+        folder: Where its files lie.
+        nodes: Number of nodes.
+        rails: Number of rails; 0: loopback addresses, without network namespaces.
+        endpoints: Number of CPU ranks of each node.
+    """
+
+    folder: str
+    nodes: int
+    rails: int
+    endpoints: int
+
+    def to_json(self) -> str:
+        """Return it as one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        """Return the order of a line."""
+        return cls(**json.loads(text))
+
 
 #: Time (s) in which a lab has to be made, to answer, to end by itself, and to end when it is killed.
 _MADE, _ANSWER, _ENDED, _KILLED = 90.0, 30.0, 20.0, 10.0
