@@ -15,15 +15,131 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from fabtui.lab.standing.held_network import HeldNetwork
-from fabtui.lab.standing.held_servers import HeldServers
+from fabtui.lab.namespaces.faults import Fault, Shape, parse_faults, places_of
+from fabtui.lab.namespaces.network import Network
+from fabtui.lab.server import PARENT_CHECK, LabServer, end_all
+from fabtui.lab.spec import LabSpec
 from fabtui.lab.standing.lab import SOCKET, Order
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap
+
+#: What the faults of nodes are called in `fabtui.lab.spec`.
+_KINDS = {"stop": "hang", "down": "down"}
+
+
+class HeldServers:
+    """The nodes of `fabtui.lab.server`, whose faults come and go."""
+
+    def __init__(self, order: Order) -> None:
+        spec = LabSpec((order.endpoints,) * order.nodes)
+        self._shape = Shape(spec.names, 0)
+        self._server = LabServer(spec, (), Path(order.folder))
+        self._faults: dict[str, Fault] = {}
+        self._reaping: asyncio.Task[None] | None = None
+
+    async def start(self) -> Path:
+        """Make it; return the SSH configuration of its nodes."""
+        await self._server.listen()
+        self._reaping = asyncio.create_task(self._reap())
+        return self._server.ssh_config
+
+    async def _reap(self) -> None:
+        while True:
+            await asyncio.sleep(PARENT_CHECK)
+            self._server.reap_orphans()
+
+    @property
+    def planted(self) -> list[str]:
+        """The faults that are planted."""
+        return [fault.text for fault in self._faults.values()]
+
+    async def plant(self, texts: Sequence[str]) -> None:
+        """Plant faults; raises ValueError if one cannot be planted."""
+        for fault in parse_faults(texts, self._shape, self._faults.values()):
+            self._faults[fault.where] = fault
+            await self._server.turn(fault.nodes[0], _KINDS[fault.kind.name])
+
+    async def heal(self, places: Sequence[str]) -> None:
+        """Take faults back; raises ValueError if there is none at one of the places."""
+        for where in places_of(places, self._faults):
+            await self._server.turn(self._faults.pop(where).nodes[0], "")
+
+    async def close(self) -> None:
+        """Take it down."""
+        if self._reaping is not None:
+            self._reaping.cancel()
+        # Stopped processes end as well: the signals are SIGTERM, and then SIGKILL.
+        await end_all(self._server)
+
+
+T = TypeVar("T")
+
+
+class HeldNetwork:
+    """A network whose calls do not block the event loop.
+
+    All of them run in one thread that lives as long as the process: the namespaces end with the thread that made them.
+    """
+
+    def __init__(self, order: Order) -> None:
+        spec = LabSpec((order.endpoints,) * order.nodes)
+        self._order = order
+        self._names = spec.names
+        self._thread = ThreadPoolExecutor(1)
+        self._network: Network | None = None
+
+    async def start(self) -> Path:
+        """Make it; return the SSH configuration of its nodes."""
+        network = await self._in_thread(self._made)
+        return network.ssh_config
+
+    def _made(self) -> Network:
+        variables = {
+            "FABTUI_LAB_ENDPOINTS": str(self._order.endpoints),
+            "FABTUI_LAB_PYTHON": sys.executable,
+            # All nodes would have the same GPUs.
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        self._network = Network(
+            Path(self._order.folder),
+            rails=self._order.rails,
+            management="mgmt0",
+            relayed=True,
+            variables=variables,
+            names=self._names,
+        )
+        return self._network.__enter__()
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @property
+    def planted(self) -> list[str]:
+        """The faults that are planted."""
+        return [] if self._network is None else [fault.text for fault in self._network.faults.values()]
+
+    async def plant(self, texts: Sequence[str]) -> None:
+        """Plant faults; raises ValueError if one cannot be planted."""
+        network = self._network
+        assert network is not None
+        await self._in_thread(lambda: network.plant(*texts))
+
+    async def heal(self, places: Sequence[str]) -> None:
+        """Take faults back; raises ValueError if there is none at one of the places."""
+        network = self._network
+        assert network is not None
+        await self._in_thread(lambda: network.heal(*places))
+
+    async def close(self) -> None:
+        """Take it down."""
+        if (network := self._network) is not None:
+            await self._in_thread(network.close)
+
 
 #: Longest request (bytes), and the time (s) in which it has to come.
 _LONGEST, _PATIENCE = 1 << 16, 5.0
