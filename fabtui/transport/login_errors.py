@@ -9,7 +9,7 @@ import asyncssh
 from fabtui.sanitize import clean, one_line
 from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import unreachable
-from fabtui.transport.asyncssh.known_hosts import Known, refusal
+from fabtui.transport.asyncssh.known_hosts import HostEntries, refusal
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.ssh_config import Resolved
@@ -93,7 +93,7 @@ def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> Nod
 
 
 def explain_login(
-    error: Exception, resolved: Resolved, known: Known, offer: Offer, shown: asyncssh.SSHKey | None, greeted: bool
+    error: Exception, resolved: Resolved, known: HostEntries, offer: Offer, shown: asyncssh.SSHKey | None, greeted: bool
 ) -> NodeUnreachable:
     """Return the error for a failed login of asyncssh.
 

@@ -26,7 +26,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from fabtui.sanitize import clean
 from fabtui.transport.asyncssh.client_keys import KeyTrial, Offer
 from fabtui.transport.asyncssh.dial import Proxy, proxy_words
-from fabtui.transport.asyncssh.known_hosts import Known
+from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
@@ -53,7 +53,7 @@ Road = socket.socket | Proxy | asyncssh.SSHClientConnection
 class Client(asyncssh.SSHClient):
     """The state of one login, with the host's known keys and how unknown ones are treated."""
 
-    def __init__(self, known: Known, policy: Policy, turn: LoginTurn, trial: KeyTrial) -> None:
+    def __init__(self, known: HostEntries, policy: Policy, turn: LoginTurn, trial: KeyTrial) -> None:
         self.turn = turn
         self.trial = trial
         self.keys: list[Any] = []  #: The keys to offer, once.
@@ -152,7 +152,7 @@ class Login:
             await self.proxy.wait_closed()
 
 
-def host_key_algorithms(resolved: Resolved, known: Known, policy: Policy) -> list[str]:
+def host_key_algorithms(resolved: Resolved, known: HostEntries, policy: Policy) -> list[str]:
     """Return the host key algorithms in the order OpenSSH would ask for them: those of known keys first.
 
     The others come after them, so that a server without a known key presents a different one and is recognised as

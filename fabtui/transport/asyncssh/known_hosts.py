@@ -27,7 +27,7 @@ _LOCK_PATIENCE = 2.0
 
 
 @dataclass(slots=True)
-class Known:
+class HostEntries:
     """The entries of one host in the known_hosts files."""
 
     name: str  #: What the host is looked up by.
@@ -104,14 +104,14 @@ class HostKeys:
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="known-hosts")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="new-host-keys")
         self._files: dict[str, _File] = {}
-        self._known: dict[tuple[str, str, tuple[str, ...]], Known] = {}
+        self._known: dict[tuple[str, str, tuple[str, ...]], HostEntries] = {}
 
-    async def known(self, resolved: Resolved) -> Known:
+    async def known(self, resolved: Resolved) -> HostEntries:
         """Return what is known of a host."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._looking, self._look_up, resolved, loop)
 
-    def _look_up(self, resolved: Resolved, loop: asyncio.AbstractEventLoop) -> Known:
+    def _look_up(self, resolved: Resolved, loop: asyncio.AbstractEventLoop) -> HostEntries:
         paths = (*resolved.user_known_hosts, *resolved.global_known_hosts)
         for path in paths:
             # A file is read again when it changed: the user may mend it while we run.
@@ -164,9 +164,9 @@ class HostKeys:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def match(files: list[tuple[str, SSHKnownHosts]], name: str, plain: str) -> Known:
+def match(files: list[tuple[str, SSHKnownHosts]], name: str, plain: str) -> HostEntries:
     """Return what files (path and content) hold of a host; ``plain`` is its name without the port, or empty."""
-    known = Known(name)
+    known = HostEntries(name)
     for wanted, found in ((name, known.keys), (plain, known.elsewhere)):
         if found is known.elsewhere and (plain in ("", name) or known.keys or known.authorities):
             break
@@ -209,7 +209,9 @@ def append(path: Path, line: bytes) -> tuple[_State, _State]:
         os.close(descriptor)
 
 
-def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool, reason: str = "") -> NodeUnreachable:
+def refusal(
+    resolved: Resolved, known: HostEntries, key: SSHKey | None, revoked: bool, reason: str = ""
+) -> NodeUnreachable:
     """Return the error for a host key that is not accepted, or for a certificate (no key), with the reason."""
     shown = "a certificate" if key is None else f"{key.get_algorithm()} {key.get_fingerprint()}"
     if revoked:

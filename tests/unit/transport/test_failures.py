@@ -7,7 +7,7 @@ import pytest
 
 from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import Dialer, unreachable
-from fabtui.transport.asyncssh.known_hosts import Known
+from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
 from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.local import ssh_argv
@@ -93,7 +93,7 @@ def test_a_changed_key_reports_where_the_old_one_is() -> None:
     ],
 )
 def test_what_asyncssh_raises(error: Exception, greeted: bool, kind: str) -> None:
-    assert explain_login(error, HOST, Known("n1"), Offer(), None, greeted).kind == kind
+    assert explain_login(error, HOST, HostEntries("n1"), Offer(), None, greeted).kind == kind
 
 
 def test_what_a_jump_host_reports() -> None:
