@@ -68,7 +68,7 @@ from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
-    Resolved,
+    SshSettings,
     check_host,
     expand_path,
     parse,
@@ -623,7 +623,7 @@ def _ssh(data: bytes) -> None:
         load_file(str(_file(rest, "known_hosts")))
     else:
         check_host(text)
-        expand_path(text, Resolved(text, text, "me"))
+        expand_path(text, SshSettings(text, text, "me"))
 
 
 def _ssh_texts() -> Iterator[bytes]:

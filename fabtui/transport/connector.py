@@ -32,8 +32,8 @@ from fabtui.transport.ssh_config import (
     NeedsOpenSSH,
     Policy,
     PolicyOption,
-    Resolved,
     Resolver,
+    SshSettings,
     check_host,
     is_plain,
     policy_for,
@@ -197,7 +197,7 @@ class Connector:
             self._loading = asyncio.create_task(asyncio.to_thread(load_logins))
         return self._loading
 
-    async def _made_logins(self, resolved: Resolved) -> Logins:
+    async def _made_logins(self, resolved: SshSettings) -> Logins:
         """Return the logins; connects to a plain host while asyncssh is still being imported."""
         options = self.options
         loading = self.load()
@@ -229,7 +229,7 @@ class Connector:
             self._noticed.add(text)
             self._notice(text)
 
-    async def resolve(self, host: str) -> Resolved:
+    async def resolve(self, host: str) -> SshSettings:
         """Return the ssh configuration of a host.
 
         Raises:

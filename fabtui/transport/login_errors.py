@@ -12,7 +12,7 @@ from fabtui.transport.asyncssh.dial import unreachable
 from fabtui.transport.asyncssh.known_hosts import HostEntries, refusal
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
-from fabtui.transport.ssh_config import Resolved
+from fabtui.transport.ssh_config import SshSettings
 
 DROPPED = "closed the connection before its SSH greeting: too many logins at once (MaxStartups), or a deny rule?"
 
@@ -93,7 +93,12 @@ def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> Nod
 
 
 def explain_login(
-    error: Exception, resolved: Resolved, known: HostEntries, offer: Offer, shown: asyncssh.SSHKey | None, greeted: bool
+    error: Exception,
+    resolved: SshSettings,
+    known: HostEntries,
+    offer: Offer,
+    shown: asyncssh.SSHKey | None,
+    greeted: bool,
 ) -> NodeUnreachable:
     """Return the error for a failed login of asyncssh.
 
@@ -121,7 +126,7 @@ def explain_login(
     return NodeUnreachable("protocol", f"{what}: {type(error).__name__}: {reason}")
 
 
-def _refused_login(resolved: Resolved, offer: Offer) -> NodeUnreachable:
+def _refused_login(resolved: SshSettings, offer: Offer) -> NodeUnreachable:
     text = f"{resolved.hostname} does not let {resolved.user} in"
     if offer.locked:
         text += f": {offer.locked[0]} needs a passphrase and no agent holds it"

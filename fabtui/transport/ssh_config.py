@@ -46,7 +46,7 @@ class Jump:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class SshSettings:
     """A host as the ssh configuration describes it."""
 
     name: str  #: The name as given by the user.
@@ -73,7 +73,7 @@ class Resolved:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def policy_for(option: PolicyOption, resolved: Resolved) -> Policy:
+def policy_for(option: PolicyOption, resolved: SshSettings) -> Policy:
     """Return the policy for the host keys of a host.
 
     With ``config``, StrictHostKeyChecking ``yes`` and ``ask`` mean strict (nobody can be asked), ``no`` means that new
@@ -101,7 +101,7 @@ def home() -> str:
     return os.path.expanduser("~")
 
 
-def expand(text: str, resolved: Resolved) -> str:
+def expand(text: str, resolved: SshSettings) -> str:
     """Expand the percent tokens of a configuration value.
 
     Raises:
@@ -123,7 +123,7 @@ def expand(text: str, resolved: Resolved) -> str:
     return re.sub("%(.?)", lambda match: values[match[1]](), text)
 
 
-def expand_path(text: str, resolved: Resolved) -> Path | None:
+def expand_path(text: str, resolved: SshSettings) -> Path | None:
     """Return the path of a value with ``~``, tokens and ``${VARIABLES}`` expanded, None if it cannot be."""
     if text == "~" or text.startswith("~/"):
         text = home() + text[1:]
@@ -178,7 +178,7 @@ def split_files(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split() if part != "none")
 
 
-def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> Resolved:
+def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> SshSettings:
     """Parse the output of ``ssh -G``; algorithms that differ from the baseline are chosen ones.
 
     Raises:
@@ -206,7 +206,7 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
             if key in settings and key in baseline and settings[key] != baseline[key]:
                 algorithms[key] = tuple(settings[key].split(","))
     try:
-        return Resolved(
+        return SshSettings(
             name=name,
             hostname=get("hostname") or name,
             user=get("user") or getpass.getuser(),
@@ -239,11 +239,11 @@ class Resolver:
         self._options = [] if ssh_config is None else ["-F", str(ssh_config)]
         self._ssh_config = ssh_config
         self._slots = asyncio.Semaphore(_PARALLEL)
-        self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[Resolved]] = {}
+        self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[SshSettings]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
         self.ssh = shutil.which("ssh")
 
-    async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> Resolved:
+    async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> SshSettings:
         """Return the configuration of a host; user and port override the configuration.
 
         Raises:
@@ -267,7 +267,7 @@ class Resolver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, host: str, user: str | None, port: int | None) -> Resolved:
+    async def _ask(self, host: str, user: str | None, port: int | None) -> SshSettings:
         if self.ssh is None:
             return await asyncio.to_thread(resolve_without_ssh, self._ssh_config, host, user, port)
         options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
@@ -311,7 +311,7 @@ class Resolver:
         return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
-def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, port: int | None) -> Resolved:
+def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, port: int | None) -> SshSettings:
     """Return what asyncssh's own parser finds of a host.
 
     It knows no StrictHostKeyChecking: unknown host keys are refused.
@@ -332,7 +332,7 @@ def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, po
     except IndexError:
         # A line such as "User=", of which the parser takes what is not there.
         raise ConfigBroken(f"{paths[0]}: a keyword or its value is missing on a line") from None
-    settings = Resolved(host, str(config.get("Hostname", host)), str(user or config.get("User", getpass.getuser())))
+    settings = SshSettings(host, str(config.get("Hostname", host)), str(user or config.get("User", getpass.getuser())))
     user_files = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
     global_files = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])
     default_keys = [f"{home()}/.ssh/{name}" for name in ("id_rsa", "id_ecdsa", "id_ed25519")]
@@ -359,7 +359,7 @@ def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, po
     )
 
 
-def _files(names: Any, settings: Resolved) -> tuple[str, ...]:
+def _files(names: Any, settings: SshSettings) -> tuple[str, ...]:
     paths = (expand_path(str(name), settings) for name in names)
     return tuple(str(path) for path in paths if path is not None)
 
@@ -381,7 +381,7 @@ _UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
 )
 
 
-def unfit_setting(resolved: Resolved) -> str | None:
+def unfit_setting(resolved: SshSettings) -> str | None:
     """Return the first setting that asyncssh cannot follow, None if there is none."""
     for key, values, name in _UNSUPPORTED:
         value = resolved.settings.get(key, "none").lower()
@@ -390,7 +390,7 @@ def unfit_setting(resolved: Resolved) -> str | None:
     return None
 
 
-def is_plain(resolved: Resolved) -> bool:
+def is_plain(resolved: SshSettings) -> bool:
     """Return True if asyncssh surely reaches a host, directly."""
     settings = resolved.settings
     return not (
@@ -425,7 +425,7 @@ class Unfit:
 
     _tickets: asyncio.Task[bool] | None = None
 
-    async def reason(self, resolved: Resolved) -> str | None:
+    async def reason(self, resolved: SshSettings) -> str | None:
         """Return the unsupported setting of a host, None if there is none."""
         setting = unfit_setting(resolved)
         if setting is not None:

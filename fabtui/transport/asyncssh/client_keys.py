@@ -14,7 +14,7 @@ from typing import Any
 import asyncssh
 from asyncssh.agent import SSHAgentClient
 
-from fabtui.transport.ssh_config import Resolved, expand_path
+from fabtui.transport.ssh_config import SshSettings, expand_path
 
 _AGENT_DEADLINE = 5.0
 _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
@@ -89,7 +89,7 @@ def _is_hardware(data: bytes) -> bool:
     return False
 
 
-def agent_path(resolved: Resolved) -> str | None:
+def agent_path(resolved: SshSettings) -> str | None:
     """Return the socket of the agent to use for a host, or None."""
     named = resolved.identity_agent
     if named == "none":
@@ -109,7 +109,7 @@ class KeyRing:
         self._files: dict[Path, asyncio.Task[Identity | None]] = {}
         self._certificates: dict[Path, Any] = {}
 
-    async def offer(self, resolved: Resolved) -> Offer:
+    async def offer(self, resolved: SshSettings) -> Offer:
         """Return the keys for one login: the agent's that have an identity file, its others, then the files'."""
         paths = dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
         found = [await self._identity(path) for path in paths if path is not None]
@@ -149,7 +149,7 @@ class KeyRing:
             self._files[path] = asyncio.create_task(asyncio.to_thread(read_identity, path))
         return await asyncio.shield(self._files[path])
 
-    async def _named_certificates(self, resolved: Resolved) -> dict[bytes | None, Any]:
+    async def _named_certificates(self, resolved: SshSettings) -> dict[bytes | None, Any]:
         found: dict[bytes | None, Any] = {}
         for text in resolved.certificates:
             path = expand_path(text, resolved)
@@ -165,7 +165,7 @@ class KeyRing:
                 found[certificate.key.public_data] = certificate
         return found
 
-    async def _agent_keys(self, resolved: Resolved, offer: Offer) -> list[Any]:
+    async def _agent_keys(self, resolved: SshSettings, offer: Offer) -> list[Any]:
         path = agent_path(resolved)
         if path is None:
             return []

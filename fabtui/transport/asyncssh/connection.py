@@ -31,7 +31,7 @@ from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginTurn
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
-from fabtui.transport.ssh_config import Policy, Resolved
+from fabtui.transport.ssh_config import Policy, SshSettings
 
 KEEPALIVE = 5
 KEEPALIVE_COUNT = 3
@@ -131,7 +131,7 @@ class Client(asyncssh.SSHClient):
 class Login:
     """A connection that is logged in; its path, jump hosts and this host, distinguishes it from others."""
 
-    resolved: Resolved
+    resolved: SshSettings
     connection: asyncssh.SSHClientConnection
     client: Client
     proxy: Proxy | None = None
@@ -152,7 +152,7 @@ class Login:
             await self.proxy.wait_closed()
 
 
-def host_key_algorithms(resolved: Resolved, known: HostEntries, policy: Policy) -> list[str]:
+def host_key_algorithms(resolved: SshSettings, known: HostEntries, policy: Policy) -> list[str]:
     """Return the host key algorithms in the order OpenSSH would ask for them: those of known keys first.
 
     The others come after them, so that a server without a known key presents a different one and is recognised as
@@ -171,7 +171,7 @@ def host_key_algorithms(resolved: Resolved, known: HostEntries, policy: Policy) 
     return (certificates if known.authorities else []) + order
 
 
-def common_algorithms(resolved: Resolved) -> dict[str, list[str]] | None:
+def common_algorithms(resolved: SshSettings) -> dict[str, list[str]] | None:
     """Return the algorithms a configuration chooses as far as asyncssh has them, None if it has none of one kind."""
     common = {}
     for kind, able in _KINDS.items():
@@ -184,7 +184,7 @@ def common_algorithms(resolved: Resolved) -> dict[str, list[str]] | None:
     return common
 
 
-async def log_in(resolved: Resolved, road: Road, client: Client, offer: Offer, within: float) -> Login:
+async def log_in(resolved: SshSettings, road: Road, client: Client, offer: Offer, within: float) -> Login:
     """Log in to a host within some seconds, with the keys of an offer; a socket is closed on failure.
 
     Raises:
@@ -240,14 +240,14 @@ def _drop(over: dict[str, Any], client: Client) -> None:
         over["sock"].close()
 
 
-async def _proxy_failure(resolved: Resolved, proxy: Proxy) -> NodeUnreachable:
+async def _proxy_failure(resolved: SshSettings, proxy: Proxy) -> NodeUnreachable:
     errors = await proxy.errors()
     known = classify_openssh(resolved.name, errors)
     text = f"the ProxyCommand for {resolved.hostname} ended before an SSH banner came{proxy_words(errors)}"
     return NodeUnreachable(known.kind if known else "closed", text, known.hint if known else None, errors)
 
 
-def _options(resolved: Resolved, client: Client, offer: Offer, within: float) -> dict[str, Any]:
+def _options(resolved: SshSettings, client: Client, offer: Offer, within: float) -> dict[str, Any]:
     known = client.known
     common = common_algorithms(resolved) or {}
     ciphers = dict.fromkeys(c.decode() for c in (*_FAST_CIPHERS, *get_default_encryption_algs()))

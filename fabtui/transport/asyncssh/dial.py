@@ -15,7 +15,7 @@ from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.local import kill, wait_gone
-from fabtui.transport.ssh_config import Resolved, expand
+from fabtui.transport.ssh_config import SshSettings, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 #: What may be put into a shell's command line as a user's name.
@@ -87,17 +87,17 @@ class Dialer:
         self._begun.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, resolved: Resolved, within: float) -> None:
+    def begin(self, resolved: SshSettings, within: float) -> None:
         """Start to connect to a host; the next `dial` to it uses that connection."""
         if resolved.name not in self._begun:
             self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
 
-    def forget(self, resolved: Resolved) -> None:
+    def forget(self, resolved: SshSettings) -> None:
         """Close a started connection that no `dial` has used."""
         if (begun := self._begun.pop(resolved.name, None)) is not None:
             _discard(begun)
 
-    async def dial(self, resolved: Resolved, within: float) -> socket.socket:
+    async def dial(self, resolved: SshSettings, within: float) -> socket.socket:
         """Return a socket that is connected to a host.
 
         Raises:
@@ -112,7 +112,7 @@ class Dialer:
             _discard(begun)
             raise
 
-    async def _dial(self, resolved: Resolved, within: float) -> socket.socket:
+    async def _dial(self, resolved: SshSettings, within: float) -> socket.socket:
         what = f"{resolved.hostname} port {resolved.port}"
         stage = "its name was not looked up"
         try:
@@ -129,7 +129,7 @@ class Dialer:
         except UnicodeError:
             raise NodeUnreachable("config", f"not a host name: {resolved.hostname!r}") from None
 
-    async def _addresses(self, resolved: Resolved) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+    async def _addresses(self, resolved: SshSettings) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
         family = _FAMILIES.get(resolved.family, socket.AF_UNSPEC)
 
         def look_up(flags: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
@@ -143,7 +143,7 @@ class Dialer:
         return await asyncio.get_running_loop().run_in_executor(self._threads, look_up, 0)
 
     async def _first(
-        self, resolved: Resolved, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
+        self, resolved: SshSettings, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
     ) -> socket.socket:
         """Return a socket connected to the first address that answers."""
         failure: OSError = TimeoutError(errno.ETIMEDOUT, "no answer")
@@ -160,7 +160,7 @@ class Dialer:
             raise TimeoutError
         raise failure
 
-    async def start_proxy(self, resolved: Resolved) -> Proxy:
+    async def start_proxy(self, resolved: SshSettings) -> Proxy:
         """Start the host's ProxyCommand as OpenSSH would: by the user's shell, in a session of its own.
 
         Raises:
@@ -194,7 +194,7 @@ class Dialer:
         return Proxy(ours, process)
 
 
-async def _connected(sock: socket.socket, resolved: Resolved, address: tuple[str, int]) -> socket.socket:
+async def _connected(sock: socket.socket, resolved: SshSettings, address: tuple[str, int]) -> socket.socket:
     try:
         sock.setblocking(False)
         if resolved.bind_address:

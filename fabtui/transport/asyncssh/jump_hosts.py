@@ -16,7 +16,7 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.ssh_config import Jump, NeedsOpenSSH, PolicyOption, Resolved, Resolver, Unfit, policy_for
+from fabtui.transport.ssh_config import Jump, NeedsOpenSSH, PolicyOption, Resolver, SshSettings, Unfit, policy_for
 
 _MAX_HOPS = 8
 #: Time (s) before an unreachable jump host is tried again.
@@ -70,7 +70,7 @@ class Logins:
                 await result.wait_closed()
         self._host_keys.close()
 
-    async def log_in(self, resolved: Resolved) -> Login:
+    async def log_in(self, resolved: SshSettings) -> Login:
         """Return a connection to a host, through its jump hosts.
 
         Raises:
@@ -80,14 +80,14 @@ class Logins:
         via = await self._via(resolved, 0)
         return await with_retries(lambda: self._attempt(resolved, via))
 
-    async def _check_fit(self, resolved: Resolved) -> None:
+    async def _check_fit(self, resolved: SshSettings) -> None:
         reason = await self._unfit.reason(resolved)
         if reason is None and common_algorithms(resolved) is None:
             reason = "the algorithms it chooses"
         if reason is not None:
             raise NeedsOpenSSH(reason)
 
-    async def _via(self, resolved: Resolved, depth: int) -> Login | None:
+    async def _via(self, resolved: SshSettings, depth: int) -> Login | None:
         """Return the connection to a host's last jump host, None if it has none."""
         await self._check_fit(resolved)
         if depth + len(resolved.jumps) > _MAX_HOPS:
@@ -103,7 +103,7 @@ class Logins:
             via = await self._jump(hop, via, jump, resolved)
         return via
 
-    async def _jump(self, hop: Resolved, via: Login | None, jump: Jump, resolved: Resolved) -> Login:
+    async def _jump(self, hop: SshSettings, via: Login | None, jump: Jump, resolved: SshSettings) -> Login:
         key = _path(hop, via)
         known = self._jumps.get(key)
         if known is not None and known.task.done():
@@ -123,7 +123,7 @@ class Logins:
             text = f"jump host {jump.host}: {error.text}"
             raise NodeUnreachable(error.kind, text, error.hint, error.detail) from None
 
-    async def _attempt(self, resolved: Resolved, via: Login | None) -> Login:
+    async def _attempt(self, resolved: SshSettings, via: Login | None) -> Login:
         """Log in; once more if only answers that served elsewhere were given, which may serve once.
 
         Once more, too, if the connection ended in the key exchange: a server without a common algorithm may reset it
@@ -138,7 +138,7 @@ class Logins:
                 raise
         return await self._log_in(resolved, via, answers.login(resolved.name, resolved.user))
 
-    async def _log_in(self, resolved: Resolved, via: Login | None, turn: LoginTurn) -> Login:
+    async def _log_in(self, resolved: SshSettings, via: Login | None, turn: LoginTurn) -> Login:
         accepted: bool | None = None
         trial = self._trials.setdefault((resolved.user, resolved.identities, resolved.identity_agent), KeyTrial())
         client = Client(await self._host_keys.known(resolved), policy_for(self._policy, resolved), turn, trial)
@@ -156,7 +156,7 @@ class Logins:
             trial.end(resolved.name, accepted if client.tried else None, has_turn=client.has_turn)
         return login
 
-    async def _over_road(self, resolved: Resolved, via: Login | None, client: Client) -> Login:
+    async def _over_road(self, resolved: SshSettings, via: Login | None, client: Client) -> Login:
         within = resolved.connect_timeout or self._within
         sock: socket.socket | None = None
         if via is None and resolved.proxy_command is None:
@@ -180,7 +180,7 @@ class Logins:
         login.path = _path(resolved, via)
         return login
 
-    async def _over(self, resolved: Resolved, road: Road, client: Client) -> Login:
+    async def _over(self, resolved: SshSettings, road: Road, client: Client) -> Login:
         offer = Offer()
         try:
             offer = await self._keys.offer(resolved)
@@ -212,6 +212,6 @@ class Logins:
         return login
 
 
-def _path(resolved: Resolved, via: Login | None) -> tuple[str, ...]:
+def _path(resolved: SshSettings, via: Login | None) -> tuple[str, ...]:
     before = via.path if via is not None else ()
     return (*before, f"{resolved.user}@{resolved.hostname}:{resolved.port}")

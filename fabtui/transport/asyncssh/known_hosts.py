@@ -20,7 +20,7 @@ from asyncssh import SSHKey, SSHKnownHosts
 from fabtui.paths import wait_for_lock
 from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config import Resolved, home
+from fabtui.transport.ssh_config import SshSettings, home
 
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0
@@ -43,7 +43,7 @@ class HostEntries:
         return [key for key, _ in (*self.keys, *self.elsewhere)]
 
 
-def lookup_name(resolved: Resolved) -> str:
+def lookup_name(resolved: SshSettings) -> str:
     """Return what a host is written as in a known hosts file."""
     if resolved.host_key_alias:
         return resolved.host_key_alias.lower()
@@ -106,12 +106,12 @@ class HostKeys:
         self._files: dict[str, _File] = {}
         self._known: dict[tuple[str, str, tuple[str, ...]], HostEntries] = {}
 
-    async def known(self, resolved: Resolved) -> HostEntries:
+    async def known(self, resolved: SshSettings) -> HostEntries:
         """Return what is known of a host."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._looking, self._look_up, resolved, loop)
 
-    def _look_up(self, resolved: Resolved, loop: asyncio.AbstractEventLoop) -> HostEntries:
+    def _look_up(self, resolved: SshSettings, loop: asyncio.AbstractEventLoop) -> HostEntries:
         paths = (*resolved.user_known_hosts, *resolved.global_known_hosts)
         for path in paths:
             # A file is read again when it changed: the user may mend it while we run.
@@ -135,7 +135,7 @@ class HostKeys:
             loop.call_soon_threadsafe(self._notice, text)
             return None
 
-    async def remember(self, resolved: Resolved, key: SSHKey) -> None:
+    async def remember(self, resolved: SshSettings, key: SSHKey) -> None:
         """Write an accepted key to the user's first known hosts file and know it from now on. Never raises."""
         known = await self.known(resolved)
         if key in known.trusted():
@@ -210,7 +210,7 @@ def append(path: Path, line: bytes) -> tuple[_State, _State]:
 
 
 def refusal(
-    resolved: Resolved, known: HostEntries, key: SSHKey | None, revoked: bool, reason: str = ""
+    resolved: SshSettings, known: HostEntries, key: SSHKey | None, revoked: bool, reason: str = ""
 ) -> NodeUnreachable:
     """Return the error for a host key that is not accepted, or for a certificate (no key), with the reason."""
     shown = "a certificate" if key is None else f"{key.get_algorithm()} {key.get_fingerprint()}"

@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config import Resolved, is_plain, parse
+from fabtui.transport.ssh_config import SshSettings, is_plain, parse
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def server() -> Iterator[socket.socket]:
         yield listener
 
 
-def host_of(server: socket.socket) -> Resolved:
-    return Resolved("n1", "127.0.0.1", "me", server.getsockname()[1])
+def host_of(server: socket.socket) -> SshSettings:
+    return SshSettings("n1", "127.0.0.1", "me", server.getsockname()[1])
 
 
 def accepted(server: socket.socket) -> socket.socket:
@@ -87,7 +87,7 @@ async def test_a_dial_that_is_given_up_closes_what_was_begun(server: socket.sock
 async def test_one_that_fails_reports_it_where_it_is_asked_for() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        host = Resolved("n1", "127.0.0.1", "me", taken.getsockname()[1])
+        host = SshSettings("n1", "127.0.0.1", "me", taken.getsockname()[1])
         dialer = Dialer()
         dialer.begin(host, 5)
         await asyncio.sleep(0.05)

@@ -14,9 +14,9 @@ from fabtui.transport.local import ssh_argv
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import INPUT_TAKEN
-from fabtui.transport.ssh_config import Resolved
+from fabtui.transport.ssh_config import SshSettings
 
-HOST = Resolved("n1", "10.0.0.1", "me", 2200)
+HOST = SshSettings("n1", "10.0.0.1", "me", 2200)
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -222,7 +222,7 @@ async def test_a_slow_name_server_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
 
         async def dial(host: str, within: float) -> None:
             try:
-                (await dialer.dial(Resolved(host, host, "me", port), within)).close()
+                (await dialer.dial(SshSettings(host, host, "me", port), within)).close()
             except NodeUnreachable as failure:
                 done.append(f"{host} {failure.kind}")
             else:

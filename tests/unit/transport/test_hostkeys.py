@@ -15,13 +15,13 @@ from fabtui.transport.asyncssh.known_hosts import (
     match,
     refusal,
 )
-from fabtui.transport.ssh_config import Resolved, Strict, policy_for
+from fabtui.transport.ssh_config import SshSettings, Strict, policy_for
 
 OLD, NEW, RSA = (asyncssh.generate_private_key(kind) for kind in ("ssh-ed25519", "ssh-ed25519", "ecdsa-sha2-nistp256"))
 
 
-def resolved(*files: Path, port: int = 22, alias: str | None = None, hashed: bool = False) -> Resolved:
-    return Resolved(
+def resolved(*files: Path, port: int = 22, alias: str | None = None, hashed: bool = False) -> SshSettings:
+    return SshSettings(
         "n1",
         "Node.example",
         "me",
@@ -50,7 +50,7 @@ def write(path: Path, *entries: tuple[str, asyncssh.SSHKey], raw: bytes = b"") -
     ],
 )
 def test_policies(option: str, strict: Strict, policy: str) -> None:
-    assert policy_for(option, Resolved("n1", "n1", "me", strict=strict)) == policy  # type: ignore[arg-type]
+    assert policy_for(option, SshSettings("n1", "n1", "me", strict=strict)) == policy  # type: ignore[arg-type]
 
 
 def test_names() -> None:

@@ -13,8 +13,8 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     Jump,
-    Resolved,
     Resolver,
+    SshSettings,
     Unfit,
     check_host,
     expand,
@@ -113,7 +113,7 @@ def test_jumps() -> None:
 
 
 def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolved = Resolved("n1", "10.0.0.1", "me", 2200)
+    resolved = SshSettings("n1", "10.0.0.1", "me", 2200)
     assert expand("%n %h %p %r 100%%", resolved) == "n1 10.0.0.1 2200 me 100%"
     assert expand("%%h", resolved) == "%h"
     for text in ("%C", "%", "a%"):
