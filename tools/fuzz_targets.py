@@ -74,7 +74,7 @@ from fabtui.transport.ssh_config import (
     parse,
     parse_jumps,
     resolve_without_ssh,
-    unfit_setting,
+    unsupported_setting,
 )
 from fabtui_node import protocol
 from fabtui_node.parsers import catalogue as of_nodes
@@ -609,7 +609,7 @@ def _ssh(data: bytes) -> None:
     text = rest.decode("utf-8", "replace")
     if number == 0:
         found = parse("n0", text, {"ciphers": "a,b"})
-        unfit_setting(found)
+        unsupported_setting(found)
         for name in (*found.identities, *found.user_known_hosts, found.proxy_command or ""):
             expand_path(name, found)
     elif number == 1:

@@ -381,7 +381,7 @@ _UNSUPPORTED: tuple[tuple[str, frozenset[str] | None, str], ...] = (
 )
 
 
-def unfit_setting(resolved: SshSettings) -> str | None:
+def unsupported_setting(resolved: SshSettings) -> str | None:
     """Return the first setting that asyncssh cannot follow, None if there is none."""
     for key, values, name in _UNSUPPORTED:
         value = resolved.settings.get(key, "none").lower()
@@ -397,7 +397,7 @@ def is_plain(resolved: SshSettings) -> bool:
         resolved.jumps
         or resolved.proxy_command
         or resolved.algorithms
-        or unfit_setting(resolved)
+        or unsupported_setting(resolved)
         or settings.get("gssapiauthentication") == "yes"
         or settings.get("controlpath", "none") != "none"
     )
@@ -420,14 +420,14 @@ class NeedsOpenSSH(Exception):
     """asyncssh cannot reach this host; the text is the reason."""
 
 
-class Unfit:
+class OpenSSHReasons:
     """Finds the hosts that need OpenSSH."""
 
     _tickets: asyncio.Task[bool] | None = None
 
     async def reason(self, resolved: SshSettings) -> str | None:
         """Return the unsupported setting of a host, None if there is none."""
-        setting = unfit_setting(resolved)
+        setting = unsupported_setting(resolved)
         if setting is not None:
             return setting
         # Many distributions switch it on for everybody: it counts where there is a ticket to log in with.

@@ -16,7 +16,15 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_answers import LoginAnswers, LoginTurn
 from fabtui.transport.login_errors import KeyExchangeBroken, NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.ssh_config import Jump, NeedsOpenSSH, PolicyOption, Resolver, SshSettings, Unfit, policy_for
+from fabtui.transport.ssh_config import (
+    Jump,
+    NeedsOpenSSH,
+    OpenSSHReasons,
+    PolicyOption,
+    Resolver,
+    SshSettings,
+    policy_for,
+)
 
 _MAX_HOPS = 8
 #: Time (s) before an unreachable jump host is tried again.
@@ -55,7 +63,7 @@ class Logins:
         #: By the user and the keys of logins.
         self._trials: dict[tuple[str, tuple[str, ...], str | None], KeyTrial] = {}
         self._dialer = dialer
-        self._unfit = Unfit()
+        self._unfit = OpenSSHReasons()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
 
     async def close(self) -> None:

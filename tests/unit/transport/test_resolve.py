@@ -13,9 +13,9 @@ from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     Jump,
+    OpenSSHReasons,
     Resolver,
     SshSettings,
-    Unfit,
     check_host,
     expand,
     expand_path,
@@ -24,7 +24,7 @@ from fabtui.transport.ssh_config import (
     parse_jumps,
     resolve_without_ssh,
     split_files,
-    unfit_setting,
+    unsupported_setting,
 )
 
 OUTPUT = """\
@@ -151,22 +151,22 @@ def test_known_hosts_files_with_blanks(tmp_path: Path) -> None:
     ],
 )
 def test_what_asyncssh_cannot_do(line: str, found: str | None) -> None:
-    assert unfit_setting(parse("n1", line)) == found
+    assert unsupported_setting(parse("n1", line)) == found
 
 
 async def test_kerberos_counts_only_with_a_ticket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = parse("n1", "gssapiauthentication yes")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/cache")
-    assert await Unfit().reason(resolved) is None
+    assert await OpenSSHReasons().reason(resolved) is None
     (tmp_path / "cache").touch()
-    reason = await Unfit().reason(resolved)
+    reason = await OpenSSHReasons().reason(resolved)
     assert reason is not None
     assert "Kerberos" in reason
     klist = tmp_path / "klist"
     klist.write_text("#!/bin/sh\nexit 1\n")
     klist.chmod(0o755)
-    assert await Unfit().reason(resolved) is None
+    assert await OpenSSHReasons().reason(resolved) is None
 
 
 @needs_ssh
