@@ -1,4 +1,4 @@
-"""Run a session until it ends or a signal ends it."""
+"""Sessions in the foreground: they run until they end or a signal ends them, and ask the user on the terminal."""
 
 from __future__ import annotations
 

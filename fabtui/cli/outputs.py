@@ -1,4 +1,4 @@
-"""Write the files of a request at the end of a session."""
+"""Files and texts that commands write, with a line for each file."""
 
 from __future__ import annotations
 

@@ -49,6 +49,8 @@ TreeOption = Literal["auto", "on", "off"]
 #: Number of nodes of a job from which on one srun starts many node sides.
 TREE_FROM = 128
 _FILES_WANTED = 16384
+#: From this exit status on, a shell and srun mean a signal.
+_FIRST_SIGNAL = 128
 #: Why ssh may fail where a step of the job starts: no login on compute nodes, or names that only Slurm knows.
 _FALL_BACK = ("auth", "closed", "dns", "no-route", "refused", "unknown-host-key")
 
@@ -297,6 +299,38 @@ class Connector:
         pipe = await ProcessPipe.run(wrapped if self.options.wrap else ["/bin/sh", "-c", own])
         return await self.start(pipe, host, "local", explain_end, "")
 
+    async def open_srun(self, host: str) -> Link:
+        """Open a link over a step of the user's Slurm job.
+
+        Raises:
+            NodeUnreachable: The node is not one of the job, or no step started there.
+        """
+        options = self.options
+        placement = options.placements.get(host)
+        if placement is None:
+            job = f"job {options.job}" if options.job else "a job of yours"
+            text = f"{one_line(host, 100)} is not a node of {job}, and srun starts steps on nodes of a job only"
+            raise NodeUnreachable("config", text, "name the job with --jobid, or use --transport ssh")
+        explain = explain_with(SRUN, options.job)
+        if (tree := self.step_tree) is not None and (called := await tree.pipe(host)) is not None:
+            return await self.start(called, host, "srun", explain, "")
+        words = srun_words(placement, self.command(host), options.connect_timeout)
+        # The controller creates steps one after the other; how far it is, is unknown.
+        async with self.gates.login("srun", lambda: False):
+            pipe = await LauncherPipe.run(words, srun_environment())
+            return await self.start(pipe, host, "srun", explain, "")
+
+    async def open_via(self, host: str) -> Link:
+        """Open a link over the command line of ``--via``.
+
+        Raises:
+            NodeUnreachable: The launcher failed, or the node side did not start.
+        """
+        words = via_words(self.options.via, host)
+        async with self.gates.login("via", lambda: False):
+            pipe = await LauncherPipe.run([*words, *self.command(host)])
+            return await self.start(pipe, host, "via", explain_with(VIA, ""), "")
+
     async def start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:
         """Start the node side over a byte pipe that runs `payload.command`; the pipe is closed on failure.
 
@@ -326,6 +360,24 @@ class Connector:
         return await FramedLink.start(
             pipe, host, backend, payload, nonce, options.limits, explain, banner, cargo=self._cargo
         )
+
+
+class LauncherPipe(ProcessPipe):
+    """The byte pipe of a launcher."""
+
+    async def ending(self) -> Ending:
+        """Wait for the launcher. Its end without an error, unasked, means a lost connection."""
+        ending = await super().ending()
+        if ending.status is not None and ending.status >= _FIRST_SIGNAL:
+            return Ending(reason=f"the launched command was killed (signal {ending.status - _FIRST_SIGNAL})")
+        if ending.status == 0:
+            return Ending(reason="the launcher ended without an error")
+        return ending
+
+
+def via_words(template: str, node: str) -> list[str]:
+    """Return the words of a launcher's command line for a node."""
+    return [word.replace("{node}", node) for word in shlex.split(template)]
 
 
 def allow_many_files() -> None:
@@ -364,59 +416,3 @@ def load_asyncssh() -> None:
         gc.freeze()
         if collecting:
             gc.enable()
-
-
-#: From this exit status on, a shell and srun mean a signal.
-_FIRST_SIGNAL = 128
-
-
-class LauncherPipe(ProcessPipe):
-    """The byte pipe of a launcher."""
-
-    async def ending(self) -> Ending:
-        """Wait for the launcher. Its end without an error, unasked, means a lost connection."""
-        ending = await super().ending()
-        if ending.status is not None and ending.status >= _FIRST_SIGNAL:
-            return Ending(reason=f"the launched command was killed (signal {ending.status - _FIRST_SIGNAL})")
-        if ending.status == 0:
-            return Ending(reason="the launcher ended without an error")
-        return ending
-
-
-async def open_srun(connector: Connector, host: str) -> Link:
-    """Open a link over a step of the user's Slurm job.
-
-    Raises:
-        NodeUnreachable: The node is not one of the job, or no step started there.
-    """
-    options = connector.options
-    placement = options.placements.get(host)
-    if placement is None:
-        job = f"job {options.job}" if options.job else "a job of yours"
-        text = f"{one_line(host, 100)} is not a node of {job}, and srun starts steps on nodes of a job only"
-        raise NodeUnreachable("config", text, "name the job with --jobid, or use --transport ssh")
-    explain = explain_with(SRUN, options.job)
-    if (tree := connector.step_tree) is not None and (called := await tree.pipe(host)) is not None:
-        return await connector.start(called, host, "srun", explain, "")
-    words = srun_words(placement, connector.command(host), options.connect_timeout)
-    # The controller creates steps one after the other; how far it is, is unknown.
-    async with connector.gates.login("srun", lambda: False):
-        pipe = await LauncherPipe.run(words, srun_environment())
-        return await connector.start(pipe, host, "srun", explain, "")
-
-
-async def open_via(connector: Connector, host: str) -> Link:
-    """Open a link over the command line of ``--via``.
-
-    Raises:
-        NodeUnreachable: The launcher failed, or the node side did not start.
-    """
-    words = via_words(connector.options.via, host)
-    async with connector.gates.login("via", lambda: False):
-        pipe = await LauncherPipe.run([*words, *connector.command(host)])
-        return await connector.start(pipe, host, "via", explain_with(VIA, ""), "")
-
-
-def via_words(template: str, node: str) -> list[str]:
-    """Return the words of a launcher's command line for a node."""
-    return [word.replace("{node}", node) for word in shlex.split(template)]

@@ -1,4 +1,8 @@
-"""Errors of launchers: what srun, kubectl and others print, and what it means for a node."""
+"""Launchers, which run a command on a node: srun's command lines, and the errors that srun, kubectl and others print.
+
+The options of srun were tried with Slurm 22.05 (docs/slurm.md). ``--overlap`` starts beside a step that holds all CPUs
+and GPUs. ``--input=0`` gives standard input to the task. ``--immediate`` bounds the wait for the step.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,6 @@ from typing import NamedTuple
 from fabtui.sanitize import one_line
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
-
-# Command line and environment of srun for a step on one node of a running job.
-#
-# The options were tried with Slurm 22.05 (docs/slurm.md). ``--overlap`` starts beside a step that holds all CPUs and
-# GPUs. ``--input=0`` gives standard input to the task. ``--immediate`` bounds the wait for the step.
 
 #: Variables from which srun takes options that contradict those of `srun_words`, and those of MPI launchers.
 _CONTRADICT = re.compile(

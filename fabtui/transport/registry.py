@@ -24,7 +24,6 @@ class TransportSpec(NamedTuple):
         return resolve_name(self.opener)
 
 
-_LAUNCHER = "fabtui.transport.connector"
 _CONNECTOR = "fabtui.transport.connector:Connector"
 #: The transports by name, the default first.
 TRANSPORTS: dict[str, TransportSpec] = {
@@ -42,12 +41,15 @@ TRANSPORTS: dict[str, TransportSpec] = {
             remote=False,
         ),
         TransportSpec(
-            "srun", "a step of your Slurm job per node", f"{_LAUNCHER}:open_srun", hint="srun --overlap {job} {command}"
+            "srun",
+            "a step of your Slurm job per node",
+            f"{_CONNECTOR}.open_srun",
+            hint="srun --overlap {job} {command}",
         ),
         TransportSpec(
             "via",
             "the command line of --via, such as kubectl exec",
-            f"{_LAUNCHER}:open_via",
+            f"{_CONNECTOR}.open_via",
             hint="{via} {command}",
             # --via selects it.
             configurable=False,
