@@ -34,7 +34,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.base import Feed, Playback
-from fabtui.session.job_watch import JobWatch
+from fabtui.session.running_job.watch import JobWatch
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.fakeprobes import address, inventory, nvlink
 

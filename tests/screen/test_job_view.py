@@ -7,10 +7,10 @@ import pytest
 
 from fabtui.jobs.answer import Answer
 from fabtui.jobs.watchdog import Phase, Verdict
-from fabtui.session.hang_report import HangReport
-from fabtui.session.job_monitor import JobMonitor
-from fabtui.session.job_query import JobQuery
-from fabtui.session.job_watch import JobWatch
+from fabtui.session.options import JobQuery
+from fabtui.session.running_job.evidence import HangReport
+from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.watch import JobWatch
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.unit.jobs.job_texts import gpustat, healthy, iteration, settings

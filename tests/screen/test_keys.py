@@ -27,9 +27,9 @@ from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.views.topology import TopologyTree
 from fabtui.session.feeds.base import Playback
-from fabtui.session.job_monitor import JobMonitor
-from fabtui.session.job_query import JobQuery
-from fabtui.session.job_watch import JobWatch
+from fabtui.session.options import JobQuery
+from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.watch import JobWatch
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two

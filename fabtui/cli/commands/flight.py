@@ -21,10 +21,9 @@ from fabtui.jobs.place import ranges
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import clean, one_line
-from fabtui.session.flight_inquiry import collect_dumps
-from fabtui.session.job_evidence import completed
-from fabtui.session.one_probe import Reply, over_new_links, replies
 from fabtui.session.options import SessionOptions
+from fabtui.session.running_job.evidence import completed
+from fabtui.session.running_job.inquiry import Reply, collect_dumps, over_new_links, replies
 
 #: Exit codes: a rank is behind; no rank gave a dump; the user did not confirm.
 BEHIND, NO_DUMP, NOT_CONFIRMED = 1, 3, 130

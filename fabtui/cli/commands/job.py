@@ -29,10 +29,9 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.job_links import links_to
-from fabtui.session.job_monitor import JobMonitor
-from fabtui.session.job_query import JobQuery
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.watch import links_to
 
 #: Time (s) between two readings; a reading that takes long is followed by a longer pause.
 EVERY = 2.0

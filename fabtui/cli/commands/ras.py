@@ -21,10 +21,9 @@ from fabtui.nodeset import count
 from fabtui.report.imported_output import text_of
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import clean, one_line
-from fabtui.session.job_evidence import completed
-from fabtui.session.one_probe import Reply, over_new_links
 from fabtui.session.options import SessionOptions
-from fabtui.session.ras_inquiry import inquire, processes, stopped_ranks
+from fabtui.session.running_job.evidence import completed
+from fabtui.session.running_job.inquiry import Reply, inquire, over_new_links, processes, stopped_ranks
 from fabtui_node.probes.job.ras import endpoint
 
 #: Exit codes: a rank is behind; no node gave a report.

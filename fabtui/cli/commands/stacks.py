@@ -13,7 +13,7 @@ from fabtui.jobs.stacks import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import clean, one_line
-from fabtui.session.one_probe import Reply, replies
+from fabtui.session.running_job.inquiry import Reply, replies
 
 #: Exit code if no rank was found.
 NO_RANK = 3

@@ -19,14 +19,11 @@ from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder
 from fabtui.report.tables import takes_unicode, wrapped
 from fabtui.sanitize import one_line
-from fabtui.session.hang_command import run_command
-from fabtui.session.hang_report import HangReport, report_hang
-from fabtui.session.hang_watch import EVERY, HangWatch, Sample
-from fabtui.session.job_links import links_to
-from fabtui.session.job_monitor import JobMonitor
-from fabtui.session.job_query import JobQuery
-from fabtui.session.one_probe import over_new_links
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.evidence import HangReport, report_hang
+from fabtui.session.running_job.inquiry import over_new_links
+from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.watch import EVERY, HangWatch, Sample, links_to, run_command
 
 #: Exit codes: the job hung; nothing of it could be read; interrupted.
 HUNG, UNREAD, INTERRUPTED = 1, 3, 130

@@ -29,7 +29,7 @@ from fabtui.screen.widgets.sorted_table import Columns, TableCell
 from fabtui.screen.widgets.text_line import TextLine, content_of
 
 if TYPE_CHECKING:
-    from fabtui.session.job_watch import JobWatch
+    from fabtui.session.running_job.watch import JobWatch
 
 #: Pause (s) between two readings; after a reading that takes long it is as many times longer.
 EVERY, _SHARE = 2.0, 5.0

@@ -21,11 +21,11 @@ from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, TableCell
 from fabtui.screen.widgets.text_line import TextLine
-from fabtui.session.job_monitor import ASK_EVERY, JobMonitor
-from fabtui.session.job_query import JobQuery
+from fabtui.session.options import JobQuery
+from fabtui.session.running_job.monitor import ASK_EVERY, JobMonitor
 
 if TYPE_CHECKING:
-    from fabtui.session.job_watch import JobWatch
+    from fabtui.session.running_job.watch import JobWatch
 
 _HEADINGS = ("job", "state", "time", "nodes", "name")
 
@@ -47,7 +47,7 @@ class JobsTable(NodesTable):
 
 def job_beside(job: str) -> JobWatch:
     """Return the watch of a job that is not the session's: its logs and what Slurm knows, without links."""
-    from fabtui.session.job_watch import JobWatch
+    from fabtui.session.running_job.watch import JobWatch
 
     return JobWatch(JobMonitor(JobQuery(job)))
 

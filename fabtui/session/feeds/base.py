@@ -11,7 +11,7 @@ from fabtui.model.turns import Turn
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
-    from fabtui.session.job_watch import JobWatch
+    from fabtui.session.running_job.watch import JobWatch
     from fabtui.transport.login_answers import Ask
 
 

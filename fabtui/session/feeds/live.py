@@ -42,8 +42,6 @@ from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.feeds.base import Feed
-from fabtui.session.job_monitor import Answer, JobMonitor, answer_of
-from fabtui.session.job_query import JobQuery
 from fabtui.session.node_client import (
     NodeClient,
     NodeMessage,
@@ -54,9 +52,10 @@ from fabtui.session.node_client import (
     RankMessage,
 )
 from fabtui.session.node_returns import Returns, may_return
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
+from fabtui.session.running_job.monitor import Answer, JobMonitor, answer_of
 from fabtui.session.standstill import Standstill
 from fabtui.session.step_runner import StepRunner
 from fabtui.session.sweep import Sweep
@@ -67,7 +66,7 @@ from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
-    from fabtui.session.job_watch import JobWatch
+    from fabtui.session.running_job.watch import JobWatch
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
 SETTLE = 3.0
@@ -203,7 +202,7 @@ class LiveFeed(Feed):
 
     def watch_job(self, monitor: JobMonitor) -> None:
         """Take over the monitor of a job, which then asks the nodes over their open links."""
-        from fabtui.session.job_watch import JobWatch
+        from fabtui.session.running_job.watch import JobWatch
 
         monitor.ask, monitor.every = self._ask_about_job, True
         self._job_watch = JobWatch(monitor, self._options, self._client_of)

@@ -11,8 +11,8 @@ from fabtui.cli import main as entry
 from fabtui.cli.commands import job
 from fabtui.cli.commands.job import query_from
 from fabtui.errors import InputError
-from fabtui.session import job_monitor
-from fabtui.session.job_query import JobQuery
+from fabtui.session.options import JobQuery
+from fabtui.session.running_job import monitor
 
 from ..jobs.job_texts import healthy, settings
 
@@ -164,7 +164,7 @@ def test_follow_prints_each_change_once_until_the_job_has_ended(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_slurm(tmp_path, monkeypatch, "RUNNING", tmp_path)
-    monkeypatch.setattr(job_monitor, "ASK_EVERY", 0.0)
+    monkeypatch.setattr(monitor, "ASK_EVERY", 0.0)
     monkeypatch.setattr(job, "EVERY", 0.01)
     readings: list[int] = []
 
@@ -177,8 +177,8 @@ def test_follow_prints_each_change_once_until_the_job_has_ended(
             fake_slurm(tmp_path, monkeypatch, "COMPLETED", tmp_path)
         return before(*args)
 
-    before = job_monitor._read
-    monkeypatch.setattr(job_monitor, "_read", read)
+    before = monitor._read
+    monkeypatch.setattr(monitor, "_read", read)
     code, out, _ = run(capsys, "12", "--logs", str(logs), "--follow", "--no-links")
     first, *changes = out.split("  [3] NVIDIA A10 | 61'C, 97 % | 14020 / 22731 MB | me(13980M)\n")
     assert first.startswith("job 12  healthy  RUNNING")

@@ -11,8 +11,8 @@ from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
 from fabtui.scheduler import slurm
 from fabtui.scheduler.allocation import Allocation
-from fabtui.session.job_evidence import typed_for
 from fabtui.session.options import SessionOptions
+from fabtui.session.running_job.evidence import typed_for
 
 
 def asked(*argv: str) -> SessionOptions:

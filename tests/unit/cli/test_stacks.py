@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import stacks
-from fabtui.session.one_probe import Reply
+from fabtui.session.running_job.inquiry import Reply
 
 Out = pytest.CaptureFixture[str]
 

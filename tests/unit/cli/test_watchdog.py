@@ -18,8 +18,8 @@ from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.watchdog import Phase, Verdict
 from fabtui.scheduler.slurm_job import JobStatus
-from fabtui.session.hang_report import HangReport
-from fabtui.session.hang_watch import HangWatch, Sample
+from fabtui.session.running_job.evidence import HangReport
+from fabtui.session.running_job.watch import HangWatch, Sample
 
 Out = pytest.CaptureFixture[str]
 QUIET = Reading(Signal.OUTPUT, State.HANG, "no output from any node for 9 min")

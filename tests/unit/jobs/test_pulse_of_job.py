@@ -15,7 +15,7 @@ from fabtui.jobs.pulse_of_job import age_of, pulse_of, ras_pulse
 from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.stacks import STOPPED, RankStack, grouped
 from fabtui.scheduler.slurm_job import JobStatus
-from fabtui.session.hang_report import _of_stacks
+from fabtui.session.running_job.evidence import _of_stacks
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import recorded

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fabtui.scheduler.slurm_job import JobStatus
-from fabtui.session import job_monitor
-from fabtui.session.job_monitor import Answer, JobMonitor
-from fabtui.session.job_query import JobQuery
 from fabtui.session.node_client import ProbeFailed
+from fabtui.session.options import JobQuery
+from fabtui.session.running_job import monitor as job_monitor
+from fabtui.session.running_job.monitor import Answer, JobMonitor
 from fabtui_node.probes.job import node_log
 
 from ..jobs.job_texts import NODES, gpustat, healthy, settings

@@ -22,8 +22,8 @@ from fabtui.jobs.monitor.settings import configured
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_job import JobStatus, node_addresses, status_of
-from fabtui.session.job_query import JobQuery
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.options import JobQuery
 from fabtui_node.system import log_files
 
 #: Least time (s) between two questions to Slurm: sites forbid more.

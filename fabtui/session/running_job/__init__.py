@@ -1,0 +1,1 @@
+"""Questions to, and the watch over, a job that runs."""
