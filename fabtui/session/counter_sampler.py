@@ -11,7 +11,7 @@ from typing import Any
 from fabtui.model.counter_log import counts_anything, deltas
 from fabtui.model.events import CounterDeltas
 from fabtui.model.facts.node_view import dicts
-from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
 #: Interval (s) between two samples of a node.
@@ -29,7 +29,7 @@ MAX_FAILURES = 3
 class CounterSampler:
     """Emits the counter deltas of the nodes of a test bed; inventories list the data interfaces."""
 
-    def __init__(self, bed: TestBed) -> None:
+    def __init__(self, bed: MeasurementContext) -> None:
         self._bed = bed
         self._depth = 0
         self._ticker: asyncio.Task[None] | None = None

@@ -19,13 +19,12 @@ from fabtui.model.layers import MESH
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.communicator_pool import needed
-from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.communicator_cache import needed
 from fabtui.session.measure.external_tools import PairTools
-from fabtui.session.measure.mesh_targets import Address, Target, addresses_of, targets_between
+from fabtui.session.measure.measurement_context import MeasurementContext
+from fabtui.session.measure.measurement_runner import MeasurementRunner
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import PingMesh
-from fabtui.session.measure.runner import TestRunner
+from fabtui.session.measure.ping_mesh import Address, PingMesh, Target, addresses_of, targets_between
 from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
@@ -54,13 +53,13 @@ class Sweep:
     def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[PairFault]) -> None:
         self.clients: dict[str, NodeClient] = {}
         self.warm = False
-        self.bed = TestBed(pump, go)
+        self.bed = MeasurementContext(pump, go)
         self._options = options
         self._pump = pump
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
-        self.runner = TestRunner(options, self.bed)
+        self.runner = MeasurementRunner(options, self.bed)
         self.probes = ProbeRunner(options, pump, self.clients)
 
     def admit(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fabtui.session.measure.communicator_pool import bound
+from fabtui.session.measure.communicator_cache import bound
 
 MIB = 1 << 20
 BYTES = 256 * MIB

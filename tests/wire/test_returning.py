@@ -20,7 +20,7 @@ from fabtui.model.events import Measured, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
-from fabtui.session import node_returns
+from fabtui.session import reconnection
 from fabtui.session.feeds.live import LiveFeed
 from tests.wire import sshd
 from tests.wire.live import session
@@ -43,7 +43,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_changed_host_key_is_not(
     field: sshd.Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_returns, "LONGEST", 2.0)
+    monkeypatch.setattr(reconnection, "LONGEST", 2.0)
     field.serve("a")
     late = field.nobody("b")
     async with session(field, "a", "b") as feed:
@@ -69,7 +69,7 @@ async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_ch
         await until(lambda: record.retry is None)
         assert "HOST KEY CHANGED" in record.text
         tries = [line.text for line in feed.model.log if line.node == "b" and "HOST KEY CHANGED" in line.text]
-        await asyncio.sleep(3 * node_returns.LONGEST)
+        await asyncio.sleep(3 * reconnection.LONGEST)
         assert len(tries) == 1
         assert record.state == "lost"
 

@@ -12,7 +12,7 @@ import pytest
 
 from fabtui.diagnosis.knowledge.step_command import LineFilter, StepCommand
 from fabtui.model.command_log import CommandRun
-from fabtui.session import step_runner
+from fabtui.session import probe_runner
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
@@ -83,7 +83,7 @@ async def test_hostile_output_is_bounded() -> None:
     async with session() as feed:
         found = await run(feed, "sh", "-c", r"printf '\033]0;x\007\033[2J\377\000'; head -c 1000000000 /dev/zero")
         assert found.end is not None
-        assert len(found.end.output) <= step_runner.MOST_OUTPUT
+        assert len(found.end.output) <= probe_runner.MOST_OUTPUT
         assert found.end.dropped > 200 << 20
         assert found.end.problem == "killed after 256 MiB of output"
         after = await run(feed, "echo", "the link works")
@@ -92,7 +92,7 @@ async def test_hostile_output_is_bounded() -> None:
 
 
 async def test_a_command_without_end_is_killed_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_runner, "DEADLINE", 2.0)
+    monkeypatch.setattr(probe_runner, "DEADLINE", 2.0)
     mark = f"mark-{uuid.uuid4().hex}"
     async with session() as feed:
         found = await run(feed, "sh", "-c", "while :; do echo again; sleep 0.1; done", mark)

@@ -16,7 +16,7 @@ from fabtui import __version__
 from fabtui.config.file import config_path
 from fabtui.paths import recordings_folder, state_folder, theme_folder, user_path, user_theme_folder
 from fabtui.sanitize import one_line
-from fabtui.session.measure.communicator_pool import BOUND_MESSAGES, bound
+from fabtui.session.measure.communicator_cache import BOUND_MESSAGES, bound
 from fabtui.session.options import MIB
 
 _PACKAGES = (

@@ -51,13 +51,11 @@ from fabtui.session.node_client import (
     RankHostHalted,
     RankMessage,
 )
-from fabtui.session.node_returns import Returns, may_return
 from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
+from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
-from fabtui.session.running_job.monitor import Answer, JobMonitor, answer_of
-from fabtui.session.standstill import Standstill
-from fabtui.session.step_runner import StepRunner
+from fabtui.session.reconnection import Returns, Standstill, may_return
+from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, LostKind, NodeUnreachable, UnreachableKind
@@ -220,7 +218,7 @@ class LiveFeed(Feed):
             raise ProbeFailed("lost", self._gone.get(node) or "the node is not connected")
         return client
 
-    async def _ask_about_job(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+    async def _ask_about_job(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
         return await answer_of(await self._client_of(node), args, deadline)
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:

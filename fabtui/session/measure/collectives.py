@@ -12,7 +12,7 @@ from fabtui.model.layers import COLLECTIVES, busbw_factor
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
-from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.ranks.gather import Gathering, GroupRequest, failure
 from fabtui_node.protocol import ErrorKind
@@ -89,7 +89,7 @@ def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequenc
 
 
 async def run_collective(
-    bed: TestBed,
+    bed: MeasurementContext,
     test: CollectiveTest,
     groups: Sequence[Group],
     begin: Callable[[list[Sequence[int]]], Awaitable[None]],
@@ -115,7 +115,9 @@ async def run_collective(
             bed.report([_measurement(bed, test, group, request, size) for size in test.sizes])
 
 
-def _measurement(bed: TestBed, test: CollectiveTest, group: Group, request: GroupRequest, size: int) -> Measurement:
+def _measurement(
+    bed: MeasurementContext, test: CollectiveTest, group: Group, request: GroupRequest, size: int
+) -> Measurement:
     reports = request.last_reports("reduced", bytes=size)
     passed = [report for report in reports.values() if report is not None and report.get("ok") is True]
     times = [number(report.get("seconds")) for report in passed]
@@ -147,7 +149,12 @@ def _measurement(bed: TestBed, test: CollectiveTest, group: Group, request: Grou
 
 
 def _success(
-    bed: TestBed, test: CollectiveTest, group: Group, size: int, seconds: float, reports: list[dict[str, Any]]
+    bed: MeasurementContext,
+    test: CollectiveTest,
+    group: Group,
+    size: int,
+    seconds: float,
+    reports: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return what a measurement of a collective that all ranks passed has of its own."""
     count = len(group.ranks)

@@ -14,9 +14,9 @@ from fabtui.model.layers import Layer, layer_of_probe
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line
-from fabtui.session.measure.context import TestBed
-from fabtui.session.measure.mesh_targets import addresses_of
+from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import number
+from fabtui.session.measure.ping_mesh import addresses_of
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui_node.probes.network.perftest_options import of_tool
 
@@ -47,7 +47,7 @@ class Port(NamedTuple):
 class PairTools:
     """Runs external tools between nodes."""
 
-    def __init__(self, bed: TestBed, clients: dict[str, NodeClient], options: Sequence[str] = ()) -> None:
+    def __init__(self, bed: MeasurementContext, clients: dict[str, NodeClient], options: Sequence[str] = ()) -> None:
         """``options``: further options of perftest, checked."""
         self._options = list(options)
         self._bed = bed

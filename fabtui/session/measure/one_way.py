@@ -13,8 +13,8 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
-from fabtui.session.measure.mesh_targets import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.measure.p2p_result import number
+from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.node_client import OnPart, ProbeFailed
 from fabtui_node.protocol import ErrorKind
 

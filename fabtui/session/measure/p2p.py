@@ -13,9 +13,8 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
 from fabtui.model.schedule import Dispatcher
 from fabtui.nodeset import count
-from fabtui.session.measure.communicator_pool import NODE_CTAS, Key
-from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
-from fabtui.session.measure.kept_communicators import KeptCommunicators
+from fabtui.session.measure.communicator_cache import NODE_CTAS, KeptCommunicators, Key
+from fabtui.session.measure.measurement_context import ABORT_PATIENCE, LAG, LAG_KNOWN, MeasurementContext
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.rank_host import (
@@ -79,7 +78,7 @@ class _Running:
 class Recovery:
     """Rank hosts that are being restarted during a pass of tests, those of `nodes`; ``put`` gets the ended restarts."""
 
-    def __init__(self, bed: TestBed, put: Callable[[HostRestarted], None]) -> None:
+    def __init__(self, bed: MeasurementContext, put: Callable[[HostRestarted], None]) -> None:
         self._bed = bed
         self._put = put
         self.nodes: set[str] = set()
@@ -150,7 +149,7 @@ class PairSweep:
 
     def __init__(
         self,
-        bed: TestBed,
+        bed: MeasurementContext,
         test: PairTest,
         kept: KeptCommunicators,
         *,

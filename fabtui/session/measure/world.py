@@ -16,7 +16,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray
 from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line
-from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
 from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
 
@@ -40,7 +40,7 @@ class WorldTest(NamedTuple):
 class WorldSweep:
     """One pass of the world layer."""
 
-    def __init__(self, bed: TestBed, test: WorldTest) -> None:
+    def __init__(self, bed: MeasurementContext, test: WorldTest) -> None:
         self._bed = bed
         self._test = test
         self._good: list[int] = []

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fabtui.sanitize import one_line
-from fabtui.session.measure.context import ABORT_PATIENCE, LAG, TestBed
+from fabtui.session.measure.measurement_context import ABORT_PATIENCE, LAG, MeasurementContext
 from fabtui.session.measure.p2p_result import name_ranks
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, HostReports, RankHost, Report
@@ -92,7 +92,7 @@ def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], nam
 class Gathering:
     """Runs group requests; those that share no rank run at the same time. ``paused_too``: also during a pause."""
 
-    def __init__(self, bed: TestBed, *, paused_too: bool = False) -> None:
+    def __init__(self, bed: MeasurementContext, *, paused_too: bool = False) -> None:
         self._bed = bed
         self._paused_too = paused_too
         self._running: dict[int, GroupRequest] = {}

@@ -38,7 +38,7 @@ _MOST_CONF, _MOST_NAMES = 1 << 20, 256
 _MOST_PARTS, _MOST_TEXT = 4096, 4 << 20
 
 
-class Answer(NamedTuple):
+class JobProbeAnswer(NamedTuple):
     """Answer of a node to the probe ``job``: its value, and parts of files."""
 
     value: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 class AskNode(Protocol):
     """Asker of a node with an open link."""
 
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
         """Return the answer to the probe ``job``.
 
         Raises:
@@ -56,7 +56,7 @@ class AskNode(Protocol):
         """
 
 
-async def answer_of(client: NodeClient, args: dict[str, Any], deadline: float) -> Answer:
+async def answer_of(client: NodeClient, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
     """Return the answer of a node with an open link; ProbeFailed if it does not answer."""
     parts: list[dict[str, Any]] = []
     size = 0
@@ -67,7 +67,7 @@ async def answer_of(client: NodeClient, args: dict[str, Any], deadline: float) -
         if size <= _MOST_TEXT and len(parts) < _MOST_PARTS:
             parts.append(part)
 
-    return Answer(await client.probe("job", args, deadline, take), parts)
+    return JobProbeAnswer(await client.probe("job", args, deadline, take), parts)
 
 
 class _Read(NamedTuple):
@@ -183,7 +183,7 @@ class JobMonitor:
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             self._nodes[node] = NodeFacts(problem=f"its answer cannot be read: {type(error).__name__}")
 
-    def _take(self, node: str, answer: Answer, before: NodeFacts) -> NodeFacts:
+    def _take(self, node: str, answer: JobProbeAnswer, before: NodeFacts) -> NodeFacts:
         value = answer.value
         own = [part for part in answer.parts if not self._is_of_another(node, str(part["path"]), int(part["inode"]))]
         self._logs.take(node, own, float(value["now"]))

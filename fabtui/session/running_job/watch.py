@@ -26,7 +26,7 @@ from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.evidence import HangReport, report_hang
 from fabtui.session.running_job.inquiry import ClientOf, Reply, over_open_links, texts_of
-from fabtui.session.running_job.monitor import Answer, JobMonitor, answer_of
+from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of
 from fabtui.transport.connector import Connector
 from fabtui.transport.link import NodeUnreachable
 from fabtui_node.parsers.base import Notes
@@ -233,7 +233,7 @@ class JobLinks:
         await asyncio.gather(*self._reading.values(), return_exceptions=True)
         await asyncio.gather(*(client.link.close() for client in self._clients.values()), return_exceptions=True)
 
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
         """Return the answer of a node to the probe ``job``; ProbeFailed if it is not reached or does not answer."""
         return await answer_of(await self.client(node), args, deadline)
 

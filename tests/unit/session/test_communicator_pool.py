@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.session.measure.communicator_pool import (
+from fabtui.session.measure.communicator_cache import (
     BOUND,
     ESTIMATES,
     LEAST,

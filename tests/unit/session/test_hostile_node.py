@@ -17,7 +17,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session import node_client
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.measure import kept_communicators, p2p
+from fabtui.session.measure import communicator_cache, p2p
 from fabtui.session.options import SessionOptions
 from fabtui.session.ranks.rank_host import exit_reason
 from fabtui.transport.link import Link
@@ -51,7 +51,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
         for module in owners:
             monkeypatch.setattr(module, name, 0.5)
     # It has to be longer than `GRACE`.
-    monkeypatch.setattr(kept_communicators, "RELEASE_DEADLINE", 1.0)
+    monkeypatch.setattr(communicator_cache, "RELEASE_DEADLINE", 1.0)
 
 
 class TwistedLink(FakeLink):

@@ -11,7 +11,7 @@ from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor as job_monitor
-from fabtui.session.running_job.monitor import Answer, JobMonitor
+from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer
 from fabtui_node.probes.job import node_log
 
 from ..jobs.job_texts import NODES, gpustat, healthy, settings
@@ -26,7 +26,7 @@ class Node:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.change: Callable[[str, dict[str, Any]], None] = lambda node, value: None
 
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> Answer:
+    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
         self.asked.append((node, args))
         if node in self.gone:
             raise ProbeFailed("lost", "no heartbeat for 10 s")
@@ -38,7 +38,7 @@ class Node:
         value["ranks"] = [{"rank": NODES.index(node), "pid": 7, "state": "S"}]
         value["addresses"] = [f"192.0.2.{node[2:]}"]
         self.change(node, value)
-        return Answer(value, [{**part, "path": part["path"].removeprefix(own)} for part in parts])
+        return JobProbeAnswer(value, [{**part, "path": part["path"].removeprefix(own)} for part in parts])
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session import node_returns, probe_runner, sweep
+from fabtui.session import probe_runner, reconnection, sweep
 from fabtui.session.feeds import live
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import p2p
@@ -163,7 +163,7 @@ async def test_a_node_lost_in_the_middle_is_reported_and_the_others_go_on() -> N
 async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_returns, "FIRST", (0.01, 0.02))
+    monkeypatch.setattr(reconnection, "FIRST", (0.01, 0.02))
     refused = NodeUnreachable("refused", "port 22 refused")
     script = Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}, tries={"b": [None, refused, refused, None]})
     feed, nodes = feed_of(script, record=tmp_path / "r.jsonl.gz")
@@ -190,8 +190,8 @@ async def test_a_node_lost_in_the_middle_comes_back_and_its_pairs_are_tested(
 
 
 async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_returns, "FIRST", (0.01, 0.02))
-    monkeypatch.setattr(node_returns, "LONGEST", 0.05)
+    monkeypatch.setattr(reconnection, "FIRST", (0.01, 0.02))
+    monkeypatch.setattr(reconnection, "LONGEST", 0.05)
     refused = NodeUnreachable("refused", "port 22 refused")
     script = Script({"a": 2, "b": 2, "c": 2}, tries={"b": [refused]})
     feed, nodes = feed_of(script)
@@ -221,8 +221,8 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
 
 
 async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_returns, "FIRST", (0.0, 0.0))
-    returns = node_returns.Returns()
+    monkeypatch.setattr(reconnection, "FIRST", (0.0, 0.0))
+    returns = reconnection.Returns()
     loop = asyncio.get_running_loop()
     times: list[float] = []
 
@@ -231,14 +231,14 @@ async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.M
         times.append(loop.time())
 
     await asyncio.gather(*(tried(f"n{at}") for at in range(20)))
-    assert times[-1] - times[0] >= 18.5 * node_returns.SPACING
-    pauses = [node_returns.Returns().pause("a") for _ in range(3)]
+    assert times[-1] - times[0] >= 18.5 * reconnection.SPACING
+    pauses = [reconnection.Returns().pause("a") for _ in range(3)]
     assert pauses == [0.0] * 3
     monkeypatch.undo()
     pauses = [returns.pause("b") for _ in range(12)]
     assert pauses[0] <= 2.0
-    assert pauses[-1] == node_returns.LONGEST
-    returns.lasted("b", node_returns.LASTING)
+    assert pauses[-1] == reconnection.LONGEST
+    returns.lasted("b", reconnection.LASTING)
     assert returns.pause("b") <= 2.0
 
 

@@ -8,9 +8,18 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.session.measure.mesh_targets import MAX_PAIRS, Address, Target, addresses_of, header_bytes, targets_between
 from fabtui.session.measure.one_way import judge
-from fabtui.session.measure.ping_mesh import key_of, read_row, read_whole
+from fabtui.session.measure.ping_mesh import (
+    MAX_PAIRS,
+    Address,
+    Target,
+    addresses_of,
+    header_bytes,
+    key_of,
+    read_row,
+    read_whole,
+    targets_between,
+)
 
 
 def one(address: str, rail: int | None = 0, mtu: int | None = 1500) -> Address:

@@ -15,9 +15,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.mesh_targets import Address, Target
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import PingMesh
+from fabtui.session.measure.ping_mesh import Address, PingMesh, Target
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
 NODES = ["a", "b", "c"]

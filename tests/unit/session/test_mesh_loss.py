@@ -13,9 +13,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.mesh_targets import Address, Target, targets_between
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import PingMesh
+from fabtui.session.measure.ping_mesh import Address, PingMesh, Target, targets_between
 from fabtui.session.node_client import NodeClient
 
 HERE, THERE = (Address(f"10.0.0.{n}", 4, 0, "eth0", 9000) for n in (1, 2))

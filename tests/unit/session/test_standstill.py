@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
-from fabtui.session import standstill, watch
+from fabtui.session import reconnection, watch
 from fabtui.session.feeds.live import LiveFeed
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, until
@@ -22,7 +22,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        self._usual = standstill.clock
+        self._usual = reconnection.clock
 
     def __call__(self) -> float:
         return self._usual() + self.ahead
@@ -31,8 +31,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(standstill, "clock", made)
-    monkeypatch.setattr(standstill, "TICK", 0.02)
+    monkeypatch.setattr(reconnection, "clock", made)
+    monkeypatch.setattr(reconnection, "TICK", 0.02)
     return made
 
 

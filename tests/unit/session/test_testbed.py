@@ -5,11 +5,11 @@ import tracemalloc
 
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.measurement_context import MeasurementContext
 
 
-def _bed() -> TestBed:
-    return TestBed(EventPump(Model(), None), asyncio.Event())
+def _bed() -> MeasurementContext:
+    return MeasurementContext(EventPump(Model(), None), asyncio.Event())
 
 
 def test_attempts_are_counted_for_each_thing_and_arm() -> None:

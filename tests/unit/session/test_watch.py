@@ -15,11 +15,10 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session import renewals, watch
+from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.node_client import NodeClient
-from fabtui.session.renewals import Renewals
-from fabtui.session.watch import Round, is_suspect, rate_for
+from fabtui.session.watch import Renewals, Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, until
 
@@ -251,7 +250,7 @@ async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
 @pytest.mark.usefixtures("quick")
 async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     # As if a library had not survived a fault of the network: only a new process helps.
-    monkeypatch.setattr(renewals, "PAUSE", 0.05)
+    monkeypatch.setattr(watch, "PAUSE", 0.05)
     script = Script({"a": 1, "b": 1, "c": 1, "d": 1})
     feed, nodes = _feed(script)
     model = feed.model

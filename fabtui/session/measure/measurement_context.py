@@ -27,7 +27,7 @@ _SKIPPED_TOGETHER = 20_000
 
 
 @dataclass(slots=True)
-class TestBed:
+class MeasurementContext:
     """Shared state of the tests."""
 
     #: Not a test class for pytest.

@@ -25,8 +25,8 @@ from fabtui.session.measure.collectives import (
     is_measured,
     run_collective,
 )
-from fabtui.session.measure.context import TestBed
-from fabtui.session.measure.kept_communicators import KeptCommunicators
+from fabtui.session.measure.communicator_cache import KeptCommunicators
+from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p import PairSweep, PairTest
 from fabtui.session.measure.retest import (
     MAX_SUSPECTS,
@@ -64,10 +64,10 @@ SLOW_ROUNDS = 2
 _MAX_NAMED = 3
 
 
-class TestRunner:
+class MeasurementRunner:
     """Runs the tests of a session. Its `counters` samples the counters of the nodes while pairs are tested."""
 
-    def __init__(self, options: SessionOptions, bed: TestBed) -> None:
+    def __init__(self, options: SessionOptions, bed: MeasurementContext) -> None:
         self._options = options
         self._bed = bed
         self._pump = bed.pump
