@@ -27,10 +27,10 @@ MAX_FAILURES = 3
 
 
 class CounterSampler:
-    """Emits the counter deltas of the nodes of a test bed; inventories list the data interfaces."""
+    """Emits the counter deltas of the nodes of a test context; inventories list the data interfaces."""
 
-    def __init__(self, bed: MeasurementContext) -> None:
-        self._bed = bed
+    def __init__(self, context: MeasurementContext) -> None:
+        self._context = context
         self._depth = 0
         self._ticker: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,12 +53,12 @@ class CounterSampler:
             self._depth -= 1
             if self._depth == 0 and self._ticker is not None:
                 self._ticker.cancel()
-                self.sample(self._bed.hosts)
+                self.sample(self._context.hosts)
 
     def sample(self, nodes: Iterable[str]) -> None:
         """Start samples of nodes in the background, at the start and end of a test that runs alone."""
         for node in nodes:
-            host = self._bed.hosts.get(node)
+            host = self._context.hosts.get(node)
             if host is None or host.client.lost is not None or node in self._silent:
                 continue
             if node in self._reading:
@@ -86,9 +86,9 @@ class CounterSampler:
 
     async def _tick(self) -> None:
         while True:
-            self.sample(self._bed.hosts)
-            await asyncio.sleep(max(PERIOD, len(self._bed.hosts) / NODES_PER_SECOND))
-            await self._bed.go.wait()
+            self.sample(self._context.hosts)
+            await asyncio.sleep(max(PERIOD, len(self._context.hosts) / NODES_PER_SECOND))
+            await self._context.go.wait()
 
     async def _read(self, node: str, client: NodeClient) -> None:
         """Sample a node, and again if that was requested meanwhile."""
@@ -123,10 +123,10 @@ class CounterSampler:
         self._last[node] = (when, value)
         if before is not None and (moved := deltas(before[1], value)):
             since, until = round(before[0], 6), round(when, 6)
-            self._bed.pump.emit(CounterDeltas(node=node, since=since, until=until, deltas=moved))
+            self._context.pump.emit(CounterDeltas(node=node, since=since, until=until, deltas=moved))
 
     def _interfaces(self, node: str) -> list[str]:
-        record = self._bed.pump.model.nodes.get(node)
+        record = self._context.pump.model.nodes.get(node)
         inventory = (record.inventory if record is not None else None) or {}
         # A link that flaps may have been down when it was listed. NCCL may send over others than those of data.
         listed = [entry for name in ("data_addresses", "down_addresses") for entry in dicts(inventory.get(name))]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fabtui_node import registry
+
+if TYPE_CHECKING:
+    from fabtui.transport.connector import ConnectorOptions
 
 
 @dataclass(frozen=True)
@@ -125,3 +128,25 @@ class SessionOptions:
         kept.pop("probe_folder")
         kept["hosts"] = list(self.hosts)
         return kept
+
+
+def connector_options(options: SessionOptions, **more: Any) -> ConnectorOptions:
+    """Return the options that reach the nodes of a session; ``more`` adds others or replaces some."""
+    # asyncssh takes 0.3 s: not before the first frame.
+    from fabtui.transport.connector import ConnectorOptions
+
+    shared = {
+        "transport": options.transport,
+        "ssh_config": options.ssh_config,
+        "remote_python": options.remote_python,
+        "host_key_policy": options.host_key_policy,
+        "connect_timeout": options.connect_timeout,
+        "lease": options.lease,
+        "fallback": options.fallback,
+        "job": options.job,
+        "placements": options.placements,
+        "srun_tree": options.srun_tree,
+        "via": options.via,
+        "wrap": options.wrap,
+    }
+    return ConnectorOptions(**{**shared, **more})

@@ -53,13 +53,13 @@ class Sweep:
     def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[PairFault]) -> None:
         self.clients: dict[str, NodeClient] = {}
         self.warm = False
-        self.bed = MeasurementContext(pump, go)
+        self.context = MeasurementContext(pump, go)
         self._options = options
         self._pump = pump
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
-        self.runner = MeasurementRunner(options, self.bed)
+        self.runner = MeasurementRunner(options, self.context)
         self.probes = ProbeRunner(options, pump, self.clients)
 
     def admit(
@@ -78,7 +78,7 @@ class Sweep:
         added: list[Endpoint] = []
         notes: dict[str, str] = {}
         for node in order:
-            first = len(self.bed.endpoints) + len(added)
+            first = len(self.context.endpoints) + len(added)
             known = self._admissions.get(node)
             if node in ready and self._engine is not None:
                 self.clients[node], inventory = ready[node]
@@ -99,20 +99,20 @@ class Sweep:
             if admission.note and node not in gone:
                 notes[node] = admission.note
                 self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
-        self.bed.endpoints += added
+        self.context.endpoints += added
         self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
 
     def resume(self) -> None:
         """Take over the endpoints of an earlier part of the session: results refer to them."""
         model = self._pump.model
-        self.bed.endpoints = list(model.endpoints)
+        self.context.endpoints = list(model.endpoints)
         self.runner.resumed = True
         for name, record in model.nodes.items():
             if known := model.endpoints_of(name):
                 self._admissions[name] = Admission(list(known), record.note)
 
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:
-        numbers = {str(e): e.number for e in self.bed.endpoints}
+        numbers = {str(e): e.number for e in self.context.endpoints}
         return tuple(
             {"src": numbers[fault.src], "dst": numbers[fault.dst], "kind": fault.kind, "rate": fault.rate}
             for fault in self._faults
@@ -181,7 +181,7 @@ class Sweep:
             if self._wants(probe) and probe == "storage":
                 await StorageRead(self._pump, self.clients, self._options.storage_path).run(self.alive(new))
             elif self._wants(probe):
-                tools = PairTools(self.bed, self.clients, self._options.perftest_options)
+                tools = PairTools(self.context, self.clients, self._options.perftest_options)
                 await tools.run(probe, self.alive(new), self.alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
@@ -206,7 +206,7 @@ class Sweep:
         """Run all tests, once in each arm of a comparison; the ranks of the first arm have started."""
         for at, (arm, env) in enumerate(arms):
             if at:
-                self.bed.arm = arm
+                self.context.arm = arm
                 self._pump.log("info", f"everything again with {arm}")
                 if starts := self._start_ranks([*old, *new], env, probes):
                     self._note_starting(starts)
@@ -214,7 +214,7 @@ class Sweep:
             try:
                 await self.runner.run(self.alive(new), self.alive(old), self._withheld())
             finally:
-                self.bed.arm = None
+                self.context.arm = None
 
     async def _ranks_settled(self, starts: dict[str, asyncio.Task[None]]) -> None:
         """Wait until all ranks have started, or some have and waited long enough for the others."""
@@ -222,7 +222,7 @@ class Sweep:
             _, pending = await asyncio.wait(starts.values(), return_when=asyncio.FIRST_COMPLETED)
             if pending:
                 await asyncio.wait(pending, timeout=RANKS_SETTLE)
-            hosts = [self.bed.hosts[node] for node in starts if node in self.bed.hosts]
+            hosts = [self.context.hosts[node] for node in starts if node in self.context.hosts]
             started = [host for host in hosts if host.ready and "total" in host.laps]
             if not started:
                 return
@@ -265,7 +265,7 @@ class Sweep:
         notes = {e.number: self._admissions[e.node].note for e in there if e.kind == "none"}
         noted = [e for e in there if e.number in notes]
         if noted and self._wants("p2p"):
-            self.bed.skip(
+            self.context.skip(
                 [
                     (str(a), str(b), notes.get(a.number) or notes[b.number])
                     for a in there
@@ -369,10 +369,10 @@ class Sweep:
         admission = self._admissions[node]
         if not admission.testable:
             return
-        host = self.bed.hosts.get(node)
+        host = self.context.hosts.get(node)
         same = host is not None and host.client is self.clients[node]
         if host is not None and same and host.engine == engine and not host.stopped:
-            await host.settled(len(self.bed.endpoints))
+            await host.settled(len(self.context.endpoints))
             if host.ready:
                 return
         if host is not None:
@@ -380,17 +380,17 @@ class Sweep:
         withheld = self._withheld(node)
         for why in withheld.values():
             self._pump.log("warning", f"not tested: {why}", node)
-        host = self.bed.hosts[node] = RankHost(self.clients[node], admission, engine, self.bed.store, withheld)
-        await host.start(len(self.bed.endpoints))
+        host = self.context.hosts[node] = RankHost(self.clients[node], admission, engine, self.context.store, withheld)
+        await host.start(len(self.context.endpoints))
         if host.broken:
             self._pump.log("error", f"ranks: {host.broken}", node)
         for rank, why in host.bad_ranks.items():
-            self._pump.log("error", f"{self.bed.endpoints[rank]}: {why}", node)
+            self._pump.log("error", f"{self.context.endpoints[rank]}: {why}", node)
 
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
         """Test unordered pairs again, one at a time."""
-        pairs = [pair for pair in pairs if all(self.bed.endpoints[n].node in self.bed.hosts for n in pair)]
-        nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
+        pairs = [pair for pair in pairs if all(self.context.endpoints[n].node in self.context.hosts for n in pair)]
+        nodes = {self.context.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
             self._note_starting(self._start_ranks(sorted(nodes), {}, group))
         self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
@@ -413,27 +413,27 @@ class Sweep:
                 except TimeoutError:
                     problem = f"had no time within {CONFIRM_DEADLINE:.0f} s"
             self._pump.emit(replace(one, problem=problem))
-        for host in list(self.bed.hosts.values()):
+        for host in list(self.context.hosts.values()):
             if host.engine.env != base or asyncio.get_running_loop().time() >= until:
                 await host.stop()
         await self.cool()
 
     async def _experiment(self, one: Experiment) -> str:
         """Test the pairs of an experiment, one at a time; return why that was not possible, or ""."""
-        numbers = {str(end): end.number for end in self.bed.endpoints}
+        numbers = {str(end): end.number for end in self.context.endpoints}
         pairs = [(numbers[src], numbers[dst]) for src, dst in (*one.pairs, *one.controls)]
-        nodes = sorted({self.bed.endpoints[number].node for pair in pairs for number in pair})
-        if missing := set(nodes) - set(self.alive(self.bed.hosts)):
+        nodes = sorted({self.context.endpoints[number].node for pair in pairs for number in pair})
+        if missing := set(nodes) - set(self.alive(self.context.hosts)):
             return f"needs {', '.join(sorted(missing))}, which cannot be tested any more"
         what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
         self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")
         async with asyncio.TaskGroup() as group:
             self._start_ranks(nodes, dict(one.env), group)
-        self.bed.arm = one.arm
+        self.context.arm = one.arm
         try:
             await self.runner.pairs_alone(pairs)
         finally:
-            self.bed.arm = None
+            self.context.arm = None
         return ""
 
     async def ready_again(self, renewed: Iterable[str] = ()) -> None:
@@ -441,7 +441,7 @@ class Sweep:
 
         The others that run are left as they are.
         """
-        hosts = self.bed.hosts
+        hosts = self.context.hosts
         for node in renewed:
             await hosts[node].leave_down()
         nodes = [node for node in self.alive(hosts) if hosts[node].stopped or hosts[node].down]
@@ -457,12 +457,12 @@ class Sweep:
         # The end of a rank host lets go of everything, which is quicker than doing it piece by piece. They start again
         # when they are needed.
         async with asyncio.TaskGroup() as group:
-            for host in self.bed.hosts.values():
+            for host in self.context.hosts.values():
                 group.create_task(host.stop())
 
     async def reset(self) -> None:
         """End all ranks: their tests were broken off."""
-        hosts = list(self.bed.hosts.values())
+        hosts = list(self.context.hosts.values())
         for host in hosts:
             host.cancel_start()
         with contextlib.suppress(TimeoutError):
@@ -474,4 +474,4 @@ class Sweep:
     async def close(self) -> None:
         """End the waits of the store, and looks at counters."""
         await self.runner.counters.close()
-        await self.bed.store.close()
+        await self.context.store.close()

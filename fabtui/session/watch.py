@@ -30,7 +30,7 @@ FAILURES, PEERS = 3, 2
 PAUSE, LONGEST = 15.0, 600.0
 
 
-class Renewals:
+class RankHostReplacement:
     """Choice of the rank hosts to replace, and times."""
 
     def __init__(self) -> None:
@@ -198,9 +198,9 @@ class Watch:
     ) -> None:
         self._options = options
         self._sweep = sweep
-        self._pump = sweep.bed.pump
-        self._model = sweep.bed.pump.model
-        self._go = sweep.bed.go
+        self._pump = sweep.context.pump
+        self._model = sweep.context.pump.model
+        self._go = sweep.context.go
         self._testing = testing
         self._run_tests = run
         self._end = end
@@ -208,7 +208,7 @@ class Watch:
         self._off.set()
         self._task: asyncio.Task[None] | None = None
         self._tested = 0
-        self._renewals = Renewals()
+        self._replacement = RankHostReplacement()
 
     @property
     def on(self) -> bool:
@@ -260,7 +260,7 @@ class Watch:
         self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
         order = Round(self._model)
         self._tested = 0
-        self._renewals = Renewals()
+        self._replacement = RankHostReplacement()
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
@@ -314,10 +314,10 @@ class Watch:
 
     def _renewed(self) -> list[str]:
         """Return the nodes whose rank hosts are to be replaced, before these nodes are blamed again."""
-        there = {node: self._sweep.bed.hosts[node] for node in self._sweep.alive(self._sweep.bed.hosts)}
+        there = {node: self._sweep.context.hosts[node] for node in self._sweep.alive(self._sweep.context.hosts)}
         broken = [node for node, host in there.items() if host.broken]
         usable = [node for node, host in there.items() if host.numbers]
-        found = self._renewals.due(usable, broken, asyncio.get_running_loop().time())
+        found = self._replacement.due(usable, broken, asyncio.get_running_loop().time())
         for node in found:
             why = f"could not be used: {there[node].broken}" if node in broken else "reached no other node any more"
             self._pump.log("info", f"its rank host {why}; it is replaced", node)
@@ -339,7 +339,7 @@ class Watch:
             if self._model.phase.name != PHASE:
                 self._pump.emit(PhaseStart(name=PHASE, total=0))
             await self._sweep.ready_again(self._renewed())
-            pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
+            pairs = order.take(count, self._sweep.context.ready(), asyncio.get_running_loop().time())
             dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
             well = [pair for pair in pairs if pair not in dead]
             await self._run_tests(lambda: self._again(dead, well))
@@ -352,7 +352,7 @@ class Watch:
         ends = self._model.endpoints
         for a, b in pairs:
             verdicts = verdicts_of(self._model, (a, b))
-            self._renewals.ended(ends[a].node, ends[b].node, dead=all(verdict in _DEAD for verdict in verdicts))
+            self._replacement.ended(ends[a].node, ends[b].node, dead=all(verdict in _DEAD for verdict in verdicts))
         for a, b in order.ended(pairs):
             # The model logs each change of a verdict.
             if not any(verdict.bad for verdict in verdicts_of(self._model, (a, b))):

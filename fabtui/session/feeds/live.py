@@ -51,7 +51,7 @@ from fabtui.session.node_client import (
     RankHostHalted,
     RankMessage,
 )
-from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.options import JobQuery, SessionOptions, connector_options
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
 from fabtui.session.reconnection import Returns, Standstill, may_return
@@ -290,11 +290,11 @@ class LiveFeed(Feed):
                 self._sweep = Sweep(self._options, self._pump, self._go, faults)
                 if self._options.resumed is not None:
                     self._sweep.resume()
-                self._hosts = self._sweep.bed.hosts
+                self._hosts = self._sweep.context.hosts
                 # Experiments follow at once, with the same ranks.
                 self._sweep.warm = self._options.confirm
                 self._sweep.probes.own = self._own.probes
-                self._sweep.bed.void = self._standstill.void
+                self._sweep.context.void = self._standstill.void
                 self._watch = Watch(self._options, self._sweep, self._testing, self._tests, self._end)
                 stack.push_async_callback(self._leave)
                 try:
@@ -350,7 +350,6 @@ class LiveFeed(Feed):
         if self._opener is not None:
             return self._opener, faults
         # Imports asyncssh, which is slow: not before the first frame.
-        from fabtui.session.connection import connector_options
         from fabtui.transport.connector import Connector
 
         reach = Connector(

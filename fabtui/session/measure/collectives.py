@@ -89,7 +89,7 @@ def is_measured(model: Model, group: Group, kinds: Sequence[str], sizes: Sequenc
 
 
 async def run_collective(
-    bed: MeasurementContext,
+    context: MeasurementContext,
     test: CollectiveTest,
     groups: Sequence[Group],
     begin: Callable[[list[Sequence[int]]], Awaitable[None]],
@@ -110,13 +110,13 @@ async def run_collective(
                 used |= set(group.ranks)
         left = [group for group in left if group not in wave]
         await begin([group.ranks for group in wave])
-        await Gathering(bed).run(list(wave.values()))
+        await Gathering(context).run(list(wave.values()))
         for group, request in wave.items():
-            bed.report([_measurement(bed, test, group, request, size) for size in test.sizes])
+            context.report([_measurement(context, test, group, request, size) for size in test.sizes])
 
 
 def _measurement(
-    bed: MeasurementContext, test: CollectiveTest, group: Group, request: GroupRequest, size: int
+    context: MeasurementContext, test: CollectiveTest, group: Group, request: GroupRequest, size: int
 ) -> Measurement:
     reports = request.last_reports("reduced", bytes=size)
     passed = [report for report in reports.values() if report is not None and report.get("ok") is True]
@@ -124,13 +124,13 @@ def _measurement(
     slowest = max((value for value in times if value), default=None)
     results: dict[str, Any]
     if len(passed) == len(reports) and slowest is not None and None not in times:
-        results = _success(bed, test, group, size, slowest, passed)
+        results = _success(context, test, group, size, slowest, passed)
     else:
         if len(passed) == len(reports):
             verdict, text = Verdict.INCONCLUSIVE, "a rank passed but reported no time"
             error_kind = ErrorKind.NO_REPORT
         else:
-            text, timeout, error_kind = failure(request, reports, bed.endpoints)
+            text, timeout, error_kind = failure(request, reports, context.endpoints)
             missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
             verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
         how = f"{test.kind} over {len(group.ranks)} ranks"
@@ -143,13 +143,13 @@ def _measurement(
         unit="GB/s",
         bytes=size,
         time=time.time(),
-        attempts=bed.attempt(test.kind, group.src, group.dst, str(size)),
+        attempts=context.attempt(test.kind, group.src, group.dst, str(size)),
         **results,
     )
 
 
 def _success(
-    bed: MeasurementContext,
+    context: MeasurementContext,
     test: CollectiveTest,
     group: Group,
     size: int,
@@ -162,7 +162,7 @@ def _success(
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
     transport = next((report.get("transport") for report in reports if report.get("transport")), None)
     algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
-    how = f"{bed.host_of(group.ranks[0]).version}, {test.kind} over {count} ranks"
+    how = f"{context.host_of(group.ranks[0]).version}, {test.kind} over {count} ranks"
     extra = {
         "algbw": sent / seconds / 1e9,
         "ranks": count,

@@ -257,8 +257,8 @@ def _is_hopper(name: str) -> bool:
 class KeptCommunicators:
     """Decides with which communicator a pair is tested, and has the ranks release those that there is no room for."""
 
-    def __init__(self, bed: MeasurementContext) -> None:
-        self._bed = bed
+    def __init__(self, context: MeasurementContext) -> None:
+        self._context = context
         self.pool = CommunicatorPool()
         #: Pairs within a node that are tested with NCCL's default, as they were slow with fewer CTAs.
         self.unlimited: set[Pair] = set()
@@ -268,7 +268,7 @@ class KeptCommunicators:
     @property
     def on(self) -> bool:
         """Return True if the ranks use GPUs."""
-        return any(host.engine.name in GPU_ENGINES for host in self._bed.hosts.values())
+        return any(host.engine.name in GPU_ENGINES for host in self._context.hosts.values())
 
     def key(self, a: int, b: int, *, unlimited: bool = False) -> Key:
         """Return the communicator of a pair: with fewer CTAs within a node, unless it is to have NCCL's default."""
@@ -277,7 +277,7 @@ class KeptCommunicators:
         return Key(low, high, NODE_CTAS if limited else 0)
 
     def _needs_fewer(self, a: int, b: int) -> bool:
-        ends = [self._bed.endpoints[n] for n in (a, b)]
+        ends = [self._context.endpoints[n] for n in (a, b)]
         return ends[0].node == ends[1].node and all(_is_hopper(end.name) for end in ends)
 
     def reuses(self, keys: Iterable[Key]) -> bool:
@@ -295,7 +295,7 @@ class KeptCommunicators:
     def begin(self, key: Key) -> dict[str, Any]:
         """Note that the test of a pair begins; return what its ranks have to know."""
         if self.on:
-            hosts = {end: self._bed.host_of(end) for end in key[:2]}
+            hosts = {end: self._context.host_of(end) for end in key[:2]}
             self.pool.begin(key, {end: host.process for end, host in hosts.items()})
         return {"ctas": key.ctas, "keep": self.on}
 
@@ -313,12 +313,12 @@ class KeptCommunicators:
         self.pool.lose(self._processes())
 
     def _processes(self) -> dict[int, int]:
-        return {rank: host.process for host in self._bed.hosts.values() for rank in host.numbers}
+        return {rank: host.process for host in self._context.hosts.values() for rank in host.numbers}
 
     async def make_room(self, keys: Sequence[Key]) -> None:
         """Release communicators so that tests of pairs can begin; no test may be running."""
         # The first ones: of very many, most find no room now.
-        first = keys[: MOST * max(1, len(self._bed.endpoints))]
+        first = keys[: MOST * max(1, len(self._context.endpoints))]
         if self.on:
             await self._make_room(self.pool.needs_of(first), set(first))
 
@@ -338,7 +338,7 @@ class KeptCommunicators:
 
     def _sizes(self, ranks: Sequence[int]) -> dict[int, int]:
         """Return an estimate of the memory of a communicator at each of its ranks: a part for each connection."""
-        ends = self._bed.endpoints
+        ends = self._context.endpoints
         nodes: dict[str, int] = {}
         for rank in ranks:
             nodes[ends[rank].node] = nodes.get(ends[rank].node, 0) + 1
@@ -362,16 +362,16 @@ class KeptCommunicators:
 
     async def _release(self, what: dict[str, Any]) -> None:
         self._after_group = False
-        if not (ready := tuple(sorted(self._bed.ready()))):
+        if not (ready := tuple(sorted(self._context.ready()))):
             return
         request = GroupRequest(ready, {"op": "rest", **what}, RELEASE_DEADLINE - GRACE)
-        await Gathering(self._bed, paused_too=True).run([request])
+        await Gathering(self._context, paused_too=True).run([request])
         problems = [
-            f"{self._bed.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
+            f"{self._context.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
             for rank, report in request.last_reports("rested").items()
             if report and report.get("error")
         ]
-        nodes = {self._bed.endpoints[rank].node: text for rank, text in request.gone.items()}
+        nodes = {self._context.endpoints[rank].node: text for rank, text in request.gone.items()}
         problems += [f"{node}: communicators were not released: {text}" for node, text in nodes.items()]
         for problem in problems:
-            self._bed.pump.log("warning", problem)
+            self._context.pump.log("warning", problem)

@@ -47,11 +47,13 @@ class Port(NamedTuple):
 class PairTools:
     """Runs external tools between nodes."""
 
-    def __init__(self, bed: MeasurementContext, clients: dict[str, NodeClient], options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, context: MeasurementContext, clients: dict[str, NodeClient], options: Sequence[str] = ()
+    ) -> None:
         """``options``: further options of perftest, checked."""
         self._options = list(options)
-        self._bed = bed
-        self._pump = bed.pump
+        self._context = context
+        self._pump = context.pump
         self._clients = clients
 
     async def run(self, probe: str, new: list[str], old: list[str]) -> None:
@@ -78,7 +80,7 @@ class PairTools:
         total = sum(len(_rails(ends[a], ends[b])) for one in pairs for a, b in one) * 2 * len(LAYERS[probe])
         self._pump.emit(PhaseStart(name=probe, total=total))
         for one in pairs:
-            await self._bed.go.wait()
+            await self._context.go.wait()
             async with asyncio.TaskGroup() as group:
                 for a, b in one:
                     group.create_task(self._pair(probe, a, b, _rails(ends[a], ends[b])))
@@ -161,7 +163,7 @@ class PairTools:
             how(layer, self._options),
             src_addr=source.name,
             dst_addr=target.name,
-            attempts=self._bed.attempt(str(layer), src, dst, source.name, target.name),
+            attempts=self._context.attempt(str(layer), src, dst, source.name, target.name),
             error=error,
             raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
             extra=None if retransmits is None else {"retransmits": retransmits},

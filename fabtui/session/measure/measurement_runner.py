@@ -67,20 +67,20 @@ _MAX_NAMED = 3
 class MeasurementRunner:
     """Runs the tests of a session. Its `counters` samples the counters of the nodes while pairs are tested."""
 
-    def __init__(self, options: SessionOptions, bed: MeasurementContext) -> None:
+    def __init__(self, options: SessionOptions, context: MeasurementContext) -> None:
         self._options = options
-        self._bed = bed
-        self._pump = bed.pump
-        self._model = bed.pump.model
-        self.counters = CounterSampler(bed)
-        bed.sample_counters = self.counters.sample
+        self._context = context
+        self._pump = context.pump
+        self._model = context.pump.model
+        self.counters = CounterSampler(context)
+        context.sample_counters = self.counters.sample
         #: Pairs that have failed twice.
         self._proven: set[frozenset[int]] = set()
         #: Time of the first failure of pairs in this sweep (epoch seconds).
         self._bad_since: dict[frozenset[int], float] = {}
         #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
-        self._kept = KeptCommunicators(bed)
+        self._kept = KeptCommunicators(context)
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 
@@ -89,7 +89,7 @@ class MeasurementRunner:
         self._proven.clear()
         self._bad_since.clear()
         self._fatal.clear()
-        self._bed.lasting = "all_reduce" in self._options.probes
+        self._context.lasting = "all_reduce" in self._options.probes
         self._kept.pool.resize(self._options.largest_message(self._engine), self._engine)
         if "p2p" in self._options.probes:
             with self.counters.sampling():
@@ -99,7 +99,7 @@ class MeasurementRunner:
 
     @property
     def _engine(self) -> str:
-        return next((host.engine.name for host in self._bed.hosts.values()), "gloo")
+        return next((host.engine.name for host in self._context.hosts.values()), "gloo")
 
     @property
     def _bytes(self) -> int:
@@ -110,8 +110,8 @@ class MeasurementRunner:
         return max(self._options.sizes, default=self._bytes)
 
     async def _pairs(self, new: list[str], old: list[str], withheld: dict[int, str]) -> None:
-        there = {*old, *new} & self._bed.hosts.keys()
-        here = [e for e in self._bed.endpoints if e.node in there and e.kind != "none"]
+        there = {*old, *new} & self._context.hosts.keys()
+        here = [e for e in self._context.endpoints if e.node in there and e.kind != "none"]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
         wanted = self._wanted(pairs_for(mode, here))
@@ -138,10 +138,10 @@ class MeasurementRunner:
         if self._engine == "gloo":
             pairs = self._without_dead(pairs, dead)
         # In an arm of a comparison nothing is tested again.
-        meet = MEET_SHARE if self._bed.arm is None and len(here) <= MEET_AT_ONCE else 0.5
+        meet = MEET_SHARE if self._context.arm is None and len(here) <= MEET_AT_ONCE else 0.5
         for size in self._options.sizes or (self._bytes,):
             await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
-        if self._bed.arm is None:
+        if self._context.arm is None:
             await self._suspects(PairSet(pairs))
 
     def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
@@ -156,11 +156,11 @@ class MeasurementRunner:
         """Return the pairs requested by name, or all."""
         if not self._options.pairs:
             return pairs
-        there = {str(e) for e in self._bed.endpoints}
+        there = {str(e) for e in self._context.endpoints}
         for src, dst in self._options.pairs:
             if missing := sorted({src, dst} - there):
                 why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
-                self._bed.skip([(src, dst, why), (dst, src, why)])
+                self._context.skip([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
 
@@ -170,11 +170,11 @@ class MeasurementRunner:
         Returns:
             The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
         """
-        live = [host for host in self._bed.hosts.values() if host.numbers and host.port and host.address]
+        live = [host for host in self._context.hosts.values() if host.numbers and host.port and host.address]
         nodes, count = {host.node: at for at, host in enumerate(live)}, len(live)
         # One byte per ordered pair without an answer, as hundreds of nodes have many.
         missing = bytearray(count**2)
-        ends = self._bed.endpoints
+        ends = self._context.endpoints
         for a, b in {(nodes.get(ends[a].node), nodes.get(ends[b].node)) for a, b in pairs}:
             if a is not None and b is not None and a != b:
                 missing[a * count + b] = missing[b * count + a] = 1
@@ -208,8 +208,8 @@ class MeasurementRunner:
         return dead
 
     async def _world(self, ranks: list[int], wanted: PairSet) -> None:
-        await self._bed.settled()
-        ready = self._bed.ready()
+        await self._context.settled()
+        ready = self._context.ready()
         ranks = [rank for rank in ranks if rank in ready]
         suspects = await self._world_suspects(ranks)
         everyone, ranks = ranks, [rank for rank in ranks if rank not in suspects]
@@ -219,7 +219,7 @@ class MeasurementRunner:
         # The layer that is to be there soon: half the messages of a pair test.
         test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
         await self._kept.begin_groups([ranks])
-        sweep = WorldSweep(self._bed, test)
+        sweep = WorldSweep(self._context, test)
         if suspects:
             text = (
                 f"{', '.join(map(self._name, suspects))} cannot exchange data with others over TCP, as the mesh showed"
@@ -227,7 +227,7 @@ class MeasurementRunner:
             self._pump.log("warning", f"the world communicator is formed without ranks: {text}")
             sweep.leave_out(everyone, set(suspects), wanted, text)
         await sweep.run(ranks, wanted)
-        for at in range(SLOW_ROUNDS if self._bed.arm is None else 0):
+        for at in range(SLOW_ROUNDS if self._context.arm is None else 0):
             await self._pump.flush()
             slow = await bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
@@ -253,7 +253,7 @@ class MeasurementRunner:
 
     def _without_withheld(self, pairs: PairArray, withheld: dict[int, str]) -> PairArray:
         """Remove and report the pairs of endpoints that are not tested."""
-        self._bed.skip(
+        self._context.skip(
             [
                 (self._name(src), self._name(dst), withheld[n])
                 for a, b in pairs
@@ -264,14 +264,14 @@ class MeasurementRunner:
         return PairArray((a, b) for a, b in pairs if a not in withheld and b not in withheld)
 
     def _name(self, rank: int) -> str:
-        return str(self._bed.endpoints[rank])
+        return str(self._context.endpoints[rank])
 
     def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], tuple[str, bool]]) -> PairArray:
         """Report the pairs whose path the TCP check found dead, so that they cost one deadline in all."""
         left = []
         for a, b in pairs:
-            ends = self._bed.endpoints[a], self._bed.endpoints[b]
-            if any(end.address != self._bed.hosts[end.node].address for end in ends):
+            ends = self._context.endpoints[a], self._context.endpoints[b]
+            if any(end.address != self._context.hosts[end.node].address for end in ends):
                 # On other interfaces than those that were checked.
                 left.append((a, b))
                 continue
@@ -280,7 +280,7 @@ class MeasurementRunner:
             if first is None:
                 left.append((a, b))
                 continue
-            self._bed.report(
+            self._context.report(
                 [
                     Measurement(
                         Layer.P2P,
@@ -292,7 +292,7 @@ class MeasurementRunner:
                         how="TCP check before the test",
                         src_addr=s.address,
                         dst_addr=d.address,
-                        attempts=self._bed.attempt("p2p", str(s), str(d)),
+                        attempts=self._context.attempt("p2p", str(s), str(d)),
                         error=f"connect: {result[0]}" if result else f"connect: the way back is dead: {first[0]}",
                     )
                     for (s, d), result in found.items()
@@ -327,7 +327,7 @@ class MeasurementRunner:
         )
         while pairs:
             await self._kept.make_room([self._kept.key(*pair, unlimited=unlimited) for pair in pairs])
-            sweep = PairSweep(self._bed, test, self._kept, one_at_a_time=alone, unlimited=unlimited)
+            sweep = PairSweep(self._context, test, self._kept, one_at_a_time=alone, unlimited=unlimited)
             await sweep.run(pairs)
             self._proven |= sweep.tested_alone
             self._fatal |= sweep.fatal
@@ -338,7 +338,7 @@ class MeasurementRunner:
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
         """Test a few pairs again; more follow later."""
-        self._bed.lasting = True
+        self._context.lasting = True
         await self._run_pairs(pairs, self._largest, alone=len(pairs) == 1, share=deadline_share)
 
     async def release(self) -> None:
@@ -414,17 +414,17 @@ class MeasurementRunner:
             await self._pump.flush()
 
     async def _collectives(self, nodes: list[str], withheld: dict[int, str]) -> None:
-        await self._bed.settled()
-        usable = self._bed.ready() - withheld.keys()
-        here = [e for e in self._bed.endpoints if e.number in usable]
+        await self._context.settled()
+        usable = self._context.ready() - withheld.keys()
+        here = [e for e in self._context.endpoints if e.number in usable]
         if counts := self._options.group_sizes:
             groups = first_groups(here, nodes, counts)
             beyond = [str(count) for count in counts if count > len(here)]
-            if beyond and self._bed.arm is None:
+            if beyond and self._context.arm is None:
                 self._pump.log("warning", f"--groups: not tested with {', '.join(beyond)} ranks: there are {len(here)}")
         else:
             groups = groups_of(here, nodes)
-            if (count := len({e.node for e in here})) > EVERY_NODE_PAIR and self._bed.arm is None:
+            if (count := len({e.node for e in here})) > EVERY_NODE_PAIR and self._context.arm is None:
                 tested = sum(group.src != group.dst for group in groups)
                 text = f"collectives: {tested} of {count * (count - 1) // 2} pairs of nodes are tested"
                 self._pump.log("notice", text)
@@ -440,4 +440,4 @@ class MeasurementRunner:
         self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(kinds)))
         for kind in kinds:
             test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
-            await run_collective(self._bed, test, groups, self._kept.begin_groups)
+            await run_collective(self._context, test, groups, self._kept.begin_groups)

@@ -78,8 +78,8 @@ class _Running:
 class Recovery:
     """Rank hosts that are being restarted during a pass of tests, those of `nodes`; ``put`` gets the ended restarts."""
 
-    def __init__(self, bed: MeasurementContext, put: Callable[[HostRestarted], None]) -> None:
-        self._bed = bed
+    def __init__(self, context: MeasurementContext, put: Callable[[HostRestarted], None]) -> None:
+        self._context = context
         self._put = put
         self.nodes: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +90,7 @@ class Recovery:
     @property
     def ends(self) -> set[int]:
         """Endpoints whose rank hosts are being restarted."""
-        return {e.number for node in self.nodes for e in self._bed.hosts[node].endpoints}
+        return {e.number for node in self.nodes for e in self._context.hosts[node].endpoints}
 
     def begin(self, host: RankHost) -> None:
         """Restart a rank host in the background; a restart that is under way is waited for."""
@@ -101,7 +101,7 @@ class Recovery:
 
     async def _restart(self, host: RankHost) -> None:
         try:
-            await host.restart(len(self._bed.endpoints))
+            await host.restart(len(self._context.endpoints))
         finally:
             self.nodes.discard(host.node)
             if not self._closed:
@@ -117,14 +117,14 @@ class Recovery:
     def loaded(self, host: RankHost) -> None:
         """Start the standby processes that waited for a rank host to load the driver."""
         for name in self._standbys.pop(host, ()):
-            other = self._bed.hosts[name]
+            other = self._context.hosts[name]
             if not self._closed and (other is host or other.ready):
                 other.stand_by()
 
     def begin_for(self, ends: Iterable[int]) -> None:
         """Restart the rank hosts of endpoints that were left down or are being started."""
-        for node in {self._bed.endpoints[end].node for end in ends} - self.nodes:
-            host = self._bed.hosts.get(node)
+        for node in {self._context.endpoints[end].node for end in ends} - self.nodes:
+            host = self._context.hosts.get(node)
             if host is not None and (host.down or host.starting):
                 self.begin(host)
 
@@ -132,7 +132,7 @@ class Recovery:
         """Stop waiting for restarts, which go on by themselves, and end all standby processes."""
         self._closed = True
         self._standbys.clear()
-        for host in self._bed.hosts.values():
+        for host in self._context.hosts.values():
             host.stand_by(on=False)
         for task in self._tasks:
             task.cancel()
@@ -149,14 +149,14 @@ class PairSweep:
 
     def __init__(
         self,
-        bed: MeasurementContext,
+        context: MeasurementContext,
         test: PairTest,
         kept: KeptCommunicators,
         *,
         one_at_a_time: bool = False,
         unlimited: bool = False,
     ) -> None:
-        self._bed = bed
+        self._context = context
         self._test = test
         self._kept = kept
         self._unlimited = unlimited
@@ -174,8 +174,8 @@ class PairSweep:
         #: Time of the first failure or interruption of each pair (epoch seconds).
         self.bad_since: dict[frozenset[int], float] = {}
         self._excused: set[frozenset[int]] = set()
-        self._reports = HostReports(bed.hosts.values(), self._busy_nodes)
-        self._recovery = Recovery(bed, self._reports.put)
+        self._reports = HostReports(context.hosts.values(), self._busy_nodes)
+        self._recovery = Recovery(context, self._reports.put)
         #: Number of pairs that end a rank host and have not been identified.
         self._culprits = 0
         self._ended: list[asyncio.Future[None]] = []
@@ -192,7 +192,9 @@ class PairSweep:
                 while self._again:
                     # The longest-running pair is the most likely culprit: it comes last, when fewest need its host.
                     again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
-                    self._bed.pump.log("info", f"tested again, alone: {count(len(again), 'pair')} that ran beside it")
+                    self._context.pump.log(
+                        "info", f"tested again, alone: {count(len(again), 'pair')} that ran beside it"
+                    )
                     self._alone = self._last_chance = True
                     self.tested_alone |= {frozenset(pair) for pair in again}
                     await self._pass([(b, a) for a, b in again])
@@ -200,7 +202,7 @@ class PairSweep:
             await asyncio.gather(self._recovery.close(), *self._ended, return_exceptions=True)
 
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
-        ends = self._bed.endpoints
+        ends = self._context.endpoints
         self._dispatcher = Dispatcher(
             list(pairs), [e.nic for e in ends], [e.node for e in ends], width=1 if self._alone else None
         )
@@ -228,7 +230,7 @@ class PairSweep:
             case HostLost(host, text, kind):
                 self._on_lost(host, text, kind)
             case HostFrozen(host, text):
-                self._bed.pump.log("warning", f"{text}; it is ended")
+                self._context.pump.log("warning", f"{text}; it is ended")
                 self._kill(host.node, text, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)
@@ -240,7 +242,7 @@ class PairSweep:
         return self._kept.key(a, b, unlimited=self._unlimited)
 
     def _fits(self, a: int, b: int) -> bool:
-        if (a in self._full or b in self._full) and self._bed.endpoints[a].node != self._bed.endpoints[b].node:
+        if (a in self._full or b in self._full) and self._context.endpoints[a].node != self._context.endpoints[b].node:
             return False
         return self._kept.fits(self._key(a, b))
 
@@ -248,15 +250,15 @@ class PairSweep:
         return {node for pair in self._running.values() for node in pair.nodes}
 
     def _start_some(self) -> None:
-        if not self._bed.go.is_set():
+        if not self._context.go.is_set():
             return
         begun: list[tuple[str, str]] = []
         # Endpoints without room are left out at once, as there may be very many pairs of them.
         self._full = frozenset() if self._reuses else self._kept.full()
         held = self._kept.full(ctas=NODE_CTAS) if self._full and not self._alone else frozenset()
         for a, b in self._dispatcher.take(self._recovery.ends | held, self._fits):
-            ends = self._bed.endpoints
-            pair = _Running(next(self._bed.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
+            ends = self._context.endpoints
+            pair = _Running(next(self._context.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair
             self._earliest = min(self._earliest, self._due(pair))
             begun.extend((str(src), str(dst)) for src, dst in pair.directions)
@@ -265,14 +267,14 @@ class PairSweep:
             if self._last_chance:
                 message["meet"] = self._test.deadline / 2
             if self._alone:
-                self._bed.sample_counters(pair.nodes)
+                self._context.sample_counters(pair.nodes)
             for node in pair.nodes:
-                self._bed.hosts[node].send(message)
+                self._context.hosts[node].send(message)
         if begun:
-            self._bed.pump.emit(PairsStarted(pairs=begun))
+            self._context.pump.emit(PairsStarted(pairs=begun))
 
     def _next_check(self) -> float:
-        if not self._bed.go.is_set():
+        if not self._context.go.is_set():
             return 0.2
         return max(0.05, self._earliest - time.monotonic()) if self._running else 0.5
 
@@ -292,7 +294,7 @@ class PairSweep:
             if role not in ("src", "dst") or not isinstance(src, int) or not isinstance(dst, int):
                 return
             if {src, dst} == pair.ends and (src if role == "src" else dst) in mine:
-                pair.sides.setdefault((src, dst, role), Side.read(message, self._bed.endpoints))
+                pair.sides.setdefault((src, dst, role), Side.read(message, self._context.endpoints))
                 self._kept.measured(pair.key, src if role == "src" else dst, message.get("held"))
                 self._report(pair)
         elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
@@ -327,7 +329,7 @@ class PairSweep:
                 continue
             self._reported.add(key)
             names = (str(src), str(dst))
-            host = self._bed.hosts[dst.node]
+            host = self._context.hosts[dst.node]
             how = f"{host.version or host.engine.name}, one way, data verified"
             ctas = pair.key.ctas or None
             if ctas is not None:
@@ -335,24 +337,24 @@ class PairSweep:
             now, asked = time.time(), self._test.bytes
             if not (src_side.ok and dst_side.ok):
                 self.bad_since.setdefault(frozenset(key), now)
-            attempts = self._bed.attempt("p2p", *names)
+            attempts = self._context.attempt("p2p", *names)
             found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
-            if ctas is not None and self._bed.pump.model.is_slow(found[0]):
+            if ctas is not None and self._context.pump.model.is_slow(found[0]):
                 # It may be slow because of that: it is tested once more, and only that result counts.
                 self.limited.add(pair.key[:2])
                 text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
-                self._bed.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
+                self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
             else:
-                self._bed.report(found)
+                self._context.report(found)
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
         if pair.void is not None or not all(side.ok for side in pair.sides.values()):
             self._kept.failed(pair.key)
         self._dispatcher.done(pair.a.number, pair.b.number)
-        self._bed.forget(pair.number)
+        self._context.forget(pair.number)
         if self._alone:
-            self._bed.sample_counters(pair.nodes)
+            self._context.sample_counters(pair.nodes)
         missing = set(pair.keys) - self._reported
         if (pair.void is not None and missing) or pair.not_begun in missing:
             self._again.append((pair.began, (pair.a.number, pair.b.number)))
@@ -376,8 +378,8 @@ class PairSweep:
                 self._abort(pair)
             else:
                 for rank in pair.ends - pair.free:
-                    node = self._bed.endpoints[rank].node
-                    if self._bed.hosts[node].client.link.silence > LINK_SILENCE:
+                    node = self._context.endpoints[rank].node
+                    if self._context.hosts[node].client.link.silence > LINK_SILENCE:
                         # It did not hear of that. The link ends soon, or is heard again.
                         continue
                     text = f"the rank host of {node} did not come back from a cancelled test"
@@ -387,12 +389,12 @@ class PairSweep:
         pair.aborted = time.monotonic()
         self._earliest = min(self._earliest, self._due(pair))
         for rank in pair.ends - pair.free:
-            self._bed.host_of(rank).send({"op": "abort", "id": pair.number})
+            self._context.host_of(rank).send({"op": "abort", "id": pair.number})
 
     def _kill(self, node: str, text: str, *, excuse: bool = False) -> None:
         """End a rank host that hangs, from outside; pairs of other nodes continue."""
-        if node not in self._recovery.nodes and not self._bed.hosts[node].down:
-            self._lose(self._bed.hosts[node], text, ErrorKind.FROZEN, timeout=True, excuse=excuse)
+        if node not in self._recovery.nodes and not self._context.hosts[node].down:
+            self._lose(self._context.hosts[node], text, ErrorKind.FROZEN, timeout=True, excuse=excuse)
 
     def _on_lost(self, host: RankHost, text: str, kind: ErrorKind) -> None:
         if host.node in self._recovery.nodes:
@@ -410,23 +412,23 @@ class PairSweep:
         interrupted = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
         self._give_up(host, text, kind, timeout=timeout, excuse=excuse)
         if self._needed(host.node):
-            self._bed.pump.log("info", f"the rank host of {host.node} is restarted")
+            self._context.pump.log("info", f"the rank host of {host.node} is restarted")
             self._recovery.begin(host)
             # One of the interrupted pairs will end it again when they are tested alone.
             self._culprits += -1 if self._last_chance else 1
             if self._culprits > 0:
                 self._recovery.stand_by_after(host, interrupted)
         else:
-            self._bed.pump.log("info", f"no remaining test needs the rank host of {host.node}")
+            self._context.pump.log("info", f"no remaining test needs the rank host of {host.node}")
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
         """Return True if a node takes part in a remaining test."""
-        if self._bed.lasting or self._dispatcher.wants(node):
+        if self._context.lasting or self._dispatcher.wants(node):
             return True
         again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.not_begun is not None]
         again += [set(ends) for _, ends in self._again]
-        return any(self._bed.endpoints[end].node == node for ends in again for end in ends)
+        return any(self._context.endpoints[end].node == node for ends in again for end in ends)
 
     def _give_up(
         self, host: RankHost, text: str, kind: ErrorKind, *, timeout: bool = False, final: bool = False, excuse: bool
@@ -458,14 +460,14 @@ class PairSweep:
     def _drop_broken(self) -> None:
         """Remove the pairs of endpoints that cannot be tested, and report the reason."""
         lines: list[tuple[str, str, str]] = []
-        ready = self._bed.ready() | self._recovery.ends
-        ends = self._bed.endpoints
+        ready = self._context.ready() | self._recovery.ends
+        ends = self._context.endpoints
         for endpoint in ends:
-            if endpoint.node not in self._bed.hosts or endpoint.number in ready:
+            if endpoint.node not in self._context.hosts or endpoint.number in ready:
                 continue
-            why = f"{endpoint}: {self._bed.why_not(endpoint.number)}"
+            why = f"{endpoint}: {self._context.why_not(endpoint.number)}"
             for a, b in self._dispatcher.drop(endpoint.number):
                 for s, d in ((a, b), (b, a)):
                     if (s, d) not in self._reported:
                         lines.append((str(ends[s]), str(ends[d]), why))
-        self._bed.skip(lines)
+        self._context.skip(lines)

@@ -40,8 +40,8 @@ class WorldTest(NamedTuple):
 class WorldSweep:
     """One pass of the world layer."""
 
-    def __init__(self, bed: MeasurementContext, test: WorldTest) -> None:
-        self._bed = bed
+    def __init__(self, context: MeasurementContext, test: WorldTest) -> None:
+        self._context = context
         self._test = test
         self._good: list[int] = []
 
@@ -51,7 +51,7 @@ class WorldSweep:
         request = await self._go(good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
-            self._bed.pump.log("warning", f"the world communicator does not form: {text}")
+            self._context.pump.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
             out = set(ranks) - set(good)
             self._report_excluded(ranks, out, reasons, wanted, text)
@@ -59,14 +59,14 @@ class WorldSweep:
                 return
             names = ", ".join(self._name(rank) for rank in sorted(out))
             without = f"without {names}" if out else "of all when tried again"
-            self._bed.pump.log("info", f"the world communicator forms {without}")
+            self._context.pump.log("info", f"the world communicator forms {without}")
             request = await self._go(good, wanted)
         self._good = good
         await self._report(request, good, wanted)
 
     def leave_out(self, ranks: Sequence[int], out: set[int], wanted: Container[Pair], why: str) -> None:
         """Report the pairs of ranks that are left out of the world."""
-        self._bed.report(
+        self._context.report(
             [
                 self._measurement(src, dst, Verdict.SKIPPED, error=f"left out of the world communicator: {why}")
                 for src, dst in itertools.permutations(ranks, 2)
@@ -79,7 +79,7 @@ class WorldSweep:
         request = await self._go(self._good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
-            self._bed.pump.log("warning", f"the world communicator does not form again: {text}")
+            self._context.pump.log("warning", f"the world communicator does not form again: {text}")
         await self._report(request, self._good, wanted, tested_only=True)
 
     async def _go(self, ranks: Sequence[int], wanted: Container[Pair]) -> GroupRequest:
@@ -92,14 +92,14 @@ class WorldSweep:
         )
         for at in range(0, len(pairs), _PART):
             if at:
-                await self._bed.pump.flush()
+                await self._context.pump.flush()
             part = [(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]]
-            self._bed.pump.emit(PairsStarted(pairs=part))
+            self._context.pump.emit(PairsStarted(pairs=part))
         return await self._form(ranks, pairs)
 
     async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
         request = self._request(ranks, pairs or PairArray())
-        await Gathering(self._bed).run([request])
+        await Gathering(self._context).run([request])
         return request
 
     def _request(self, ranks: Sequence[int], pairs: PairArray) -> GroupRequest:
@@ -108,9 +108,9 @@ class WorldSweep:
         deadline = max(self._test.deadline, most * TRANSFER) if pairs else min(FORM_DEADLINE, self._test.deadline)
         message = {"op": "world", "ranks": list(ranks), "rounds": [], **self._test._asdict(), "deadline": deadline}
         # A node gets only its own transfers: all transfers of a large fabric exceed a message.
-        own = {self._bed.endpoints[rank].node: PairArray() for rank in ranks}
+        own = {self._context.endpoints[rank].node: PairArray() for rank in ranks}
         for pair in pairs:
-            for node in {self._bed.endpoints[rank].node for rank in pair}:
+            for node in {self._context.endpoints[rank].node for rank in pair}:
                 own[node].append(*pair)
 
         def rounds(node: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class WorldSweep:
         return all(report is not None and report.get("phase") != "connect" for report in reports)
 
     def _failure(self, request: GroupRequest) -> Failure:
-        return failure(request, request.last_reports("worlded"), self._bed.endpoints)
+        return failure(request, request.last_reports("worlded"), self._context.endpoints)
 
     async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
         """Return a large set of ranks that form a communicator, and the reasons to exclude the others."""
@@ -136,7 +136,7 @@ class WorldSweep:
             halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
             requests = [self._request(half, PairArray()) for half in halves]
             # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
-            await Gathering(self._bed).run(requests)
+            await Gathering(self._context).run(requests)
             parts = []
             for half, request in zip(halves, requests, strict=True):
                 if self._formed(request):
@@ -162,7 +162,7 @@ class WorldSweep:
         return whole, reasons
 
     def _name(self, rank: int) -> str:
-        return str(self._bed.endpoints[rank])
+        return str(self._context.endpoints[rank])
 
     def _report_excluded(
         self, ranks: Sequence[int], out: set[int], reasons: dict[int, str], wanted: Container[Pair], why: str
@@ -175,14 +175,14 @@ class WorldSweep:
             rank = src if src in out else dst
             text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
             found.append(self._measurement(src, dst, Verdict.FAILED, error=text))
-        self._bed.report(found)
+        self._context.report(found)
 
     def _measurement(
         self, src: int, dst: int, verdict: Verdict, *, channels: float | None = None, **more: Any
     ) -> Measurement:
         where = "within the communicator of all ranks" + (f", of {channels:.0f} channels at most" if channels else "")
         names = self._name(src), self._name(dst)
-        ends = self._bed.endpoints[src], self._bed.endpoints[dst]
+        ends = self._context.endpoints[src], self._context.endpoints[dst]
         return Measurement(
             layer=Layer.WORLD,
             src=names[0],
@@ -190,10 +190,10 @@ class WorldSweep:
             verdict=verdict,
             unit="GB/s",
             time=time.time(),
-            how=f"{self._bed.host_of(dst).version}, {where}, one way, data verified",
+            how=f"{self._context.host_of(dst).version}, {where}, one way, data verified",
             src_addr=ends[0].address,
             dst_addr=ends[1].address,
-            attempts=self._bed.attempt("world", *names),
+            attempts=self._context.attempt("world", *names),
             **more,
         )
 
@@ -205,7 +205,7 @@ class WorldSweep:
             if found := [value for part in times if (value := number(part.get(name))) is not None]:
                 parts.append(f"{word} {max(found):.2f} s")
         if parts:
-            self._bed.pump.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
+            self._context.pump.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
     async def _report(
         self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair], *, tested_only: bool = False
@@ -231,15 +231,15 @@ class WorldSweep:
             part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE)
         )
         if part:
-            self._bed.report(part)
+            self._context.report(part)
 
     async def _report_part(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
         """Report full parts, and return the rest."""
         for one in more:
             part.append(one)
             if len(part) >= _PART:
-                self._bed.report(part)
-                await self._bed.pump.flush()
+                self._context.report(part)
+                await self._context.pump.flush()
                 part = []
         return part
 
@@ -257,7 +257,7 @@ class WorldSweep:
         }
         if row[4] is True and rate:
             return src, self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
-        error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._bed.endpoints)
+        error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._context.endpoints)
         raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
         return src, self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
 

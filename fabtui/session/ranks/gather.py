@@ -92,8 +92,8 @@ def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], nam
 class Gathering:
     """Runs group requests; those that share no rank run at the same time. ``paused_too``: also during a pause."""
 
-    def __init__(self, bed: MeasurementContext, *, paused_too: bool = False) -> None:
-        self._bed = bed
+    def __init__(self, context: MeasurementContext, *, paused_too: bool = False) -> None:
+        self._context = context
         self._paused_too = paused_too
         self._running: dict[int, GroupRequest] = {}
         self._lost: list[RankHost] = []
@@ -101,11 +101,11 @@ class Gathering:
     async def run(self, requests: Sequence[GroupRequest]) -> None:
         """Run requests in order, as soon as their ranks are free; return when all have ended."""
         waiting = list(requests)
-        async with HostReports(self._bed.hosts.values(), self._busy_nodes) as reports:
+        async with HostReports(self._context.hosts.values(), self._busy_nodes) as reports:
             # Some of the rank hosts that are needed may have been lost in other tests.
-            nodes = self._nodes_of(rank for request in requests for rank in request.ranks) & self._bed.hosts.keys()
-            world = len(self._bed.endpoints)
-            await asyncio.gather(*(self._bed.hosts[node].settled(world) for node in nodes))
+            nodes = self._nodes_of(rank for request in requests for rank in request.ranks) & self._context.hosts.keys()
+            world = len(self._context.endpoints)
+            await asyncio.gather(*(self._context.hosts[node].settled(world) for node in nodes))
             while waiting or self._running:
                 waiting = self._start_some(waiting)
                 for report in await reports.take(_TICK if self._running or waiting else 0.0):
@@ -118,22 +118,22 @@ class Gathering:
                 await host.leave_down()
 
     def _nodes_of(self, ranks: Iterable[int]) -> set[str]:
-        return {self._bed.endpoints[rank].node for rank in ranks}
+        return {self._context.endpoints[rank].node for rank in ranks}
 
     def _busy_nodes(self) -> set[str]:
         return self._nodes_of(rank for request in self._running.values() for rank in request.ranks)
 
     def _start_some(self, waiting: list[GroupRequest]) -> list[GroupRequest]:
-        if not self._paused_too and not self._bed.go.is_set():
+        if not self._paused_too and not self._context.go.is_set():
             return waiting
         busy = {rank for request in self._running.values() for rank in request.ranks}
-        ready = self._bed.ready()
+        ready = self._context.ready()
         later = []
         for request in waiting:
             if busy & set(request.ranks):
                 later.append(request)
             elif missing := [rank for rank in request.ranks if rank not in ready]:
-                request.gone.update((rank, f"cannot take part: {self._bed.why_not(rank)}") for rank in missing)
+                request.gone.update((rank, f"cannot take part: {self._context.why_not(rank)}") for rank in missing)
                 continue
             else:
                 self._start(request)
@@ -141,11 +141,11 @@ class Gathering:
         return later
 
     def _start(self, request: GroupRequest) -> None:
-        request.number = next(self._bed.ids)
+        request.number = next(self._context.ids)
         request.due = time.monotonic() + request.seconds + GRACE
         self._running[request.number] = request
         for node in self._nodes_of(request.ranks):
-            self._bed.hosts[node].send(partial(request.message_for, node))
+            self._context.hosts[node].send(partial(request.message_for, node))
 
     def _process(self, report: Report) -> None:
         match report:
@@ -175,7 +175,7 @@ class Gathering:
 
     def _end_if_complete(self, request: GroupRequest) -> None:
         if len(request.free) == len(request.ranks) and self._running.pop(request.number, None) is not None:
-            self._bed.forget(request.number)
+            self._context.forget(request.number)
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
@@ -185,13 +185,13 @@ class Gathering:
                 continue
             request.hung = True
             for node in self._nodes_of(set(request.ranks) - request.free):
-                self._lose(self._bed.hosts[node], "it did not come back from a cancelled test")
+                self._lose(self._context.hosts[node], "it did not come back from a cancelled test")
 
     def _abort(self, request: GroupRequest) -> None:
         request.aborted = True
         request.due = time.monotonic() + ABORT_PATIENCE
         for node in self._nodes_of(set(request.ranks) - request.free):
-            self._bed.hosts[node].send({"op": "abort", "id": request.number})
+            self._context.hosts[node].send({"op": "abort", "id": request.number})
 
     def _lose(self, host: RankHost, text: str) -> None:
         """Close what runs on a lost rank host, and abort it on the other ranks."""

@@ -23,9 +23,8 @@ from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import RasReport
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
-from fabtui.session.connection import connector_options
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import SessionOptions, connector_options
 from fabtui.transport.connector import Connector
 from fabtui.transport.link import NodeUnreachable
 from fabtui_node.parsers.base import Notes

@@ -21,9 +21,8 @@ from fabtui.jobs.ras_report import RasReport
 from fabtui.jobs.watchdog import Verdict, Watchdog
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
-from fabtui.session.connection import connector_options
 from fabtui.session.node_client import NodeClient, ProbeFailed
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import SessionOptions, connector_options
 from fabtui.session.running_job.evidence import HangReport, report_hang
 from fabtui.session.running_job.inquiry import ClientOf, Reply, over_open_links, texts_of
 from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of

@@ -94,7 +94,7 @@ async def test_a_failure_is_measured_again(
     verdicts: list[Verdict], measured: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[Any] = []
-    bed: Any = SimpleNamespace(pump=SimpleNamespace(emit=events.append))
+    context: Any = SimpleNamespace(pump=SimpleNamespace(emit=events.append))
     left = {way: list(verdicts) for way in ("ab", "ba")}
 
     async def one(self: PairTools, probe: str, layer: Layer, src: str, *more: Any) -> Measurement:
@@ -103,5 +103,5 @@ async def test_a_failure_is_measured_again(
 
     monkeypatch.setattr(PairTools, "_one", one)
     rails = [(Port("10.0.0.1", 0, "10.0.0.1"), Port("10.0.0.2", 0, "10.0.0.2"))]
-    await PairTools(bed, {})._pair("iperf3", "a", "b", rails)
+    await PairTools(context, {})._pair("iperf3", "a", "b", rails)
     assert len(events) == 2 * measured

@@ -18,7 +18,7 @@ from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.node_client import NodeClient
-from fabtui.session.watch import Renewals, Round, is_suspect, rate_for
+from fabtui.session.watch import RankHostReplacement, Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, until
 
@@ -271,7 +271,7 @@ async def test_a_rank_host_that_reaches_nobody_any_more_is_replaced(monkeypatch:
 
 
 def test_rank_hosts_are_replaced_in_growing_pauses_and_not_for_one_bad_peer() -> None:
-    order = Renewals()
+    order = RankHostReplacement()
     for _ in range(9):
         order.ended("a", "b", dead=True)
     assert order.due("abc", "", 0.0) == [], "b may be the only one to blame"
