@@ -1,4 +1,4 @@
-"""Times in which this process stood still: it was stopped (SIGSTOP, Ctrl+Z), or its machine slept."""
+"""Reconnection of lost nodes, and detection of times when this process was suspended (SIGSTOP, sleep)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SPACING = 0.1
 #: Minimum duration (s) of a link after which pauses begin with the first again: one that breaks at once will again.
 LASTING = 60.0
 
-#: What may pass. A login or a host key that is refused is never offered again: servers lock out who repeats it.
+#: Temporary reasons. A refused login or host key is never offered again: servers lock out who repeats it.
 _PASSING: frozenset[UnreachableKind | LostKind] = frozenset(
     ("refused", "timeout", "no-route", "banner", "busy", "closed", "lost", "exit", "frozen", "stalled", "lease")
 )
 
 
 def may_return(kind: UnreachableKind | LostKind) -> bool:
-    """Return True if a node that is gone for a kind of reason is tried again."""
+    """Return True if a node that was lost for this kind of reason is tried again."""
     return kind in _PASSING
 
 
-class Returns:
-    """Times of the tries: with growing, jittered pauses for each node, and a bounded rate for all of them."""
+class Reconnection:
+    """Schedule of reconnection attempts: growing, jittered pauses per node, and a bounded rate over all nodes."""
 
     def __init__(self) -> None:
         self._tries: dict[str, int] = {}
@@ -67,22 +67,22 @@ class Returns:
 
 #: Interval (s) at which the clock is read.
 TICK = 0.5
-#: Minimum duration (s) of a standstill; a busy loop is late by less.
+#: Minimum duration (s) of a suspension; a busy loop is late by less.
 LEAST = 5.0
 
-#: Unlike the monotonic clock it goes on while the machine sleeps. Only Linux has it.
+#: Unlike the monotonic clock, it counts while the machine sleeps. Only Linux has it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock() -> float:
-    """Return a time in seconds that goes on while the machine sleeps."""
+    """Return a time (s) that also counts while the machine sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
-class Standstill:
-    """Watch over the tests of a session: those during which the process stood still are ended, and give no verdict.
+class SuspendDetector:
+    """Ends the tests during which this process was suspended, without a verdict.
 
-    ``woke`` is called with the duration (s) of each standstill.
+    ``woke`` is called with the duration (s) of each suspension.
     """
 
     def __init__(self, woke: Callable[[float], None]) -> None:
@@ -92,7 +92,7 @@ class Standstill:
         self._ended: set[asyncio.Task[None]] = set()
 
     async def watch(self) -> None:
-        """Look for standstills, for ever."""
+        """Look for suspensions until cancelled."""
         self._last = clock()
         while True:
             await asyncio.sleep(TICK)

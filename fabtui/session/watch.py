@@ -19,19 +19,18 @@ from fabtui.session.options import SessionOptions
 from fabtui.session.sweep import Sweep
 from fabtui_node import registry
 
-# Rank hosts that a watching session replaces: those that cannot be used, and those that reach nobody any more.
-#
-# Libraries do not always survive a fault of the network: gloo may hang in its only thread, and every later test of that
-# process fails. Without a new process, a node whose network is well again would stay bad for ever.
-
-#: Tests between nodes that fail one after the other, with how many different nodes, before a rank host is replaced.
+#: Consecutive failed tests between nodes, and number of different peers among them, before a rank host is replaced.
 FAILURES, PEERS = 3, 2
-#: Pause (s) after which it may be replaced again; it doubles up to the longest one, as the node may really be cut off.
+#: Pause (s) before it may be replaced again; it doubles up to the longest one, as the node may really be cut off.
 PAUSE, LONGEST = 15.0, 600.0
 
 
 class RankHostReplacement:
-    """Choice of the rank hosts to replace, and times."""
+    """Choice of the rank hosts to replace: those that cannot be used, and those that reach no other node any more.
+
+    Libraries do not always survive a fault of the network: gloo may hang in its only thread, and every later test of
+    that process fails. Without a new process, a node whose network has recovered would stay bad.
+    """
 
     def __init__(self) -> None:
         self._failures: dict[str, list[str]] = {}

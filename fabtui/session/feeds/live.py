@@ -54,7 +54,7 @@ from fabtui.session.node_client import (
 from fabtui.session.options import JobQuery, SessionOptions, connector_options
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
-from fabtui.session.reconnection import Returns, Standstill, may_return
+from fabtui.session.reconnection import Reconnection, SuspendDetector, may_return
 from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
@@ -133,8 +133,8 @@ class LiveFeed(Feed):
         self._known: set[str] = set()  #: Nodes that were ready once.
         self._due: set[str] = set()  #: Ready nodes of which something is left to test.
         self._final: set[str] = set()  #: Nodes that are gone and not tried again.
-        self._returns = Returns()
-        self._standstill = Standstill(self._woke)
+        self._returns = Reconnection()
+        self._suspends = SuspendDetector(self._woke)
         self._slept: dict[str, str] = {}  #: Nodes that were ready before a standstill, with what is to blame.
         self._woken = float("-inf")
         self._clients: dict[str, NodeClient] = {}
@@ -294,7 +294,7 @@ class LiveFeed(Feed):
                 # Experiments follow at once, with the same ranks.
                 self._sweep.warm = self._options.confirm
                 self._sweep.probes.own = self._own.probes
-                self._sweep.context.void = self._standstill.void
+                self._sweep.context.void = self._suspends.void
                 self._watch = Watch(self._options, self._sweep, self._testing, self._tests, self._end)
                 stack.push_async_callback(self._leave)
                 try:
@@ -303,7 +303,7 @@ class LiveFeed(Feed):
                             group.create_task(self._node(name, reach))
                         group.create_task(self._conduct())
                         group.create_task(self._ask_scheduler())
-                        group.create_task(self._standstill.watch())
+                        group.create_task(self._suspends.watch())
                         group.create_task(self._sweep.probes.watch_for_newcomers())
                         await self._closing.wait()
                         raise _Closing
@@ -467,7 +467,7 @@ class LiveFeed(Feed):
         self._returns.lasted(name, time.monotonic() - since)
         pause = None
         # The end of a link may be the first that is noticed of a standstill.
-        self._standstill.look()
+        self._suspends.look()
         if name in self._slept and self._after_sleep < AFTERMATH and may_return(client.lost.kind):
             self._lost[name] = self._slept[name]
             self._ready.pop(name, None)
@@ -617,7 +617,7 @@ class LiveFeed(Feed):
         """Run tests, and once more if this process stood still meanwhile."""
         assert self._sweep is not None
         await self._rejoined()
-        while not await self._standstill.guard(run()):
+        while not await self._suspends.guard(run()):
             await self._sweep.reset()
             await self._rejoined()
 

@@ -1,4 +1,9 @@
-"""Communicators of two ranks that are kept from one test of a pair to the next, in rank hosts on GPUs."""
+"""Communicators that the ranks on GPUs keep from one test of a pair to the next, and the memory they take.
+
+At any time a GPU holds at most `bound` bytes for messages and communicators; its CUDA context, about 0.5 GiB, which a
+process needs before it can do anything, is not counted. The least recently used communicators go first, between tests:
+destroying one takes 0.5 s and holds a lock of the driver that transfers of the same process need.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,6 @@ from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.node_client import GRACE
 from fabtui.session.options import MIB
 from fabtui.session.ranks.gather import Gathering, GroupRequest
-
-# Memory of GPUs that tests take: which communicators the ranks keep, and which of them have to go.
-#
-# At any time a GPU holds at most `bound` bytes for messages and communicators; its CUDA context, about 0.5 GiB, which a
-# process needs before it can do anything, is not counted. Communicators of pairs are kept for the next test of the same
-# pair. Those used least recently go first, between tests: destroying one takes 0.5 s and holds a lock of the driver that
-# transfers of the same process need.
 
 #: Minimum of the bound, and its multiple of the largest message.
 BOUND = 2048 * MIB
@@ -47,7 +45,7 @@ LEAST = 28 * MIB
 
 
 def bound(largest: int) -> int:
-    """Return the maximum number of bytes that tests with messages up to a size take of a GPU."""
+    """Return the maximum GPU memory (bytes) of tests with messages up to a size."""
     return max(BOUND, BOUND_MESSAGES * largest)
 
 
@@ -60,7 +58,7 @@ def needed(largest: int, engine: str) -> int:
     return CONTEXT + _buffers(largest, engine) + ESTIMATES[0]
 
 
-class Key(NamedTuple):
+class CommunicatorKey(NamedTuple):
     """A communicator of two ranks, the lower one first; ``ctas`` is its maximum number of CTAs, 0 without one."""
 
     a: int
@@ -71,7 +69,7 @@ class Key(NamedTuple):
 class Released(NamedTuple):
     """Communicators for the ranks to release: those of pairs (``True``: broken), and those of groups."""
 
-    links: list[tuple[Key, bool]]
+    links: list[tuple[CommunicatorKey, bool]]
     groups: bool
 
 
@@ -113,12 +111,12 @@ class CommunicatorPool:
         """Return the bytes of the communicators at an endpoint."""
         return self._used[end]
 
-    def has(self, key: Key) -> bool:
+    def has(self, key: CommunicatorKey) -> bool:
         """Return True if a communicator is kept."""
         kept = self._kept.get(key)
         return kept is not None and not kept.broken
 
-    def fits(self, key: Key) -> bool:
+    def fits(self, key: CommunicatorKey) -> bool:
         """Return True if the test of a pair may begin."""
         return self.has(key) or not any(self._is_full(end, key.ctas) for end in key[:2])
 
@@ -141,7 +139,7 @@ class CommunicatorPool:
         more = 2 * ESTIMATES[ctas]
         return self._used[end] > 0 and (self._used[end] + more > self._capacity or self._count[end] >= MOST)
 
-    def begin(self, key: Key, processes: Mapping[int, int]) -> None:
+    def begin(self, key: CommunicatorKey, processes: Mapping[int, int]) -> None:
         """Note that a pair uses its communicator, or makes it; ``processes`` are those of its ends."""
         kept = self._kept.get(key)
         if kept is None or kept.broken:
@@ -161,7 +159,7 @@ class CommunicatorPool:
             self._count_in(end, size, end not in earlier)
         self._kept[key] = _Kept(held, self._clock(), {end: processes.get(end, 0) for end in held}, earlier)
 
-    def measured(self, key: Key, end: int, size: int) -> None:
+    def measured(self, key: CommunicatorKey, end: int, size: int) -> None:
         """Note how much memory of a GPU the test of a pair took that made a communicator."""
         kept = self._kept.get(key)
         if kept is not None and end in kept.held:
@@ -170,7 +168,7 @@ class CommunicatorPool:
             self._count_in(end, size - kept.held[end])
             kept.held[end] = size
 
-    def failed(self, key: Key) -> None:
+    def failed(self, key: CommunicatorKey) -> None:
         """Note that a test failed: both ends close the communicator, as far as they can."""
         if key in self._kept:
             self._kept[key].broken = True
@@ -186,7 +184,7 @@ class CommunicatorPool:
         self._count.clear()
         self._full.clear()
 
-    def needs_of(self, wanted: Iterable[Key]) -> dict[int, int]:
+    def needs_of(self, wanted: Iterable[CommunicatorKey]) -> dict[int, int]:
         """Return how much room each endpoint needs for the tests of pairs."""
         needs: dict[int, int] = {}
         for key in wanted:
@@ -198,7 +196,7 @@ class CommunicatorPool:
         return needs
 
     def make_room(
-        self, needs: Mapping[int, int], processes: Mapping[int, int], wanted: Collection[Key] = ()
+        self, needs: Mapping[int, int], processes: Mapping[int, int], wanted: Collection[CommunicatorKey] = ()
     ) -> Released | None:
         """Return what to let go of so that endpoints have room, and forget it; None if there is nothing.
 
@@ -210,7 +208,7 @@ class CommunicatorPool:
         for found in broken:
             self._forget(found)
         # An end that the other one did not meet, or that is left of two, may have kept its half.
-        links = [(Key(*key), True) for key in broken if key[0] != GROUP]
+        links = [(CommunicatorKey(*key), True) for key in broken if key[0] != GROUP]
 
         def order(key: tuple[int, ...]) -> tuple[bool, bool, float]:
             return key[0] != GROUP, key in wanted, self._kept[key].used
@@ -223,7 +221,7 @@ class CommunicatorPool:
             if key[0] == GROUP:
                 groups = True
             else:
-                links.append((Key(*key), False))
+                links.append((CommunicatorKey(*key), False))
             self._forget(key)
         return Released(links, groups) if links or groups or broken else None
 
@@ -254,8 +252,8 @@ def _is_hopper(name: str) -> bool:
     return any(part in name for part in HOPPER)
 
 
-class KeptCommunicators:
-    """Decides with which communicator a pair is tested, and has the ranks release those that there is no room for."""
+class CommunicatorCache:
+    """Chooses the communicator for each pair and evicts those that no longer fit."""
 
     def __init__(self, context: MeasurementContext) -> None:
         self._context = context
@@ -270,17 +268,17 @@ class KeptCommunicators:
         """Return True if the ranks use GPUs."""
         return any(host.engine.name in GPU_ENGINES for host in self._context.hosts.values())
 
-    def key(self, a: int, b: int, *, unlimited: bool = False) -> Key:
+    def key(self, a: int, b: int, *, unlimited: bool = False) -> CommunicatorKey:
         """Return the communicator of a pair: with fewer CTAs within a node, unless it is to have NCCL's default."""
         low, high = min(a, b), max(a, b)
         limited = not unlimited and (low, high) not in self.unlimited and self._needs_fewer(a, b)
-        return Key(low, high, NODE_CTAS if limited else 0)
+        return CommunicatorKey(low, high, NODE_CTAS if limited else 0)
 
     def _needs_fewer(self, a: int, b: int) -> bool:
         ends = [self._context.endpoints[n] for n in (a, b)]
         return ends[0].node == ends[1].node and all(_is_hopper(end.name) for end in ends)
 
-    def reuses(self, keys: Iterable[Key]) -> bool:
+    def reuses(self, keys: Iterable[CommunicatorKey]) -> bool:
         """Return True if any of some communicators is kept."""
         return len(self.pool) > 0 and any(self.pool.has(key) for key in keys)
 
@@ -288,23 +286,23 @@ class KeptCommunicators:
         """Return the endpoints that have no room for one more communicator, of NCCL's default unless given."""
         return self.pool.full(ctas) if self.on else frozenset()
 
-    def fits(self, key: Key) -> bool:
+    def fits(self, key: CommunicatorKey) -> bool:
         """Return True if the test of a pair may begin."""
         return not self.on or self.pool.fits(key)
 
-    def begin(self, key: Key) -> dict[str, Any]:
+    def begin(self, key: CommunicatorKey) -> dict[str, Any]:
         """Note that the test of a pair begins; return what its ranks have to know."""
         if self.on:
             hosts = {end: self._context.host_of(end) for end in key[:2]}
             self.pool.begin(key, {end: host.process for end, host in hosts.items()})
         return {"ctas": key.ctas, "keep": self.on}
 
-    def measured(self, key: Key, end: int, held: Any) -> None:
+    def measured(self, key: CommunicatorKey, end: int, held: Any) -> None:
         """Note how much memory a test took at an endpoint, as far as it is known; not validated."""
         if isinstance(held, int) and not isinstance(held, bool) and 0 <= held <= 8 * ESTIMATES[0]:
             self.pool.measured(key, end, held)
 
-    def failed(self, key: Key) -> None:
+    def failed(self, key: CommunicatorKey) -> None:
         """Note that the test of a pair failed."""
         self.pool.failed(key)
 
@@ -315,7 +313,7 @@ class KeptCommunicators:
     def _processes(self) -> dict[int, int]:
         return {rank: host.process for host in self._context.hosts.values() for rank in host.numbers}
 
-    async def make_room(self, keys: Sequence[Key]) -> None:
+    async def make_room(self, keys: Sequence[CommunicatorKey]) -> None:
         """Release communicators so that tests of pairs can begin; no test may be running."""
         # The first ones: of very many, most find no room now.
         first = keys[: MOST * max(1, len(self._context.endpoints))]
@@ -345,7 +343,7 @@ class KeptCommunicators:
         local = {rank: nodes[ends[rank].node] - 1 for rank in ranks}
         return {n: local[n] * ESTIMATES[NODE_CTAS] + (len(ranks) - 1 - local[n]) * LEAST for n in ranks}
 
-    async def _make_room(self, needs: Mapping[int, int], wanted: set[Key] | tuple[()]) -> None:
+    async def _make_room(self, needs: Mapping[int, int], wanted: set[CommunicatorKey] | tuple[()]) -> None:
         released = self.pool.make_room(needs, self._processes(), wanted)
         if released is None and self._after_group:
             # A broken one may keep its GPU busy.

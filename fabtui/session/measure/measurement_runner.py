@@ -25,7 +25,7 @@ from fabtui.session.measure.collectives import (
     is_measured,
     run_collective,
 )
-from fabtui.session.measure.communicator_cache import KeptCommunicators
+from fabtui.session.measure.communicator_cache import CommunicatorCache
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p import PairSweep, PairTest
 from fabtui.session.measure.retest import (
@@ -80,7 +80,7 @@ class MeasurementRunner:
         self._bad_since: dict[frozenset[int], float] = {}
         #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
-        self._kept = KeptCommunicators(context)
+        self._kept = CommunicatorCache(context)
         self.resumed = False  #: Whether collectives are left out that an earlier part of the session has results of.
         self.left = False  #: Whether pairs are left out of which both directions have a good or a slow result.
 

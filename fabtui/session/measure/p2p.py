@@ -13,7 +13,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
 from fabtui.model.schedule import Dispatcher
 from fabtui.nodeset import count
-from fabtui.session.measure.communicator_cache import NODE_CTAS, KeptCommunicators, Key
+from fabtui.session.measure.communicator_cache import NODE_CTAS, CommunicatorCache, CommunicatorKey
 from fabtui.session.measure.measurement_context import ABORT_PATIENCE, LAG, LAG_KNOWN, MeasurementContext
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
@@ -49,7 +49,7 @@ class _Running:
     a: Endpoint
     b: Endpoint
     began: float
-    key: Key
+    key: CommunicatorKey
     sides: dict[tuple[int, int, str], Side] = field(default_factory=dict)
     free: set[int] = field(default_factory=set)
     aborted: float | None = None
@@ -151,7 +151,7 @@ class PairSweep:
         self,
         context: MeasurementContext,
         test: PairTest,
-        kept: KeptCommunicators,
+        kept: CommunicatorCache,
         *,
         one_at_a_time: bool = False,
         unlimited: bool = False,
@@ -238,7 +238,7 @@ class PairSweep:
             case _:
                 self._drop_broken()
 
-    def _key(self, a: int, b: int) -> Key:
+    def _key(self, a: int, b: int) -> CommunicatorKey:
         return self._kept.key(a, b, unlimited=self._unlimited)
 
     def _fits(self, a: int, b: int) -> bool:

@@ -1,4 +1,4 @@
-"""Report about a job that hangs: who is behind, by RAS, flight recorder or stacks, and what the nodes show."""
+"""Report about a hanging job: which ranks are behind, by RAS, flight recorder or stacks, and evidence from nodes."""
 
 from __future__ import annotations
 

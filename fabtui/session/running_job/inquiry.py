@@ -1,4 +1,4 @@
-"""One probe on one node after another, beside or without a session: for questions about a job."""
+"""Questions to the nodes of a running job: probes, NCCL RAS, flight recorder dumps, names of addresses."""
 
 from __future__ import annotations
 
@@ -314,9 +314,9 @@ _RESOLVING = 3.0
 
 
 async def resolved(hosts: Sequence[str], deadline: float = _RESOLVING) -> dict[str, str]:
-    """Return the names of nodes by the addresses that this machine resolves them to, as far as it does so in time.
+    """Return node names by the addresses that this machine resolves them to before the deadline.
 
-    An address of two names is of neither.
+    An address that two names resolve to is left out.
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for host in hosts:

@@ -1,4 +1,4 @@
-"""A job that a front end shows: its report, its watchdog, and the answer to the question who is behind."""
+"""Watch over a running job: report, watchdog, links to its nodes, and the user's command when it hangs."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ async def _read(client: NodeClient) -> None:
         pass
 
 
-#: Timeout (s) of the command.
+#: Timeout (s) of the user's command.
 DEADLINE = 600.0
 
 

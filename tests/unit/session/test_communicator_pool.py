@@ -14,8 +14,8 @@ from fabtui.session.measure.communicator_cache import (
     LEAST,
     MOST,
     NODE_CTAS,
+    CommunicatorKey,
     CommunicatorPool,
-    Key,
     Released,
     bound,
 )
@@ -37,7 +37,7 @@ def test_the_bound() -> None:
 
 def test_a_kept_communicator_needs_no_room() -> None:
     made = pool()
-    keys = [Key(0, peer, 0) for peer in range(1, 4)]
+    keys = [CommunicatorKey(0, peer, 0) for peer in range(1, 4)]
     assert made.fits(keys[0])
     made.begin(keys[0], PROCESSES)
     assert made.fits(keys[0])
@@ -50,10 +50,10 @@ def test_a_kept_communicator_needs_no_room() -> None:
 
 def test_the_least_recently_used_goes_first() -> None:
     made = pool()
-    first, second, third, fourth = (Key(0, peer, NODE_CTAS) for peer in range(1, 5))
+    first, second, third, fourth = (CommunicatorKey(0, peer, NODE_CTAS) for peer in range(1, 5))
     for key in (first, second, third, fourth, first):
         made.begin(key, PROCESSES)
-    new = Key(0, 5, NODE_CTAS)
+    new = CommunicatorKey(0, 5, NODE_CTAS)
     assert not made.fits(new)
     assert made.make_room(made.needs_of([new, second]), PROCESSES, {new, second}) == Released([(third, False)], False)
     assert made.fits(new)
@@ -63,7 +63,7 @@ def test_the_least_recently_used_goes_first() -> None:
 def test_broken_ones_and_groups_go_and_lost_ends_are_forgotten() -> None:
     made = pool()
     made.begin_group(1, {0: 1100 * MIB, 1: 1100 * MIB}, PROCESSES)
-    key = Key(0, 1, NODE_CTAS)
+    key = CommunicatorKey(0, 1, NODE_CTAS)
     assert not made.fits(key)
     assert made.make_room(made.needs_of([key]), PROCESSES, {key}) == Released([], True)
     made.begin(key, PROCESSES)
@@ -82,14 +82,14 @@ def test_broken_ones_and_groups_go_and_lost_ends_are_forgotten() -> None:
 def test_small_ones_are_bounded_by_their_number() -> None:
     made = pool()
     for peer in range(1, MOST + 1):
-        key = Key(0, peer, 0)
+        key = CommunicatorKey(0, peer, 0)
         assert made.fits(key)
         made.begin(key, PROCESSES)
         made.measured(key, 0, 0)
-    new = [Key(0, 20, 0), Key(0, 21, 0)]
+    new = [CommunicatorKey(0, 20, 0), CommunicatorKey(0, 21, 0)]
     assert not made.fits(new[0])
     released = made.make_room(made.needs_of(new), PROCESSES, set(new))
-    assert released == Released([(Key(0, 1, 0), False), (Key(0, 2, 0), False)], False)
+    assert released == Released([(CommunicatorKey(0, 1, 0), False), (CommunicatorKey(0, 2, 0), False)], False)
     for key in new:
         assert made.fits(key)
         made.begin(key, PROCESSES)
@@ -111,7 +111,7 @@ def test_no_more_is_held_than_the_bound(largest: int, tests: list[tuple[int, int
     for a, b, ctas, fails, size in tests:
         if a == b:
             continue
-        key = Key(min(a, b), max(a, b), ctas)
+        key = CommunicatorKey(min(a, b), max(a, b), ctas)
         made.make_room(made.needs_of([key]), PROCESSES, {key})
         assert made.fits(key)
         # If a direction fails, there is a second one; beside one that was kept, it is all that the test takes.

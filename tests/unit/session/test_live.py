@@ -222,7 +222,7 @@ async def test_a_node_that_comes_late_takes_the_place_of_its_empty_row(monkeypat
 
 async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnection, "FIRST", (0.0, 0.0))
-    returns = reconnection.Returns()
+    returns = reconnection.Reconnection()
     loop = asyncio.get_running_loop()
     times: list[float] = []
 
@@ -232,7 +232,7 @@ async def test_many_lost_nodes_are_tried_at_a_bounded_rate(monkeypatch: pytest.M
 
     await asyncio.gather(*(tried(f"n{at}") for at in range(20)))
     assert times[-1] - times[0] >= 18.5 * reconnection.SPACING
-    pauses = [reconnection.Returns().pause("a") for _ in range(3)]
+    pauses = [reconnection.Reconnection().pause("a") for _ in range(3)]
     assert pauses == [0.0] * 3
     monkeypatch.undo()
     pauses = [returns.pause("b") for _ in range(12)]
