@@ -19,8 +19,8 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
     """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
     from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
     from fabtui.screen.grid.axis import Axis, Seat
+    from fabtui.screen.grid.cells import share_bar
     from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
-    from fabtui.screen.grid.wide_cells import share_bar
 
     glyphs = Glyphs(plain=False)
     palette = bytes([Slot.GOOD] * 6 + [Slot.FAIR, Slot.LOW, Slot.SLOW, Slot.FAILED])
@@ -158,8 +158,8 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
 
 def app_child(nodes: int) -> dict[str, Any]:
     """Run the whole app on a model, to be watched from outside."""
+    from fabtui.screen.context import ScreenSettings
     from fabtui.screen.launch import run_app
-    from fabtui.screen.settings import ScreenSettings
 
     def make_feed() -> Any:
         from tests.screen.fakefeed import FakeFeed, big_sweep
@@ -176,7 +176,7 @@ def model_child(nodes: int, frames: int) -> dict[str, Any]:
     """Measure frames of the whole app over a real model."""
     from fabtui.model.events import Measured
     from fabtui.screen.app import FabricApp
-    from fabtui.screen.settings import ScreenSettings
+    from fabtui.screen.context import ScreenSettings
     from tests.screen.fakefeed import FakeFeed, big_sweep
 
     story = big_sweep(nodes, 8)

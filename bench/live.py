@@ -114,8 +114,8 @@ class Watched(Feed):
 
 def child(path: Path, out: Path) -> None:
     """Run the app on a recording; write the results per second that it took to ``out``."""
+    from fabtui.screen.context import ScreenSettings
     from fabtui.screen.launch import run_app
-    from fabtui.screen.settings import ScreenSettings
     from fabtui.session.feeds.replay import ReplayFeed
 
     feeds: list[Feed] = []

@@ -15,7 +15,7 @@ from make_images import IMAGES, RECORDING, at_rest, settled, until, use_one_cloc
 from screen_svg import Frame, animation, screen_of
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from fabtui.session.feeds.replay import ReplayFeed
 
 SIZE = (104, 32)

@@ -21,7 +21,7 @@ from rich.segment import Segment
 from screen_svg import screen_of, still
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from fabtui.session.feeds.replay import ReplayFeed
 
 HERE = Path(__file__).resolve().parent

@@ -24,9 +24,9 @@ from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import replay_actions
+from fabtui.screen import session_actions
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keys import KEY_NAMES, shortcut
-from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.internals import (
     discard_output,
     exit_within,
@@ -34,10 +34,10 @@ from fabtui.screen.terminal.internals import (
     remove_all_color,
     remove_unfit,
     replace_all_unicode,
+    suspend_group,
 )
-from fabtui.screen.terminal.job_control import suspend_group
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
-from fabtui.screen.themes.variables import cell_variables
+from fabtui.screen.themes.styles import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
@@ -423,7 +423,7 @@ class FabricApp(App[int]):
         badges = [self._error_badge] if self._error_badge else []
         if self.feed is not None:
             if (state := self.feed.playback) is not None:
-                badges.append(replay_actions.badge(state, paused=self.model.paused))
+                badges.append(session_actions.badge(state, paused=self.model.paused))
             badges += self.feed.badges
         if count := len(self._problems):
             badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
@@ -614,13 +614,13 @@ class FabricApp(App[int]):
             self.notify(f"screenshot written to {path}")
 
     def action_seek(self, step: int) -> None:
-        replay_actions.seek_by(self, step)
+        session_actions.seek_by(self, step)
 
     def action_seek_turn(self, step: int) -> None:
-        replay_actions.seek_turn(self, step)
+        session_actions.seek_turn(self, step)
 
     def action_speed(self, step: int) -> None:
-        replay_actions.change_speed(self, step)
+        session_actions.change_speed(self, step)
 
     def action_help(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):

@@ -16,20 +16,16 @@ from textual.screen import ModalScreen, Screen
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
 from fabtui.screen.views.command_line import CommandLine
-from fabtui.screen.views.detail_base import DetailScreen
-from fabtui.screen.views.dialogs import ConfirmScreen
+from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScreen
+from fabtui.screen.views.dialogs import ConfirmScreen, LoginQuestionScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen
-from fabtui.screen.views.job import JobLogScreen, JobScreen, JobTable
-from fabtui.screen.views.jobs import JobsScreen, JobsTable
+from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable
 from fabtui.screen.views.jump import JumpScreen
-from fabtui.screen.views.login_question import LoginQuestionScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
-from fabtui.screen.views.pair.screen import PairScreen
-from fabtui.screen.views.step_runs import RunScreen
-from fabtui.screen.views.stepped_base import SteppedScreen
+from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.topology import TopologyScreen, TopologyTree
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt

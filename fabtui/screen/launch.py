@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from fabtui.errors import InputError
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from tests.screen.fakefeed import FakeFeed
 
 Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.launch import run_app
-from fabtui.screen.settings import ScreenSettings
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fabtui.model.events import EndpointsAdded, LogEntry, NodeState
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, sweep_of_two
 from tests.screen.test_actions import notes

@@ -5,7 +5,7 @@ from typing import Any
 from fabtui.model.events import CounterDeltas
 from fabtui.model.layers import Layer
 from fabtui.presentation.wording import plain
-from fabtui.screen.views.pair.context import counter_lines
+from fabtui.screen.views.pair import counter_lines
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 

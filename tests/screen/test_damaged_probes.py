@@ -19,7 +19,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.views.node.screen import node_lines
 from fabtui.screen.views.nodes import node_rows
-from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.views.pair import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two
 from tests.screen.fakeprobes import nvlink
 from tests.screen.test_hostile import nasty_story

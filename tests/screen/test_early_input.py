@@ -6,7 +6,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.events import Key
 
-from fabtui.screen.widgets.early_input import EarlyInput
+from fabtui.screen.widgets.prompt import EarlyInput
 
 
 class _OneLine(App[None]):

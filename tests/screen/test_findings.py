@@ -20,8 +20,7 @@ from fabtui.presentation.wrapping import Line, between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import panel_width
-from fabtui.screen.widgets.finding_lines import class_lines
-from fabtui.screen.widgets.finding_summary import summary_lines
+from fabtui.screen.widgets.finding_lines import class_lines, summary_lines
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 

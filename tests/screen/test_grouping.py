@@ -10,8 +10,8 @@ from fabtui.model.events import ProbeResult
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import Order
-from fabtui.screen.grid.grouping import UNKNOWN, group_by, groups_of_nodes
 from fabtui.screen.grid.layout import NAMES_GROUP
+from fabtui.screen.grid.navigation import UNKNOWN, group_by, groups_of_nodes
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_command_line import typed

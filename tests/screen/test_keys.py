@@ -20,7 +20,7 @@ import fabtui.screen
 from fabtui.model.baseline import Baseline
 from fabtui.model.events import NodeState
 from fabtui.screen.app import FabricApp
-from fabtui.screen.grid.view_state import Zoom
+from fabtui.screen.grid.navigation import Zoom
 from fabtui.screen.keymap import check_keys, key_owners, key_rows
 from fabtui.screen.keys import KeyRow, bindings_of
 from fabtui.screen.views.findings import FindingsScreen

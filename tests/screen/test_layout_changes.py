@@ -87,9 +87,9 @@ async def test_ctrl_z_suspends_where_a_shell_can_continue(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, leader: int, signals: int
 ) -> None:
     sent: list[Any] = []
-    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.getpgrp", lambda: 8)
-    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.getsid", lambda _: leader)
-    monkeypatch.setattr("fabtui.screen.terminal.job_control.os.killpg", lambda *what: sent.append(what))
+    monkeypatch.setattr("fabtui.screen.terminal.internals.os.getpgrp", lambda: 8)
+    monkeypatch.setattr("fabtui.screen.terminal.internals.os.getsid", lambda _: leader)
+    monkeypatch.setattr("fabtui.screen.terminal.internals.os.killpg", lambda *what: sent.append(what))
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         monkeypatch.setattr(type(app._driver), "can_suspend", True)
         await pilot.press("ctrl+z")

@@ -10,7 +10,7 @@ from fabtui.errors import InputError
 from fabtui.model.events import NodeState
 from fabtui.report.summary import outcome_line
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 

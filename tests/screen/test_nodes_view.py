@@ -9,7 +9,7 @@ from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, ProbeRes
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.views.node.probe_tables import system_lines
 from fabtui.screen.views.node.screen import row_lines
 from fabtui.screen.views.nodes import HEADINGS, node_rows

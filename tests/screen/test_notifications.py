@@ -12,8 +12,7 @@ from textual.drivers._writer_thread import WriterThread
 from fabtui.model.events import Event, NodeState, SessionEnd, Watching
 from fabtui.model.measurement import Verdict
 from fabtui.screen import deferred, notifier
-from fabtui.screen.terminal.internals import NullWriter, write_codes
-from fabtui.screen.terminal.notification import sequence
+from fabtui.screen.terminal.internals import NullWriter, sequence, write_codes
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, Story, big_sweep, sweep_of_two
 

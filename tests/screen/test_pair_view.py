@@ -15,9 +15,15 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.views.pair.context import event_lines, history_lines, library_lines, neighbour_lines
-from fabtui.screen.views.pair.path import hops, path_lines
-from fabtui.screen.views.pair.screen import direction_lines
+from fabtui.screen.views.pair import (
+    direction_lines,
+    event_lines,
+    history_lines,
+    hops,
+    library_lines,
+    neighbour_lines,
+    path_lines,
+)
 from fabtui.screen.widgets.pair_text import panel_lines, summary_text
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 from tests.screen.conftest import Opened, screen_text

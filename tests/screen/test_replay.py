@@ -15,10 +15,10 @@ from fabtui.model.events import EndpointsAdded
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Slot
-from fabtui.screen import replay_actions
+from fabtui.screen import session_actions
 from fabtui.screen.app import FabricApp
-from fabtui.screen.grid.view_state import Zoom
-from fabtui.screen.views.pair.screen import PairScreen
+from fabtui.screen.grid.navigation import Zoom
+from fabtui.screen.views.pair import PairScreen
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds.base import Playback
 from fabtui.session.feeds.replay import ReplayFeed
@@ -135,7 +135,7 @@ async def test_places_in_a_recording(opened: Opened, text: str, place: float) ->
     feed = FakeFeed(sweep_of_two().events, can_test=False)
     feed.replay = Playback(80.0, 200.0, 1.0)
     async with opened(feed) as (app, _):
-        replay_actions.seek_to(app, text)
+        session_actions.seek_to(app, text)
     assert feed.sought == [place]
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.launch import NoScreen, check_terminal, prepare
-from fabtui.screen.settings import ScreenSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = {
@@ -109,7 +109,7 @@ def test_no_keys_without_a_terminal() -> None:
 
 def test_settings_can_be_had_without_textual() -> None:
     code = (
-        "import sys, fabtui.screen.launch, fabtui.screen.settings;"
+        "import sys, fabtui.screen.launch, fabtui.screen.context;"
         "print([name for name in sys.modules if name.split('.')[0] in ('textual', 'rich', 'asyncssh', 'pandas')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,13 +12,12 @@ from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.presentation.wording import plain
+from fabtui.screen.app_actions import node_under_cursor
+from fabtui.screen.views.detail_base import RunScreen, SteppedScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.node.screen import NodeScreen
-from fabtui.screen.views.node_login import node_under_cursor
-from fabtui.screen.views.pair.screen import PairScreen
-from fabtui.screen.views.step_runs import RunScreen
-from fabtui.screen.views.stepped_base import SteppedScreen
-from fabtui.screen.widgets.finding_block import output_lines
+from fabtui.screen.views.pair import PairScreen
+from fabtui.screen.widgets.finding_lines import output_lines
 from tests.conftest import ModelMaker
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two

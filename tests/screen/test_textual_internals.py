@@ -39,7 +39,7 @@ async def test_the_private_parts_of_textual_are_those_that_were_checked(opened: 
 
 
 def _settings() -> Any:
-    from fabtui.screen.settings import ScreenSettings
+    from fabtui.screen.context import ScreenSettings
 
     return ScreenSettings(colors="24")
 

@@ -11,7 +11,7 @@ from rich.style import Style
 from fabtui.errors import InputError
 from fabtui.presentation.cell_levels import CURSOR_ON, Slot
 from fabtui.screen.app import FabricApp
-from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")

@@ -7,7 +7,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
-from fabtui.screen.widgets.trend_lines import bad_trend, pair_trend
+from fabtui.screen.widgets.sparkline import bad_trend, pair_trend
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 

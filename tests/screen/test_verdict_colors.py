@@ -13,7 +13,7 @@ from fabtui.presentation.wording import verdict_style, verdict_tone
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.ansi_strips import Codes, codes_of
 from fabtui.screen.themes.ramps import ramp_of, read_theme, theme_names
-from fabtui.screen.themes.variables import cell_variables
+from fabtui.screen.themes.styles import cell_variables
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed

@@ -8,7 +8,7 @@ from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Cell
 from fabtui.presentation.cell_levels import Glyphs, Slot, slot_of
-from fabtui.screen.grid.wide_cells import WIDE, first_line, lines_below, share_bar
+from fabtui.screen.grid.cells import WIDE, first_line, lines_below, share_bar
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 

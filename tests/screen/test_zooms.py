@@ -22,9 +22,9 @@ from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import RANK, Order
+from fabtui.screen.grid.navigation import ViewState, Zoom
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
-from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 from tests.effort import examples
 from tests.screen.conftest import Opened, screen_text
@@ -496,8 +496,8 @@ async def test_a_filter_hides_rows_and_columns_without_a_match(opened: Opened) -
 
 
 async def test_a_row_appears_when_a_cell_of_it_matches(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.screen.views.main_navigation._REORDER_INTERVAL", 0.0)
-    monkeypatch.setattr("fabtui.screen.views.main_navigation._REORDER_REST", 0.0)
+    monkeypatch.setattr("fabtui.screen.grid.navigation._REORDER_INTERVAL", 0.0)
+    monkeypatch.setattr("fabtui.screen.grid.navigation._REORDER_REST", 0.0)
     story = sweep_of_two()
     feed = FakeFeed(story.events)
     async with opened(feed) as (app, pilot):

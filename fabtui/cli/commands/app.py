@@ -15,8 +15,8 @@ from fabtui.cli.options_from_args import Request, request_from
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import readable_file
 from fabtui.errors import InputError
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.launch import NoScreen, run_app
-from fabtui.screen.settings import ScreenSettings
 
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed

@@ -11,7 +11,7 @@ from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells import EndpointCells
-from fabtui.screen.grid.view_state import ViewState, Zoom
+from fabtui.screen.grid.navigation import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import NAMES_GROUP, GridLayout, Viewport, lay_out
-from fabtui.screen.grid.lines import LineRenderer
-from fabtui.screen.grid.outline import Outlined, outlined
+from fabtui.screen.grid.lines import LineRenderer, Outlined, outlined
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, ReadyStrip
 

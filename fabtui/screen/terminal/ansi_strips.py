@@ -24,8 +24,7 @@ from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot
 from fabtui.sanitize import drawable
-from fabtui.screen.terminal.ascii_filter import AsciiFilter
-from fabtui.screen.terminal.unfit_filter import UnfitFilter
+from fabtui.screen.terminal.control_filter import AsciiFilter, UnfitFilter
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.

@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.color import ColorSystem
 from textual.app import App
+from textual.driver import Driver
 from textual.filter import ANSIToTruecolor, NoColor
 from textual.screen import Screen
 from textual.strip import Strip
 
-from fabtui.screen.terminal.ascii_filter import AsciiFilter
-from fabtui.screen.terminal.unfit_filter import UnfitFilter
+from fabtui.sanitize import one_line
+from fabtui.screen.terminal.control_filter import AsciiFilter, UnfitFilter
 
 
 def color_system(app: App[Any]) -> ColorSystem:
@@ -89,3 +90,37 @@ def exit_within(seconds: float) -> None:
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))
     timer.daemon = True
     timer.start()
+
+
+def suspend_group(driver: Driver | None) -> bool:
+    """Suspend the process group until the shell continues it; return False if nothing would ever continue it.
+
+    The driver restores the terminal on SIGTSTP, and draws again on SIGCONT.
+    """
+    # The group of a session leader has no shell above it, as with `ssh -t host fabtui`.
+    if driver is None or not driver.can_suspend or os.getpgrp() == os.getsid(0):
+        return False
+    os.killpg(os.getpgrp(), signal.SIGTSTP)
+    return True
+
+
+#: Maximum number of characters of a notification.
+_LONGEST = 200
+
+
+def sequence(method: str, text: str, *, tmux: bool) -> str:
+    """Return what makes a terminal show a text: ``bell``, ``osc9`` (iTerm2 and others) or ``osc777`` (rxvt and others).
+
+    ``tmux``: the terminal is that around tmux, which passes it on if its option ``allow-passthrough`` is on.
+    """
+    if method == "bell":
+        return "\a"
+    # A semicolon would end the field, and begin a command such as a progress bar (OSC 9;4).
+    text = one_line(text, _LONGEST).replace(";", ",")
+    found = f"\x1b]9;fabtui: {text}\a" if method == "osc9" else f"\x1b]777;notify;fabtui;{text}\a"
+    return f"\x1bPtmux;{found.replace(chr(27), chr(27) * 2)}\x1b\\" if tmux else found
+
+
+def notify_terminal(app: App[Any], method: str, text: str) -> bool:
+    """Let the terminal show a text; return False if the app does not have it now."""
+    return write_codes(app._driver, sequence(method, text, tmux=bool(os.environ.get("TMUX"))))

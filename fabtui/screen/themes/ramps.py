@@ -64,7 +64,7 @@ def theme_problem(name: str) -> str | None:
 
 
 def _validation() -> ModuleType:
-    from fabtui.screen.themes import validation
+    from fabtui.screen.themes import styles as validation
 
     return validation
 

@@ -17,7 +17,7 @@ from fabtui.screen.themes import ramps
 if TYPE_CHECKING:
     from textual.app import App
 
-    from fabtui.screen.settings import ScreenSettings
+    from fabtui.screen.context import ScreenSettings
 
 #: Interval (s) at which the theme's file is checked.
 INTERVAL = 0.75

@@ -21,7 +21,7 @@ from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.keys import shortcut
-from fabtui.screen.widgets.early_input import EarlyInput
+from fabtui.screen.widgets.prompt import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
 
 

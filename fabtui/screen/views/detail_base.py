@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Lines, clipped
+from fabtui.presentation.wrapping import Line, Lines, clipped
+from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
+from fabtui.screen.views.dialogs import Question
+from fabtui.screen.widgets.finding_lines import FEW_LINES, MANY_LINES, output_lines, step_lines
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.text_line import TextLine, content_of
+
+if TYPE_CHECKING:
+    from fabtui.session.feeds.base import Feed
+
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
@@ -159,3 +171,220 @@ class DetailScreen(TitledScreen):
     def action_scroll_edge(self, end: bool) -> None:
         body = self.query_one("#detail-body")
         (body.scroll_end if end else body.scroll_home)(animate=False)
+
+
+class FilteredScreen(DetailScreen):
+    """Text under a title, filtered while the user types. Leaving the view shows everything first."""
+
+    #: Purpose and hint of the prompt.
+    FILTER_PROMPT: ClassVar[tuple[str, str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Words to look for; "" shows everything.
+        self.filter = ""
+        self._prompt: Prompt | None = None
+
+    def matches(self, text: str) -> bool:
+        """Return True if a text has all words of the filter."""
+        lowered = text.lower()
+        return all(word in lowered for word in self.filter.lower().split())
+
+    async def action_filter(self) -> None:
+        await self.ask(*self.FILTER_PROMPT, self.filter)
+
+    async def ask(self, purpose: str, hint: str, text: str) -> None:
+        """Open a prompt unless one is open."""
+        if self._prompt is None:
+            self._prompt = Prompt(purpose, hint, text, id="prompt")
+            await self.mount(self._prompt)
+
+    @on(Prompt.Typed)
+    def _filter_typed(self, message: Prompt.Typed) -> None:
+        if self._prompt is not None and self._prompt.purpose == self.FILTER_PROMPT[0]:
+            self.filter = message.text.strip()
+            self.draw()
+
+    @on(Prompt.Closed)
+    @on(Prompt.Given)
+    def _close_prompt(self) -> None:
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            self.set_focus(None)
+            prompt.remove()
+
+    def action_leave(self) -> None:
+        """Show everything again, then leave."""
+        if self.filter:
+            self.filter = ""
+            self.draw()
+        else:
+            super().action_leave()
+
+
+class RunScreen(Question):
+    """Question before a command that may change something: Enter, which opened it, does not answer yes."""
+
+    BINDING_GROUP_TITLE = "Question before a command"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("y", "answer(True)", "run.yes", "run the command", "run", priority=True),
+        shortcut("n,escape,enter,q", "answer(False)", "run.no", "do not run it", "no", priority=True),
+    ]
+
+
+def _possible(context: AppContext, text: str) -> tuple[Feed, StepCommand]:
+    """Return what runs a next step, and its command; CannotRunError if it cannot be run now."""
+    if (feed := context.feed) is None or not feed.can_test:
+        raise CannotRunError("Nothing runs on the nodes of a recording.")
+    command = step_command(context.model, text)
+    if (record := context.model.gone(command.node)) is not None:
+        raise CannotRunError(f"{command.node} is {record.state}: no connection is open.")
+    if feed.read_only and not command.read_only:
+        raise CannotRunError("This session is read-only, and this is not on the list of commands that only read.")
+    if (run := context.model.commands.latest(text)) is not None and run.end is None:
+        raise CannotRunError(f"It is still running on {command.node}.")
+    return feed, command
+
+
+def enter_text(context: AppContext, text: str) -> str:
+    """Return what Enter does to a next step, for its hint."""
+    try:
+        _, command = _possible(context, text)
+    except CannotRunError as error:
+        return f"{one_line(str(error), 300)} y copies it."
+    node = one_line(command.node, 60)
+    return f"enter runs it on {node}" if command.read_only else f"enter asks, then runs it on {node}"
+
+
+def run_step(screen: Screen[None], text: str) -> None:
+    """Run a next step that the user has chosen; ask first unless it only reads, or report why it cannot be run."""
+    context = context_of(screen)
+    try:
+        feed, command = _possible(context, text)
+    except CannotRunError as error:
+        context.notify(f"{one_line(str(error), 300)} y copies it.", severity="warning")
+        return
+    if command.read_only:
+        _start(context, feed, command)
+        return
+    question = RunScreen(
+        f"Run this on {one_line(command.node, 100)}?",
+        f"{one_line(shlex.join(command.argv), 1000)}\n\nIt may change the node: it is not on the list of commands that "
+        "only read. It runs as your user, without a shell.",
+        "run it",
+        "do not run it",
+        plain=context.glyphs.plain,
+    )
+    screen.app.push_screen(question, lambda yes: _start(context, feed, command) if yes else None)
+
+
+def _start(context: AppContext, feed: Feed, command: StepCommand) -> None:
+    context.run_worker(_report(context, feed, command), "step", exit_on_error=False)
+
+
+async def _report(context: AppContext, feed: Feed, command: StepCommand) -> None:
+    try:
+        await feed.run_step(command)
+    except Exception as error:
+        context.notify(f"the command failed: {one_line(f'{type(error).__name__}: {error}', 200)}", severity="warning")
+    context.request_draw()
+
+
+def step_block(context: AppContext, text: str, at: int, width: int, *, selected: bool) -> Lines:
+    """Return the next step at a place of a list, with its output; the selected one shows what Enter does."""
+    lines = step_lines(text, at, width, hint=enter_text(context, text) if selected else None)
+    if (run := context.model.commands.latest(text)) is not None:
+        lines += output_lines(run, width, context.glyphs.ellipsis, MANY_LINES if selected else FEW_LINES)
+    return lines
+
+
+class SteppedScreen(DetailScreen):
+    """Text with next steps. None is selected at first."""
+
+    BINDING_GROUP_TITLE = "Next steps in a view"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("tab", "select_step(1)", "steps.next", "select the next step below the selected one"),
+        shortcut("shift+tab", "select_step(-1)", "steps.previous", "select the next step above the selected one"),
+        shortcut("enter", "run_step", "steps.run", "run the selected next step on its node", "next steps"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.selected: str | None = None
+        #: Next steps as they were drawn, each with its first line.
+        self._drawn: list[tuple[str, Line]] = []
+        self._lines: Lines = []
+
+    @abstractmethod
+    def stepped_lines(self, width: int) -> Lines:
+        """Return the text of the view; it has the next steps as `steps_of` and `step` return them."""
+
+    def body_lines(self, width: int) -> Lines:
+        self._drawn = []
+        self._lines = self.stepped_lines(width)
+        return self._lines
+
+    def steps_of(self, finding: Finding, width: int) -> Lines:
+        """Return the lines of the next steps of a finding."""
+        return [line for at, text in enumerate(finding.next) for line in self.step(text, at, width)]
+
+    def step(self, text: str, at: int, width: int) -> Lines:
+        """Return the lines of the next step at a place of a list."""
+        lines = step_block(self.context, text, at, width, selected=text == self.selected)
+        self._drawn.append((text, lines[0]))
+        return lines
+
+    def action_select_step(self, by: int) -> None:
+        texts = list(dict.fromkeys(text for text, _ in self._drawn))
+        if not texts:
+            self.context.notify("there is no next step here")
+        elif self.selected in texts:
+            self._select(texts[max(0, min(len(texts) - 1, texts.index(self.selected) + by))])
+        else:
+            self._select(texts[0 if by > 0 else -1])
+
+    def action_run_step(self) -> None:
+        """Run the selected next step; select the first one if there is none."""
+        if self.selected in [text for text, _ in self._drawn]:
+            assert self.selected is not None
+            run_step(self, self.selected)
+        else:
+            self.action_select_step(1)
+
+    def action_copy(self) -> None:
+        if self.selected is not None:
+            self.context.copy(one_line(self.selected))
+        else:
+            self.copy_all()
+            self.draw()
+
+    def copy_all(self) -> None:
+        """Copy the text of the view."""
+        super().action_copy()
+
+    def _select(self, text: str | None) -> None:
+        self.selected = text
+        self.draw()
+        self.call_after_refresh(self._bring_into_view)
+
+    def _row_of(self, first: Line) -> int:
+        return next((y for y, line in enumerate(self._lines) if line is first), -1)
+
+    def _bring_into_view(self) -> None:
+        row = next((self._row_of(first) for text, first in self._drawn if text == self.selected), -1)
+        body = self.query_one("#detail-body")
+        top, height = int(body.scroll_y), body.size.height
+        # With the hint and the first lines of output.
+        if row >= 0 and not top <= row <= top + height - FEW_LINES:
+            body.scroll_to(y=max(0, row - height // 2), animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the next step clicked; run it with a double click."""
+        y = event.screen_y - self.query_one("#detail-text").region.y
+        if event.screen_y >= self.query_one("#detail-body").region.bottom or y < 0:
+            return
+        clicked = [text for text, first in self._drawn if (row := self._row_of(first)) >= 0 and row == y]
+        if clicked:
+            self._select(clicked[0])
+            if event.chain == 2:
+                self.action_run_step()

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 from textual import events, on
 from textual.binding import BindingType
 
+from fabtui.diagnosis.acknowledged import finding_key
 from fabtui.diagnosis.confirmation import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
@@ -19,26 +20,24 @@ from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as text
+from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen import feed_actions
+from fabtui.screen import session_actions
+from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
-from fabtui.screen.views.acknowledging import acknowledge, can_acknowledge
-from fabtui.screen.views.detail_base import as_text, section
-from fabtui.screen.views.filtered_base import FilteredScreen
-from fabtui.screen.views.step_runs import run_step
-from fabtui.screen.views.stepped_base import SteppedScreen, step_block
-from fabtui.screen.widgets.finding_block import (
+from fabtui.screen.views.detail_base import FilteredScreen, SteppedScreen, as_text, run_step, section, step_block
+from fabtui.screen.widgets.finding_lines import (
     detail_lines,
     finding_block,
     head_lines,
     output_lines,
     searched_text,
     step_lines,
+    styled,
 )
-from fabtui.screen.widgets.finding_lines import styled
 from fabtui.screen.widgets.prompt import Prompt
 
 #: Number of findings up to which each shows its evidence and next steps; of more, only the selected one does.
@@ -331,11 +330,11 @@ class FindingsScreen(FilteredScreen):
             context.notify("there is no finding to confirm")
             return
         finding = context.findings.found[self._row(shown).number]
-        if feed_actions.testable(context, "no experiment is run") is None:
+        if session_actions.testable(context, "no experiment is run") is None:
             return
         experiments = planned(context.model, finding)
         if any(not one.problem for one in experiments):
-            feed_actions.confirm(context, experiments)
+            session_actions.confirm(context, experiments)
         else:
             context.notify(_why_no_experiment(context.model, finding, experiments), severity="warning")
 
@@ -397,3 +396,19 @@ class PreflightScreen(SteppedScreen):
     def action_all(self) -> None:
         self._all_facts = not self._all_facts
         self.draw()
+
+
+def can_acknowledge(context: AppContext) -> bool:
+    """Return True if notes about findings can be kept, else notify the user."""
+    if context.feed is not None and context.feed.can_test:
+        return True
+    started = context.feed is not None
+    context.notify("a recording cannot be changed" if started else "the session has not started yet")
+    return False
+
+
+def acknowledge(context: AppContext, finding: Finding, note: str) -> None:
+    """Keep a note about a finding, or remove it if the note is empty."""
+    if context.feed is not None:
+        request = context.feed.acknowledge(finding_key(finding), title(finding), note)
+        context.run_worker(session_actions.report(context, request), "acknowledge", exit_on_error=False)

@@ -16,8 +16,7 @@ from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.screen.command_table import command_rows
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
-from fabtui.screen.views.detail_base import section
-from fabtui.screen.views.filtered_base import FilteredScreen
+from fabtui.screen.views.detail_base import FilteredScreen, section
 
 #: Maximum width of the column of keys, and width of the column of descriptions on a wide screen.
 _WIDEST_KEYS = 20

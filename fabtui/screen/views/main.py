@@ -21,14 +21,14 @@ from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
-from fabtui.screen import feed_actions, replay_actions
+from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import EndpointCells, Order
-from fabtui.screen.grid.companion import Companion, can_compare
+from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
+from fabtui.screen.grid.second_layer import Companion, can_compare
 from fabtui.screen.grid.updates import GridUpdater
-from fabtui.screen.grid.view_state import ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.connecting import ConnectingView
@@ -43,11 +43,9 @@ from fabtui.screen.views.main_layout import (
     panel_width,
     size_text,
 )
-from fabtui.screen.views.main_navigation import GridNavigation
-from fabtui.screen.widgets.color_key import ColorKey
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.minimap import Minimap
+from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.text_line import (
@@ -59,9 +57,9 @@ from fabtui.screen.widgets.text_line import (
     TargetLine,
     TargetLines,
     TextLine,
+    VerdictBar,
 )
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, lost_badge, title_content
-from fabtui.screen.widgets.verdict_bar import VerdictBar
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
@@ -133,7 +131,7 @@ class MainScreen(Screen[None]):
         shortcut("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
         shortcut("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
-        *replay_actions.BINDINGS,
+        *session_actions.BINDINGS,
         shortcut("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
         shortcut("u", "unfilter", "main.unfilter", "show all cells again"),
         shortcut("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
@@ -462,7 +460,7 @@ class MainScreen(Screen[None]):
         paused, watching, untestable, replay = self._key_state
         if untestable and binding.id in _TEST_KEYS:
             return ""
-        if not replay and binding in replay_actions.BINDINGS:
+        if not replay and binding in session_actions.BINDINGS:
             return ""
         if binding.id == "main.back" and not self._covered:
             return ""
@@ -716,8 +714,8 @@ class MainScreen(Screen[None]):
         await self._ask("go to", GOTO_HINT)
 
     async def action_seek_to(self) -> None:
-        if replay_actions.replay_of(self._app_context) is not None:
-            await self._ask("seek", replay_actions.SEEK_HINT)
+        if session_actions.replay_of(self._app_context) is not None:
+            await self._ask("seek", session_actions.SEEK_HINT)
 
     async def _ask(self, purpose: str, hint: str, text: str = "") -> None:
         if (self.view == "connecting" and purpose != "seek") or self._prompt is not None:
@@ -732,7 +730,7 @@ class MainScreen(Screen[None]):
             if message.purpose == "filter":
                 await self.navigation.set_filter(message.text)
             elif message.purpose == "seek":
-                replay_actions.seek_to(self._app_context, message.text)
+                session_actions.seek_to(self._app_context, message.text)
             else:
                 self.navigation.go_to_text(message.text)
         except InputError as error:
@@ -752,17 +750,17 @@ class MainScreen(Screen[None]):
     def action_retest(self) -> None:
         seats = self.cursor_seats()
         if seats is not None:
-            feed_actions.retest(self._app_context, [seats])
+            session_actions.retest(self._app_context, [seats])
 
     def action_sweep(self) -> None:
-        feed_actions.sweep(self._app_context)
+        session_actions.sweep(self._app_context)
 
     def action_pause(self) -> None:
-        feed_actions.pause(self._app_context)
+        session_actions.pause(self._app_context)
         self._draw_keys()
 
     def action_watch(self) -> None:
-        feed_actions.watch(self._app_context)
+        session_actions.watch(self._app_context)
 
     def action_copy(self) -> None:
         seats = self.cursor_seats()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
+from fabtui.screen.grid.cells import WIDE
 from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, lay_out
-from fabtui.screen.grid.wide_cells import WIDE
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 

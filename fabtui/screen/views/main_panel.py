@@ -13,11 +13,9 @@ from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.view_state import block_name, block_parts
+from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.views.main_navigation import GridNavigation
-from fabtui.screen.widgets.finding_lines import class_lines
-from fabtui.screen.widgets.finding_summary import summary_lines
+from fabtui.screen.widgets.finding_lines import class_lines, summary_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
 from fabtui.screen.widgets.text_line import Headings, TargetLine

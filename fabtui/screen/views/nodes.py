@@ -20,7 +20,7 @@ from fabtui.nodeset import count
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
-from fabtui.screen import feed_actions
+from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import TitledScreen, crumbs
@@ -185,7 +185,7 @@ class NodesScreen(TitledScreen):
 
     def action_probe(self) -> None:
         if self.table.chosen is not None:
-            feed_actions.probe_again(self.context, [self.table.chosen])
+            session_actions.probe_again(self.context, [self.table.chosen])
 
     def action_copy(self) -> None:
         self.context.copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))

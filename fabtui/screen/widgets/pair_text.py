@@ -23,7 +23,7 @@ from fabtui.presentation.wording import (
 )
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.widgets.trend_lines import pair_trend
+from fabtui.screen.widgets.sparkline import pair_trend
 
 
 def pair_name(source: Seat, target: Seat) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,8 +15,31 @@ from textual.widgets import Input
 
 from fabtui.presentation.wording import MUTED
 from fabtui.screen.keys import shortcut
-from fabtui.screen.widgets.early_input import EarlyInput
 from fabtui.screen.widgets.text_line import TextLine
+
+
+class EarlyInput(Input):
+    """Input line of a prompt that opens by a key.
+
+    Keys that follow at once still go to the view below, which passes them on: they may arrive after later ones.
+    """
+
+    def __init__(self, value: str = "", **options: Any) -> None:
+        super().__init__(value, select_on_focus=False, **options)
+        self._early = len(value)
+
+    async def take(self, event: Key) -> bool:
+        """Take a key that was pressed before the line had the focus; return False if it is none for a line."""
+        if event.key == "enter":
+            await self.action_submit()
+        elif event.character is not None and event.is_printable:
+            # Before what was typed into the line itself.
+            self.insert(event.character, self._early)
+            self._early += len(event.character)
+            self.cursor_position = len(self.value)
+        else:
+            return False
+        return True
 
 
 class Prompt(Vertical):

@@ -165,3 +165,15 @@ class CellTooltip(TextLine):
         self.styles.offset = (grid.x, last if self.at[1] != last else grid.y)
         self.show(Content.assemble(*parts), layout=True)
         self.display = True
+
+
+class VerdictBar(TextLine):
+    """Numbers of bad pairs, and the worst findings; a click shows all findings."""
+
+    DEFAULT_CSS = "VerdictBar { background: $surface; }"
+
+    class Clicked(Message):
+        """The line was clicked."""
+
+    def on_click(self) -> None:
+        self.post_message(self.Clicked())

@@ -18,8 +18,8 @@ from fabtui.presentation.progress_estimate import phase_text
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, retry_text, verdict_style
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
+from fabtui.screen.widgets.sparkline import bad_trend
 from fabtui.screen.widgets.text_line import TextLine
-from fabtui.screen.widgets.trend_lines import bad_trend
 
 #: Length of the names of layers without bad pairs if there is no room for all names.
 _CUT = 4

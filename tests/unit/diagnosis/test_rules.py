@@ -19,8 +19,7 @@ from fabtui.presentation.wording import plain
 from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_block import finding_block
-from fabtui.screen.widgets.finding_summary import summary_lines
+from fabtui.screen.widgets.finding_lines import finding_block, summary_lines
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 from tests.unit.test_reference import reference_page
 

@@ -23,12 +23,11 @@ from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, time_text, verdict_style
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import feed_actions
+from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import pairs, section
+from fabtui.screen.views.detail_base import SteppedScreen, pairs, section
 from fabtui.screen.views.node import probe_tables as tables
-from fabtui.screen.views.stepped_base import SteppedScreen
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 
 _RAW_LIMIT = 60_000
@@ -83,7 +82,7 @@ class NodeScreen(SteppedScreen):
         return node_lines(context.model, record, found, width, context.glyphs, steps)
 
     def action_probe(self) -> None:
-        feed_actions.probe_again(self.context, [self.node])
+        session_actions.probe_again(self.context, [self.node])
 
     def action_other(self, step: int) -> None:
         names = list(self.context.model.nodes)

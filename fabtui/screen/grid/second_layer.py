@@ -9,8 +9,8 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells import EndpointCells
+from fabtui.screen.grid.navigation import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.updates import REDRAW_INTERVAL
-from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 
 
