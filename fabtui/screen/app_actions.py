@@ -1,4 +1,4 @@
-"""The user's own login on a node: the app leaves the terminal to ssh, and the session goes on."""
+"""Actions of the app on what a view shows: the user's own login on a node, and the grid as pictures."""
 
 from __future__ import annotations
 

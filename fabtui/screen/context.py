@@ -1,4 +1,4 @@
-"""Interface of the app for views and widgets.
+"""Interface of the app for views and widgets, and the user settings of the screen; importable without Textual.
 
 Views and widgets depend on this protocol, not on the app, so that they can be understood and tested without it.
 """
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from textual.dom import DOMNode
 
     from fabtui.diagnosis.finding import Finding
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs
 
-    pass
     from fabtui.session.feeds.base import Feed
 
 

@@ -1,4 +1,4 @@
-"""Requests to the feed: tests, probes, pause, watch. Refusals and errors become notifications."""
+"""Requests to the feed: tests, probes, pause, watch, control of a replay. Errors become notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cursor, zoom, order and filter of the main grid."""
+"""Cursor, zoom, order, groups and filter of the main grid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from fabtui.screen.grid.widget import GridView
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
     from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
-
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {

@@ -1,4 +1,4 @@
-"""Filter for all that is drawn: nothing in it that a terminal would act on."""
+"""Filters for all that is drawn: no control characters, and ASCII alone for terminals without Unicode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Private parts of Textual that the screen needs; tests/screen/test_textual_internals.py pins the versions."""
+"""The terminal below Textual: private parts of Textual, suspension, notifications.
+
+tests/screen/test_textual_internals.py pins the versions of Textual.
+"""
 
 from __future__ import annotations
 

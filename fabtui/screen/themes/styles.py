@@ -1,4 +1,4 @@
-"""Styles of the grid as variables of the theme, so that everything else shows verdicts in the colours of the grid."""
+"""Styles of theme files: checks, and the styles of cells as variables that other widgets use."""
 
 from __future__ import annotations
 

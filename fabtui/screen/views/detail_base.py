@@ -1,4 +1,4 @@
-"""Base of the detail views: scrolling text under a title, with a key bar."""
+"""Bases of the detail views: scrolling text under a title, text with a filter, text whose next steps can be run."""
 
 from __future__ import annotations
 

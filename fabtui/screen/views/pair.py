@@ -1,4 +1,4 @@
-"""View of a pair in both directions."""
+"""View of a pair in both directions: results, path, neighbours, history, counters and log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Map of a grid that does not fit: the visible part and the bad cells."""
+"""Map of a grid that does not fit (the visible part and the bad cells), and the key of its colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of cells as glyphs, and histories as sparklines."""
+"""Rows of cells as glyphs, and histories and trends as sparklines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of known size: lines, the side panel, and the value under the mouse."""
+"""Text of known size: lines, the verdict, the side panel, and the value under the mouse."""
 
 from __future__ import annotations
 
