@@ -17,21 +17,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 def synthetic_source(count: int, *, halves: bool = False) -> Any:
     """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
-    from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
-    from fabtui.screen.grid.axis import Axis, Seat
+    from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text
+    from fabtui.screen.grid.axis import Axis, AxisEntry
     from fabtui.screen.grid.cells import share_bar
     from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH
 
     glyphs = Glyphs(plain=False)
-    palette = bytes([Slot.GOOD] * 6 + [Slot.FAIR, Slot.LOW, Slot.SLOW, Slot.FAILED])
+    palette = bytes([CellStyle.GOOD] * 6 + [CellStyle.FAIR, CellStyle.LOW, CellStyle.SLOW, CellStyle.FAILED])
 
     class Synthetic:
         def __init__(self) -> None:
             self.shape = replace(ENDPOINTS, condensed=halves)
             self.rows = self.columns = Axis(
-                [Seat(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False) for at in range(count)]
+                [
+                    AxisEntry(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False)
+                    for at in range(count)
+                ]
             )
-            self.slots = bytearray([Slot.GOOD]) * (count * count + 4096)
+            self.slots = bytearray([CellStyle.GOOD]) * (count * count + 4096)
             self.shift = 0
             self.tables: dict[int, list[str]] = {}
 

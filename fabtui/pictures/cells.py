@@ -13,7 +13,7 @@ from fabtui.model.address_log import badness
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import RANKS, Slot, slot_of, transport_of
+from fabtui.presentation.cell_levels import RANKS, CellStyle, style_of, transport_of
 from fabtui.presentation.domain import common_domain, without
 
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
@@ -21,10 +21,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 #: Maximum number of endpoints with a row and a column each.
 MOST_ENDPOINTS = 1024
-_RANK = np.zeros(len(Slot), dtype=np.uint8)
+_RANK = np.zeros(len(CellStyle), dtype=np.uint8)
 _RANK[list(RANKS)] = range(len(RANKS))
 _SLOT_AT = np.array(RANKS, dtype=np.uint8)
-_OF_VERDICT = np.array([slot_of(verdict, None) for verdict in SEVERITY], dtype=np.uint8)
+_OF_VERDICT = np.array([style_of(verdict, None) for verdict in SEVERITY], dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Cells:
         names: Name of each row, without the domain that all nodes share.
         nodes: Node of each row, likewise.
         numbers: Number of the endpoint of each row; empty if a row is a whole node.
-        slots: `Slot` of each cell.
+        slots: `CellStyle` of each cell.
         values: Value of each cell in the unit of ``method``; NaN without one.
         method: The way most values were obtained.
         methods: Number of ways.
@@ -114,7 +114,7 @@ class _Whole:
     def __init__(self, model: Model) -> None:
         self._model = model
         size = len(model.endpoints)
-        self.slots: Slots = np.full((size, size), Slot.UNTESTED, dtype=np.uint8)
+        self.slots: Slots = np.full((size, size), CellStyle.UNTESTED, dtype=np.uint8)
         self.values: Floats = np.full((size, size), np.nan)
         self.methods: Counter[Method] = Counter()
 
@@ -152,8 +152,8 @@ class _Whole:
         slots = _OF_VERDICT[table.verdict]
         if layer is Layer.TRANSPORT:
             texts = ["" if shape is None else shape.transport or "" for shape in shapes]
-            paths = np.array([transport_of(text)[0] if text else Slot.UNTESTED for text in texts], dtype=np.uint8)
-            slots = np.where(np.isin(slots, (Slot.GOOD, Slot.SLOW)), paths[of_row], slots)
+            paths = np.array([transport_of(text)[0] if text else CellStyle.UNTESTED for text in texts], dtype=np.uint8)
+            slots = np.where(np.isin(slots, (CellStyle.GOOD, CellStyle.SLOW)), paths[of_row], slots)
         else:
             known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]
             self.values[table.source, table.target] = np.where(known, np.array(values)[table.row], np.nan)
@@ -167,7 +167,7 @@ class _Whole:
         for of_layer, src, dst in self._model.flapping:
             source, target = self._model.number(src), self._model.number(dst)
             if of_layer is layer and source is not None and target is not None:
-                self._put((source, target), Slot.FLAPPING)
+                self._put((source, target), CellStyle.FLAPPING)
 
     def _by_address(self, layer: Layer) -> None:
         for src, dst in self._model.addresses.node_pairs(layer):
@@ -194,7 +194,7 @@ class _Whole:
                             self._one((source, target), shown)
 
     def _one(self, where: tuple[int, int], m: Measurement) -> None:
-        self._put(where, slot_of(self._model.verdict(m), None))
+        self._put(where, style_of(self._model.verdict(m), None))
         self.values[where] = np.nan if m.value is None else m.value
         self.methods[method_of(m)] += 1
 
@@ -202,7 +202,7 @@ class _Whole:
         for source, target in _pairs(self._model, self._model.compared_layer):
             changed = self._model.change(source, target)
             if changed is not None:
-                self._put((source, target), slot_of(changed.verdict, None))
+                self._put((source, target), style_of(changed.verdict, None))
                 self.values[source, target] = np.nan if changed.ratio is None else changed.ratio
         self.methods[Method("now / then")] += 1
 
@@ -211,14 +211,14 @@ class _Whole:
         if layer.spec.per is Per.ENDPOINT_PAIR:
             for names in self._model.untested:
                 where = tuple(map(self._model.number, names))
-                if None not in where and self.slots[where] == Slot.UNTESTED:
-                    self.slots[where] = Slot.SKIPPED
+                if None not in where and self.slots[where] == CellStyle.UNTESTED:
+                    self.slots[where] = CellStyle.SKIPPED
         gone = np.array([self._model.gone(end.node) is not None for end in self._model.endpoints], dtype=bool)
-        empty = np.isin(self.slots, (Slot.UNTESTED, Slot.SKIPPED))
-        self.slots[empty & (gone[:, None] | gone[None, :])] = Slot.GONE
+        empty = np.isin(self.slots, (CellStyle.UNTESTED, CellStyle.SKIPPED))
+        self.slots[empty & (gone[:, None] | gone[None, :])] = CellStyle.GONE
         at = np.arange(len(self.slots))
-        here = at[np.isin(self.slots[at, at], (Slot.UNTESTED, Slot.GONE))] if len(at) else at
-        self.slots[here, here] = Slot.DIAGONAL
+        here = at[np.isin(self.slots[at, at], (CellStyle.UNTESTED, CellStyle.GONE))] if len(at) else at
+        self.slots[here, here] = CellStyle.DIAGONAL
 
 
 def _pairs(model: Model, layer: Layer) -> Iterator[tuple[int, int]]:
@@ -227,7 +227,7 @@ def _pairs(model: Model, layer: Layer) -> Iterator[tuple[int, int]]:
         yield from zip(table.source.tolist(), table.target.tolist(), strict=True)
 
 
-def counts(slots: Slots) -> dict[Slot, int]:
+def counts(slots: Slots) -> dict[CellStyle, int]:
     """Return the number of cells of each slot."""
-    found: Iterable[int] = np.bincount(slots.ravel(), minlength=len(Slot)).tolist()
-    return {slot: count for slot, count in zip(Slot, found, strict=True) if count}
+    found: Iterable[int] = np.bincount(slots.ravel(), minlength=len(CellStyle)).tolist()
+    return {slot: count for slot, count in zip(CellStyle, found, strict=True) if count}

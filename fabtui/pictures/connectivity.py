@@ -18,7 +18,7 @@ from fabtui.pictures.matrix import words_of
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene, label
 from fabtui.pictures.svg import svg
-from fabtui.presentation.cell_levels import Slot, slot_of
+from fabtui.presentation.cell_levels import CellStyle, style_of
 from fabtui.presentation.domain import common_domain, without
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.numbers import spoken_text
@@ -49,13 +49,13 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     if len(names) < len(seats):
         names = [f"{without(domain, node)} {address}" for node, address in seats]
     place = {seat: at for at, seat in enumerate(seats)}
-    slots = np.full((len(seats), len(seats)), Slot.UNTESTED, dtype=np.uint8)
-    np.fill_diagonal(slots, Slot.DIAGONAL)
+    slots = np.full((len(seats), len(seats)), CellStyle.UNTESTED, dtype=np.uint8)
+    np.fill_diagonal(slots, CellStyle.DIAGONAL)
     values = np.full(slots.shape, np.nan)
     cells: dict[tuple[int, int], Measurement] = {}
     for one in found:
         where = place[one.src, one.src_addr or ""], place[one.dst, one.dst_addr or ""]
-        slots[where], cells[where] = slot_of(model.verdict(one), None), one
+        slots[where], cells[where] = style_of(model.verdict(one), None), one
         values[where] = np.nan if one.value is None else one.value
     groups = list(seats.values())
     method, methods = usual_method(Counter(map(method_of, found)))
@@ -71,7 +71,7 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
         pair = f"{label(names[row])} > {label(names[column])}"
         one = cells.get((row, column))
         if one is None:
-            return f"{pair}: {Slot(slots[row, column]).key}"
+            return f"{pair}: {CellStyle(slots[row, column]).key}"
         value = "" if one.value is None else spoken_text(one.value, one_line(one.unit, 20))
         why = one_line(one.error, 120) if one.error else ""
         return f"{pair}: {', '.join(part for part in (str(model.verdict(one)), value, why) if part)}"

@@ -15,7 +15,7 @@ import numpy as np
 from fabtui.pictures.cells import Floats, Method, Slots, counts
 from fabtui.pictures.palette import SCALE, STEPS
 from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
-from fabtui.presentation.cell_levels import BAD, Glyphs, Slot, bytes_text, full_value, short_value
+from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, bytes_text, full_value, short_value
 from fabtui.sanitize import one_line
 
 Mode = Literal["verdict", "value"]
@@ -42,7 +42,7 @@ class Heatmap:
         title: What is shown.
         names: Name of each row and column.
         groups: Group of each row and column, such as its node; lines separate the groups.
-        slots: `Slot` of each cell.
+        slots: `CellStyle` of each cell.
         values: Value of each cell, NaN without one.
         method: Unit, message size and method of the values.
         notes: Lines below the title.
@@ -57,7 +57,7 @@ class Heatmap:
     values: Floats
     method: Method
     notes: Sequence[str]
-    words: Sequence[tuple[Slot, str]]
+    words: Sequence[tuple[CellStyle, str]]
     describe: Callable[[int, int], str]
 
     def scene(self, mode: Mode) -> Scene:
@@ -123,8 +123,8 @@ class Heatmap:
 
     def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
         codes = self.slots.copy()
-        colors = ["" if slot in (Slot.PAD, Slot.UNTESTED) else slot.key for slot in Slot]
-        marks = {int(slot): mark for slot in Slot if (mark := _GLYPHS.of_slot.get(slot, "")) in set("x!T?-~#")}
+        colors = ["" if slot in (CellStyle.PAD, CellStyle.UNTESTED) else slot.key for slot in CellStyle]
+        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("x!T?-~#")}
         numbers: dict[tuple[int, int], str] = {}
         if scale is not None:
             valued = np.isfinite(self.values)
@@ -133,15 +133,15 @@ class Heatmap:
             codes[scaled] = len(colors) + scale.steps(self.values)[scaled]
             colors += SCALE
             if pitch >= _NUMBERS_FROM:
-                valued &= ~np.isin(self.slots, (Slot.FAILED, Slot.TIMEOUT))
+                valued &= ~np.isin(self.slots, (CellStyle.FAILED, CellStyle.TIMEOUT))
                 for row, column in np.argwhere(valued).tolist():
-                    value, slow = float(self.values[row, column]), bool(self.slots[row, column] == Slot.SLOW)
+                    value, slow = float(self.values[row, column]), bool(self.slots[row, column] == CellStyle.SLOW)
                     numbers[row, column] = short_value(value, self.method.unit, 3 if slow else 4) + "!" * slow
         return Tiles(left, top, pitch, codes, colors, marks, numbers, self._titles())
 
     def _titles(self) -> dict[tuple[int, int], str]:
         """Return texts for all tested cells, or for the bad ones alone if there are too many."""
-        quiet = (Slot.UNTESTED, Slot.DIAGONAL, Slot.PAD)
+        quiet = (CellStyle.UNTESTED, CellStyle.DIAGONAL, CellStyle.PAD)
         chosen = ~np.isin(self.slots, quiet)
         if np.count_nonzero(chosen) > _MOST_TITLES:
             chosen = np.isin(self.slots, list(BAD))
@@ -165,13 +165,13 @@ class Heatmap:
         found = counts(self.slots)
         x = _MARGIN
         for slot, word in self.words:
-            if not found.get(slot) or (scale is not None and slot is Slot.GOOD):
+            if not found.get(slot) or (scale is not None and slot is CellStyle.GOOD):
                 continue
             text = f"{word} {found[slot]}"
             if x + 24 + len(text) * CHARACTER > _MARGIN + room and x > _MARGIN:
                 x, y = _MARGIN, y + 20
             code = np.array([[slot]], dtype=np.uint8)
-            mark = _GLYPHS.of_slot.get(slot, "").replace(".", "")
+            mark = _GLYPHS.of_style.get(slot, "").replace(".", "")
             scene.items += [
                 Box(x - 1, y - 1, 14, 14, "muted"),
                 Box(x, y, 12, 12, slot.key),

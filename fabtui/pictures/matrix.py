@@ -13,7 +13,7 @@ from fabtui.pictures.heatmap import MODES, Heatmap, Mode, method_text
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene, label
 from fabtui.pictures.svg import svg
-from fabtui.presentation.cell_levels import Slot, transport_of
+from fabtui.presentation.cell_levels import CellStyle, transport_of
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import spoken_text
 from fabtui.sanitize import one_line
@@ -74,18 +74,18 @@ def _heatmap(model: Model, layer: Layer, cells: Cells) -> Heatmap:
     )
 
 
-def words_of(layer: Layer) -> list[tuple[Slot, str]]:
+def words_of(layer: Layer) -> list[tuple[CellStyle, str]]:
     """Return the meanings of the verdicts of a layer in the order of a legend."""
-    found = [one for one in meanings(layer) if one[0] not in (Slot.GOOD, Slot.FAIR, Slot.LOW)]
-    return [*([] if layer is Layer.TRANSPORT else [(Slot.GOOD, "ok")]), *found, (Slot.UNTESTED, "not tested")]
+    found = [one for one in meanings(layer) if one[0] not in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW)]
+    return [*([] if layer is Layer.TRANSPORT else [(CellStyle.GOOD, "ok")]), *found, (CellStyle.UNTESTED, "not tested")]
 
 
 def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -> str:
     pair = f"{label(cells.names[row])} > {label(cells.names[column])}"
     if not cells.numbers:
-        return f"{pair}: worst pair {Slot(cells.slots[row, column]).key}"
+        return f"{pair}: worst pair {CellStyle(cells.slots[row, column]).key}"
     cell = model.cell(layer, cells.numbers[row], cells.numbers[column])
-    slot = Slot(cells.slots[row, column])
+    slot = CellStyle(cells.slots[row, column])
     word = slot.key if cell.verdict is Verdict.UNTESTED else str(cell.verdict)
     parts = [word, "" if cell.value is None else spoken_text(cell.value, one_line(cell.unit, 20))]
     if layer is Layer.TRANSPORT and cell.text:

@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 
 from fabtui.paths import theme_folder
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 
 #: Theme of pictures that stand alone.
 PAPER_THEME = "light"
@@ -34,18 +34,18 @@ _PREFIX = "fab-"
 def colors(theme: str = PAPER_THEME) -> dict[str, str]:
     """Return the colour (``#rrggbb``) of each name in a theme that ships with fabtui (``light`` or ``dark``).
 
-    Names are those of `Slot` (``failed``), with ``-ink`` for marks on them, ``ink``, ``muted``, ``rule``, ``paper``,
-    `SCALE` and `CURVES`.
+    Names are the names of `CellStyle` (``failed``; with ``-ink`` for marks on it), ``ink``, ``muted``, ``rule``,
+    ``paper``, `SCALE` and `CURVES`.
     """
     value = tomllib.loads((theme_folder() / f"{theme}.toml").read_text(encoding="utf-8"))
     named = value["colors"]
     ink, paper, rule = named["foreground"], named["background"], named["panel"]
     found = {"ink": ink, "paper": paper, "rule": rule, "muted": named["secondary"]}
-    for slot in Slot:
+    for slot in CellStyle:
         before, _, fill = value["ramp"]["24"].get(slot.key, "").partition(" on ")
         found[slot.key] = fill or paper
         found[f"{slot.key}-ink"] = next((word for word in before.split() if word.startswith("#")), ink)
-    found[Slot.DIAGONAL.key] = rule
+    found[CellStyle.DIAGONAL.key] = rule
     found |= dict(zip(SCALE, _scale(*_SCALES[theme]), strict=True))
     return found | dict(zip(CURVES, _CURVES[theme], strict=True))
 

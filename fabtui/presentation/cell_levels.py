@@ -9,7 +9,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.presentation.numbers import spoken
 
 
-class Slot(IntEnum):
+class CellStyle(IntEnum):
     """Index into a colour ramp. `PAD` is the default style of the screen; theme files name the others."""
 
     PAD = 0
@@ -53,21 +53,36 @@ GOOD_FROM = 0.95
 FAIR_FROM = 0.85
 
 #: Slots by severity: a block of cells shows the last of these that it contains.
-_TRANSPORT_SLOTS = (Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET, Slot.OTHER)
-_FINE = (Slot.PAD, Slot.DIAGONAL, Slot.UNTESTED, *_TRANSPORT_SLOTS, Slot.GOOD, Slot.FAIR, Slot.LOW)
-_UNKNOWN = (Slot.GONE, Slot.SKIPPED, Slot.RUNNING, Slot.INCONCLUSIVE)
-RANKS: tuple[Slot, ...] = (*_FINE, *_UNKNOWN, Slot.FLAPPING, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)
+_TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCKET, CellStyle.OTHER)
+_FINE = (
+    CellStyle.PAD,
+    CellStyle.DIAGONAL,
+    CellStyle.UNTESTED,
+    *_TRANSPORT_SLOTS,
+    CellStyle.GOOD,
+    CellStyle.FAIR,
+    CellStyle.LOW,
+)
+_UNKNOWN = (CellStyle.GONE, CellStyle.SKIPPED, CellStyle.RUNNING, CellStyle.INCONCLUSIVE)
+RANKS: tuple[CellStyle, ...] = (
+    *_FINE,
+    *_UNKNOWN,
+    CellStyle.FLAPPING,
+    CellStyle.SLOW,
+    CellStyle.TIMEOUT,
+    CellStyle.FAILED,
+)
 
 #: Slots of bad cells.
-BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
+BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED})
 #: Slot of the cursor on a bad cell, which keeps the color of the verdict.
-CURSOR_ON: dict[int, Slot] = {
-    Slot.SLOW: Slot.CURSOR_SLOW,
-    Slot.TIMEOUT: Slot.CURSOR_TIMEOUT,
-    Slot.FAILED: Slot.CURSOR_FAILED,
+CURSOR_ON: dict[int, CellStyle] = {
+    CellStyle.SLOW: CellStyle.CURSOR_SLOW,
+    CellStyle.TIMEOUT: CellStyle.CURSOR_TIMEOUT,
+    CellStyle.FAILED: CellStyle.CURSOR_FAILED,
 }
 
-_BY_VERDICT = {verdict: Slot[verdict.name] for verdict in Verdict if verdict is not Verdict.OK}
+_BY_VERDICT = {verdict: CellStyle[verdict.name] for verdict in Verdict if verdict is not Verdict.OK}
 
 
 class Glyphs:
@@ -80,26 +95,26 @@ class Glyphs:
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
-        self.of_slot: dict[int, str] = {
-            **dict.fromkeys((Slot.PAD, Slot.UNTESTED, Slot.DIAGONAL), " "),
+        self.of_style: dict[int, str] = {
+            **dict.fromkeys((CellStyle.PAD, CellStyle.UNTESTED, CellStyle.DIAGONAL), " "),
             # These fill most of the screen: one byte each.
-            Slot.GOOD: ".",
-            Slot.FAIR: "9",
-            Slot.LOW: "8",
-            Slot.SLOW: "!",
-            Slot.TIMEOUT: "T",
-            Slot.FAILED: "x",
-            Slot.INCONCLUSIVE: "?",
-            Slot.SKIPPED: "-",
-            Slot.RUNNING: ">" if plain else "▸",
-            Slot.GONE: "#" if plain else "░",
+            CellStyle.GOOD: ".",
+            CellStyle.FAIR: "9",
+            CellStyle.LOW: "8",
+            CellStyle.SLOW: "!",
+            CellStyle.TIMEOUT: "T",
+            CellStyle.FAILED: "x",
+            CellStyle.INCONCLUSIVE: "?",
+            CellStyle.SKIPPED: "-",
+            CellStyle.RUNNING: ">" if plain else "▸",
+            CellStyle.GONE: "#" if plain else "░",
             **dict(zip(_TRANSPORT_SLOTS, "pmisu", strict=True)),
-            Slot.FLAPPING: "~",
-            Slot.FLASH: "*",
-            Slot.PARTLY: ":",
-            Slot.CURSOR_SLOW: "!",
-            Slot.CURSOR_TIMEOUT: "T",
-            Slot.CURSOR_FAILED: "x",
+            CellStyle.FLAPPING: "~",
+            CellStyle.FLASH: "*",
+            CellStyle.PARTLY: ":",
+            CellStyle.CURSOR_SLOW: "!",
+            CellStyle.CURSOR_TIMEOUT: "T",
+            CellStyle.CURSOR_FAILED: "x",
         }
 
 
@@ -118,32 +133,32 @@ def ratio(layer: Layer, value: float | None, median: float | None) -> float | No
     return value / median
 
 
-def slot_of(verdict: Verdict, share: float | None) -> Slot:
+def style_of(verdict: Verdict, share: float | None) -> CellStyle:
     """Return the slot of a verdict; if it is ok, that of its share of the class median."""
     if verdict is not Verdict.OK:
         return _BY_VERDICT[verdict]
     if share is None or share >= GOOD_FROM:
-        return Slot.GOOD
-    return Slot.FAIR if share >= FAIR_FROM else Slot.LOW
+        return CellStyle.GOOD
+    return CellStyle.FAIR if share >= FAIR_FROM else CellStyle.LOW
 
 
 _TRANSPORTS = (
-    (("p2p", "nvl", "nvls"), Slot.P2P, "P2P"),
-    (("shm",), Slot.SHM, "SHM"),
-    (("gdr",), Slot.RDMA, "GDR"),
-    (("net/ib", "ibverbs", "roce", "rdma"), Slot.RDMA, "IB"),
-    (("socket",), Slot.SOCKET, "SOCK"),
-    (("tcp", "gloo"), Slot.SOCKET, "TCP"),
+    (("p2p", "nvl", "nvls"), CellStyle.P2P, "P2P"),
+    (("shm",), CellStyle.SHM, "SHM"),
+    (("gdr",), CellStyle.RDMA, "GDR"),
+    (("net/ib", "ibverbs", "roce", "rdma"), CellStyle.RDMA, "IB"),
+    (("socket",), CellStyle.SOCKET, "SOCK"),
+    (("tcp", "gloo"), CellStyle.SOCKET, "TCP"),
 )
 
 
-def transport_of(text: str) -> tuple[Slot, str]:
+def transport_of(text: str) -> tuple[CellStyle, str]:
     """Return the slot and the short name of a transport named by the library."""
     lowered = text.lower()
     for words, slot, short in _TRANSPORTS:
         if any(word in lowered for word in words):
             return slot, short
-    return Slot.OTHER, "".join(c for c in text if " " < c <= "~")[:4]
+    return CellStyle.OTHER, "".join(c for c in text if " " < c <= "~")[:4]
 
 
 def short_number(value: float, width: int) -> str:
@@ -191,7 +206,7 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
 
     Four or more hold a number (at most ``width - 1`` characters, or "") and a mark after it; fewer the glyph only.
     """
-    glyph = glyphs.of_slot[slot]
+    glyph = glyphs.of_style[slot]
     if width < 4:
         return glyph if width == 1 else f" {glyph}" if width == 2 else f" {glyph} "
     if not number:
@@ -201,7 +216,17 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
 
 
 #: Slots with a mark beside the number.
-MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
+MARKED = frozenset(
+    {
+        CellStyle.SLOW,
+        CellStyle.TIMEOUT,
+        CellStyle.FAILED,
+        CellStyle.INCONCLUSIVE,
+        CellStyle.RUNNING,
+        CellStyle.GONE,
+        CellStyle.FLAPPING,
+    }
+)
 
 
 def bytes_text(count: int | None) -> str:

@@ -13,7 +13,7 @@ from fabtui.jobs.monitor.settings import NAMES
 from fabtui.jobs.watchdog import Phase
 from fabtui.jobs.watchdog import Verdict as HangVerdict
 from fabtui.nodeset import count, fold
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.wording import MUTED, Part, clock_text
 from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
 from fabtui.sanitize import one_line
@@ -64,8 +64,8 @@ def title_line(report: JobReport) -> Line:
 
 def finding_lines(finding: JobFinding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
     """Return a finding with its rule and the next step, wrapped."""
-    slot = {"bad": Slot.FAILED, "warn": Slot.SLOW}.get(finding.severity)
-    mark = glyphs.of_slot[slot] if slot is not None else "-"
+    slot = {"bad": CellStyle.FAILED, "warn": CellStyle.SLOW}.get(finding.severity)
+    mark = glyphs.of_style[slot] if slot is not None else "-"
     head: Line = [(f" {mark} {finding.rule} ", _SEVERITY_STYLES[finding.severity]), (one_line(finding.text, 600), "")]
     lines = wrapped(head, width, 7)
     if with_next and finding.next:

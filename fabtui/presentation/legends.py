@@ -8,27 +8,27 @@ from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_value
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, CellStyle, bytes_text, full_value
 from fabtui.presentation.numbers import percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
 
 _PROBLEMS = (
-    (Slot.SLOW, "slow"),
-    (Slot.TIMEOUT, "timeout"),
-    (Slot.FAILED, "failed"),
-    (Slot.FLAPPING, "flapping"),
-    (Slot.INCONCLUSIVE, "inconclusive"),
-    (Slot.SKIPPED, "skipped"),
-    (Slot.RUNNING, "running"),
-    (Slot.GONE, "node gone"),
+    (CellStyle.SLOW, "slow"),
+    (CellStyle.TIMEOUT, "timeout"),
+    (CellStyle.FAILED, "failed"),
+    (CellStyle.FLAPPING, "flapping"),
+    (CellStyle.INCONCLUSIVE, "inconclusive"),
+    (CellStyle.SKIPPED, "skipped"),
+    (CellStyle.RUNNING, "running"),
+    (CellStyle.GONE, "node gone"),
 )
 _TRANSPORTS = (
-    (Slot.P2P, "P2P"),
-    (Slot.SHM, "shared memory"),
-    (Slot.RDMA, "IB, RoCE"),
-    (Slot.SOCKET, "sockets"),
-    (Slot.OTHER, "other"),
+    (CellStyle.P2P, "P2P"),
+    (CellStyle.SHM, "shared memory"),
+    (CellStyle.RDMA, "IB, RoCE"),
+    (CellStyle.SOCKET, "sockets"),
+    (CellStyle.OTHER, "other"),
 )
 
 
@@ -90,18 +90,23 @@ def _change_legend(model: Model) -> list[Part]:
     ]
 
 
-def meanings(layer: Layer) -> list[tuple[Slot, str]]:
+def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
     """Return the meanings of the colours of a layer, the good ones first."""
     problems = list(_PROBLEMS)
     if layer is Layer.TRANSPORT:
         return [*_TRANSPORTS, *problems[1:]]
     if layer is Layer.HEALTH:
-        return [(Slot.GOOD, "ok"), *problems]
+        return [(CellStyle.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
         good = f"up to {1 / GOOD_FROM:.2f} x the usual value"
-        return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *problems[1:]]
+        return [
+            (CellStyle.GOOD, good),
+            (CellStyle.FAIR, f"{1 / FAIR_FROM:.2f} x"),
+            (CellStyle.LOW, "more"),
+            *problems[1:],
+        ]
     of = "what it was" if layer is Layer.CHANGE else "the usual value"
     if layer is Layer.CHANGE:
-        problems[5] = (Slot.SKIPPED, "no value then")
+        problems[5] = (CellStyle.SKIPPED, "no value then")
     good = f"{percent_text(GOOD_FROM)} of {of} or better"
-    return [(Slot.GOOD, good), (Slot.FAIR, percent_text(FAIR_FROM)), (Slot.LOW, "less"), *problems]
+    return [(CellStyle.GOOD, good), (CellStyle.FAIR, percent_text(FAIR_FROM)), (CellStyle.LOW, "less"), *problems]

@@ -15,7 +15,7 @@ from fabtui.model.facts.node_layout import Device, node_layout
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.wording import MUTED, Part, verdict_style
 from fabtui.sanitize import one_line
 
@@ -180,7 +180,7 @@ class Topology:
         tested = any(str(end) in self._tested for end in ends)
         verdict = worst(bad) if bad else Verdict.OK if tested else Verdict.UNTESTED
         on_path = any(end in self._pair for end in ends)
-        glyph = "?" if verdict is Verdict.UNTESTED else self._glyphs.of_slot[slot_of(verdict, 1.0)]
+        glyph = "?" if verdict is Verdict.UNTESTED else self._glyphs.of_style[style_of(verdict, 1.0)]
         style = verdict_style(verdict)
         parts: list[Part] = [(glyph, style), (" ", ""), (one_line(name, 60), ON_PATH if on_path else "")]
         by_gravity = sorted(Counter(bad).items(), key=lambda item: -SEVERITY.index(item[0]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count
-from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.wording import MUTED, Part, plain, verdict_style
 from fabtui.presentation.wrapping import Line, between
 
@@ -21,7 +21,7 @@ def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs, *, named: bool = 
     parts: list[Part] = []
     for verdict in reversed(SEVERITY):
         if counts.get(verdict) and (verdict.bad or verdict in _NOTABLE):
-            name = f" {verdict}" if named else glyphs.of_slot[slot_of(verdict, None)]
+            name = f" {verdict}" if named else glyphs.of_style[style_of(verdict, None)]
             parts += [(f"{counts[verdict]}{name}", verdict_style(verdict)), (", " if named else " ", MUTED)]
     return parts[:-1]
 

@@ -10,7 +10,7 @@ from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, slot_of
+from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, style_of
 from fabtui.presentation.numbers import percent_text, spoken
 from fabtui.sanitize import one_line
 
@@ -40,17 +40,17 @@ _STATE_STYLES = {
 
 def verdict_style(verdict: Verdict) -> str:
     """Return the style of a verdict: that of its cells in the grid, a variable of the theme."""
-    return MUTED if verdict is Verdict.UNTESTED else f"{CELL}{slot_of(verdict, 1.0).key}"
+    return MUTED if verdict is Verdict.UNTESTED else f"{CELL}{style_of(verdict, 1.0).key}"
 
 
 def verdict_tone(verdict: Verdict) -> str:
     """Return the colour of a verdict for text and bars without a fill."""
-    return MUTED if verdict is Verdict.UNTESTED else f"$tone-{slot_of(verdict, 1.0).key}"
+    return MUTED if verdict is Verdict.UNTESTED else f"$tone-{style_of(verdict, 1.0).key}"
 
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
     """Return the glyph and the name of a verdict; ``ok`` has no glyph."""
-    glyph = "" if verdict is Verdict.OK else glyphs.of_slot[slot_of(verdict, None)]
+    glyph = "" if verdict is Verdict.OK else glyphs.of_style[style_of(verdict, None)]
     return f"{glyph} {verdict}".lstrip(), verdict_style(verdict)
 
 

@@ -32,7 +32,7 @@ from fabtui.screen.terminal.internals import (
     exit_within,
     keep_named_colors,
     remove_all_color,
-    remove_unfit,
+    remove_controls,
     replace_all_unicode,
     suspend_group,
 )
@@ -139,7 +139,7 @@ class FabricApp(App[int]):
             remove_all_color(self)
         elif self.color_count == "16":
             keep_named_colors(self)
-        remove_unfit(self)
+        remove_controls(self)
         if settings.ascii:
             replace_all_unicode(self)
 
@@ -442,7 +442,7 @@ class FabricApp(App[int]):
         return self.findings.preflight()
 
     def bad_pairs(self) -> tuple[int, bool]:
-        return self.main.scope.index.bad_shown, self.main.scope.index.complete
+        return self.main.view_state.index.bad_shown, self.main.view_state.index.complete
 
     def notify(
         self,
@@ -477,8 +477,8 @@ class FabricApp(App[int]):
             self.push_screen(self._deferred.PairScreen(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
-        seats = self.main.cursor_seats()
-        source, target = (None, None) if seats is None else (seats[0].number, seats[1].number)
+        entries = self.main.cursor_entries()
+        source, target = (None, None) if entries is None else (entries[0].number, entries[1].number)
         return None if source is None or target is None else (source, target)
 
     def open_node(self, node: str) -> None:

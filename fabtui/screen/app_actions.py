@@ -36,8 +36,8 @@ def node_under_cursor(screen: Screen[Any]) -> str | None:
     """Return the node that a view is about: of a pair the one that sends."""
     match screen:
         case MainScreen():
-            seats = screen.cursor_seats()
-            return None if seats is None else seats[0].node
+            entries = screen.cursor_entries()
+            return None if entries is None else entries[0].node
         case PairScreen():
             return screen.source.node
         case NodeScreen():
@@ -93,9 +93,9 @@ async def _without_app(app: App[int], words: list[str]) -> int:
 async def write_picture(main: MainScreen) -> None:
     """Write the layer that the grid shows, with the endpoints and in the order of its columns, and report the files."""
     context, layer = context_of(main), main.source.layer
-    shown = main.scope.shown()
-    seats = dict.fromkeys(seat.number for axis in (shown.columns, shown.rows) for seat in axis.seats)
-    numbers = [number for number in seats if number is not None]
+    shown = main.view_state.shown()
+    entries = dict.fromkeys(entry.number for axis in (shown.columns, shown.rows) for entry in axis.entries)
+    numbers = [number for number in entries if number is not None]
     if not numbers:
         context.notify("no node has reported endpoints yet: there is no grid to draw", severity="warning")
         return

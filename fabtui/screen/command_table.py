@@ -19,7 +19,7 @@ from fabtui.paths import user_path
 from fabtui.presentation.legends import layers_of
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of
-from fabtui.screen.grid.cells import Order
+from fabtui.screen.grid.cells import RowOrder
 from fabtui.screen.grid.prompts import CLASSES, TRANSPORTS, VERDICTS, read_place
 from fabtui.screen.keys import bindings_of
 from fabtui.screen.views.main import MainScreen
@@ -113,8 +113,8 @@ class CommandTable:
             "go": (self._go, self._offer_places),
             "node": (self._node, self._offered(self._nodes)),
             "pair": (self._pair, self._offer_places),
-            "sort": (self._sort, self._offered(lambda: map(str, Order))),
-            "order": (self._sort, self._offered(lambda: map(str, Order))),
+            "sort": (self._sort, self._offered(lambda: map(str, RowOrder))),
+            "order": (self._sort, self._offered(lambda: map(str, RowOrder))),
             "theme": (self._theme, self._offered(lambda: self._app.available_themes)),
             "replay": (self._replay, _files),
             "report": (self._report, _nothing),
@@ -174,7 +174,7 @@ class CommandTable:
 
     async def _offer_places(self, word: str) -> Iterable[str]:
         head, arrow, _ = word.rpartition(">")
-        return [f"{head}{arrow}{seat.name}" for seat in self._main.source.axis.seats]
+        return [f"{head}{arrow}{entry.name}" for entry in self._main.source.axis.entries]
 
     async def _layer(self, text: str) -> Act:
         if text not in self._layers():
@@ -198,7 +198,7 @@ class CommandTable:
         return partial(self._on_main, self._main.draw)
 
     async def _node(self, text: str) -> Act:
-        labels = {seat.label: seat.node for seat in self._main.source.axis.seats}
+        labels = {entry.label: entry.node for entry in self._main.source.axis.entries}
         name = labels.get(text, text) if text else next(iter(self._nodes()), "")
         if name not in self._nodes():
             raise InputError(f"there is no node {text[:60]!r}{_suggestion(text, self._nodes())}")
@@ -209,18 +209,18 @@ class CommandTable:
         row, column = read_place(text, axis)
         if row is None or column is None:
             raise InputError("expected a pair, for example n060:3>n061:5")
-        chosen = MainScreen.PairChosen(axis.seats[row], axis.seats[column])
+        chosen = MainScreen.PairChosen(axis.entries[row], axis.entries[column])
         return partial(self._on_main, partial(self._main.post_message, chosen))
 
     async def _sort(self, text: str) -> Act:
         try:
-            order = Order(text)
+            order = RowOrder(text)
         except ValueError:
-            raise InputError(f"there is no order {text[:40]!r}{_suggestion(text, map(str, Order))}") from None
-        if order is (current := self._main.scope.order):
+            raise InputError(f"there is no order {text[:40]!r}{_suggestion(text, map(str, RowOrder))}") from None
+        if order is (current := self._main.view_state.order):
             return partial(self._on_main, self._main.draw)
         # Choosing the current order again restores the given one.
-        chosen = current if order is Order.GIVEN else order
+        chosen = current if order is RowOrder.GIVEN else order
         return partial(self._on_main, partial(self._main.action_order, str(chosen)))
 
     async def _theme(self, text: str) -> Act:

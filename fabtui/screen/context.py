@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs
-
     from fabtui.session.feeds.base import Feed
 
 

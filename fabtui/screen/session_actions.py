@@ -12,7 +12,7 @@ from fabtui.errors import InputError
 from fabtui.presentation.wording import clock_text
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.keys import shortcut
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def testable(context: AppContext, refused: str) -> Feed | None:
     return None
 
 
-def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
+def retest(context: AppContext, pairs: Sequence[tuple[AxisEntry, AxisEntry]]) -> None:
     """Test pairs again."""
     if (feed := testable(context, "no pair is tested")) is None:
         return
@@ -45,7 +45,7 @@ def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     if not wanted:
         context.notify("this cell has no pair to test")
         return
-    nodes = dict.fromkeys(seat.node for pair in pairs for seat in pair)
+    nodes = dict.fromkeys(entry.node for pair in pairs for entry in pair)
     gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := context.model.gone(node))]
     if gone:
         context.notify(f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect", severity="warning")

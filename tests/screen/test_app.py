@@ -323,7 +323,7 @@ async def test_nodes_with_different_numbers_of_endpoints_and_one_without(opened:
     story.phase("p2p", 20)
     story.measured(*story.good("a:0", "b:2"))
     async with opened(FakeFeed(story.events)) as (app, pilot):
-        names = [seat.name for seat in app.main.source.axis.seats]
+        names = [entry.name for entry in app.main.source.axis.entries]
         assert names == ["a:0", "a:1", "b:0", "b:1", "b:2", "c:-"]
         await pilot.press("G")
         await pilot.pause()

@@ -60,7 +60,7 @@ async def test_commands_choose_layer_filter_place_and_order(opened: Opened) -> N
         assert str(main.source.layer) == "world"
         await typed(pilot, "layer p2p")
         await typed(pilot, "go n001:2>n000:3")
-        assert [seat.name for seat in main.cursor_seats() or ()] == ["n001:2", "n000:3"]
+        assert [entry.name for entry in main.cursor_entries() or ()] == ["n001:2", "n000:3"]
         await typed(pilot, "sort badness")
         assert "worst first" in screen_text(app)
         await typed(pilot, "sort badness")
@@ -68,9 +68,9 @@ async def test_commands_choose_layer_filter_place_and_order(opened: Opened) -> N
         await typed(pilot, "sort given")
         assert "worst first" not in screen_text(app)
         await typed(pilot, "filter n001>")
-        assert {seat.node for seat in main.grid.source.rows.seats} == {"n001"}
+        assert {entry.node for entry in main.grid.source.rows.entries} == {"n001"}
         await typed(pilot, "filter")
-        assert main.scope.filter is None
+        assert main.view_state.filter is None
         await typed(pilot, "theme textual-light")
         assert app.theme == "textual-light"
 
@@ -135,9 +135,9 @@ async def test_what_is_typed_while_a_prompt_opens_is_not_lost(opened: Opened) ->
             app.post_message(events.Key(names.get(character, character), character))
         for _ in range(60):
             await pilot.pause(0.05)
-            if [seat.name for seat in app.main.cursor_seats() or ()] == ["n001:2", "n000:1"]:
+            if [entry.name for entry in app.main.cursor_entries() or ()] == ["n001:2", "n000:1"]:
                 break
-        assert [seat.name for seat in app.main.cursor_seats() or ()] == ["n001:2", "n000:1"], screen_text(app)
+        assert [entry.name for entry in app.main.cursor_entries() or ()] == ["n001:2", "n000:1"], screen_text(app)
         assert [type(one).__name__ for one in app.screen_stack] == ["MainScreen"]
 
 

@@ -11,7 +11,7 @@ from textual.geometry import Offset
 from fabtui.model.events import NodeState, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.widget import GridView
 from tests.screen.conftest import Opened, screen_text, settled
@@ -19,9 +19,9 @@ from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 
 
 def cursor(grid: GridView) -> str:
-    seats = grid.seats
-    assert seats is not None
-    return f"{seats[0].name}>{seats[1].name}"
+    entries = grid.entries
+    assert entries is not None
+    return f"{entries[0].name}>{entries[1].name}"
 
 
 def lines_of(grid: GridView) -> list[str]:
@@ -33,10 +33,10 @@ def drawn(grid: GridView) -> list[str | None]:
     return [strip._render_cache for strip in grid.render_lines(grid.size.region)]
 
 
-def slot_at(source: Any, src: str, dst: str) -> Slot:
+def slot_at(source: Any, src: str, dst: str) -> CellStyle:
     model = source.model
     at = source.axis.position
-    return Slot(source.cell(at[model.number(src)], at[model.number(dst)], 5)[0])
+    return CellStyle(source.cell(at[model.number(src)], at[model.number(dst)], 5)[0])
 
 
 async def test_values_stand_under_their_endpoints(opened: Opened) -> None:
@@ -150,7 +150,7 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
             (y, segment.text.strip())
             for y, strip in enumerate(grid.render_lines(grid.size.region))
             for segment in strip
-            if segment.style in (styles[Slot.HEADER_HERE], styles[Slot.CURSOR]) and segment.text.strip()
+            if segment.style in (styles[CellStyle.HEADER_HERE], styles[CellStyle.CURSOR]) and segment.text.strip()
         }
         line = grid.viewport.line_of_row[1]
         assert marked == {
@@ -202,7 +202,7 @@ async def test_new_endpoints_leave_the_cursor_on_its_pair(opened: Opened) -> Non
     async with opened(feed) as (app, pilot):
         grid = app.main.grid
         while cursor(grid) != "c:2>c:0":
-            await pilot.press("down" if grid.source.rows.seats[grid.row].name != "c:2" else "right")
+            await pilot.press("down" if grid.source.rows.entries[grid.row].name != "c:2" else "right")
         story.events.clear()
         story.connect("b")
         story.endpoints("b")
@@ -211,9 +211,9 @@ async def test_new_endpoints_leave_the_cursor_on_its_pair(opened: Opened) -> Non
         app.main.draw()
         await pilot.pause()
         assert cursor(grid) == "c:2>c:0"
-        names = [seat.name for seat in grid.source.rows.seats]
+        names = [entry.name for entry in grid.source.rows.entries]
         assert names == [f"{node}:{index}" for node in "abc" for index in range(4)]
-        assert slot_at(grid.source, "a:0", "b:3") is Slot.GOOD
+        assert slot_at(grid.source, "a:0", "b:3") is CellStyle.GOOD
 
 
 async def test_only_cells_that_changed_are_read_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,13 +256,13 @@ async def test_a_moved_median_is_drawn_in_the_end(opened: Opened) -> None:
         story.measured(value(pairs[0], 10.0))
         feed.play(story.events)
         app.main.draw()
-        assert slot_at(app.main.source, *pairs[0]) is Slot.GOOD
+        assert slot_at(app.main.source, *pairs[0]) is CellStyle.GOOD
         story.events.clear()
         story.measured(*(value(pair, 40.0) for pair in pairs[1:]))
         feed.play(story.events)
         app.main.draw()
         await pilot.pause()
-        assert slot_at(app.main.source, *pairs[0]) is Slot.SLOW
+        assert slot_at(app.main.source, *pairs[0]) is CellStyle.SLOW
         assert any("10.0!" in line for line in lines_of(app.main.grid))
 
 
@@ -270,14 +270,14 @@ async def test_a_lost_node_keeps_its_values_but_not_its_colours(opened: Opened) 
     story = sweep_of_two(failed_node=False, end=False)
     feed = FakeFeed(story.events)
     async with opened(feed) as (app, pilot):
-        assert slot_at(app.main.source, "n000:0", "n001:0") is Slot.GOOD
+        assert slot_at(app.main.source, "n000:0", "n001:0") is CellStyle.GOOD
         story.events.clear()
         story.state("n001", NodeState.LOST, "the connection was cut")
         feed.play(story.events)
         app.main.draw()
         await pilot.pause()
-        assert slot_at(app.main.source, "n000:0", "n001:0") is Slot.GONE
-        assert slot_at(app.main.source, *SLOW) is Slot.SLOW
+        assert slot_at(app.main.source, "n000:0", "n001:0") is CellStyle.GONE
+        assert slot_at(app.main.source, *SLOW) is CellStyle.SLOW
         lines = lines_of(app.main.grid)
         assert any(line.startswith("n001 0x") for line in lines)
         assert any("46.4░" in line for line in lines)
@@ -288,11 +288,11 @@ async def test_cells_under_test_are_marked(opened: Opened) -> None:
     story.running(("n000:0", "n000:1"), ("n000:1", "n000:0"))
     async with opened(FakeFeed(story.events)) as (app, _):
         # The result so far keeps its colour.
-        assert slot_at(app.main.source, "n000:0", "n000:1") is Slot.GOOD
+        assert slot_at(app.main.source, "n000:0", "n000:1") is CellStyle.GOOD
         assert any("349▸" in line for line in lines_of(app.main.grid))
         source, numbers = app.main.source, app.main.source.axis.position
         narrow = source.row(numbers[0], 0, source.columns.size, 1)[0]
-        assert narrow[numbers[1]] == Slot.RUNNING, "a narrow cell has no other mark"
+        assert narrow[numbers[1]] == CellStyle.RUNNING, "a narrow cell has no other mark"
 
 
 async def test_layers_show_their_own_values(opened: Opened) -> None:
@@ -342,14 +342,14 @@ async def test_what_could_not_be_tested_is_not_just_empty(opened: Opened) -> Non
     story.add(PlanUpdate(untested=[("a:0", "b:1", "the ranks of b did not start")]))
     story.end(3)
     async with opened(FakeFeed(story.events)) as (app, pilot):
-        assert slot_at(app.main.source, "a:0", "b:1") is Slot.SKIPPED
-        assert slot_at(app.main.source, "a:0", "b:0") is Slot.UNTESTED
+        assert slot_at(app.main.source, "a:0", "b:1") is CellStyle.SKIPPED
+        assert slot_at(app.main.source, "a:0", "b:0") is CellStyle.UNTESTED
         await pilot.press("end")
         await pilot.pause()
         assert "the ranks of b did not start" in screen_text(app)
         assert "1 not tested" in screen_text(app)
         await pilot.press("5")
-        assert slot_at(app.main.source, "a:0", "b:1") is Slot.UNTESTED
+        assert slot_at(app.main.source, "a:0", "b:1") is CellStyle.UNTESTED
 
 
 async def test_the_message_size_of_the_legend_is_the_largest(opened: Opened) -> None:

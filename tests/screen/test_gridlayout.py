@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.domain import common_domain
-from fabtui.screen.grid.axis import Axis, Seat
-from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, Shape, lay_out, scrolled, squeeze
+from fabtui.screen.grid.axis import Axis, AxisEntry
+from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, CellShape, lay_out, scrolled, squeeze
 from fabtui.screen.grid.lines import LineRenderer
 
 
 def axis_of(nodes: int, per_node: int) -> Axis:
     return Axis(
         [
-            Seat(f"n{node:03}", f"n{node:03}", str(index), node * per_node + index, index == 0, False)
+            AxisEntry(f"n{node:03}", f"n{node:03}", str(index), node * per_node + index, index == 0, False)
             for node in range(nodes)
             for index in range(per_node)
         ]
@@ -41,9 +41,9 @@ def test_cells_narrow_before_anything_is_out_of_sight() -> None:
     st.integers(10, 250),
     st.integers(5, 70),
     st.integers(0, 400),
-    st.sampled_from([Shape(), ENDPOINTS]),
+    st.sampled_from([CellShape(), ENDPOINTS]),
 )
-def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, left: int, shape: Shape) -> None:
+def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, left: int, shape: CellShape) -> None:
     axis = axis_of(nodes, per_node)
     layout = lay_out(axis, width, height, shape=shape)
     left %= axis.size

@@ -9,7 +9,7 @@ import pytest
 from fabtui.model.events import ProbeResult
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.cells import Order
+from fabtui.screen.grid.cells import RowOrder
 from fabtui.screen.grid.layout import NAMES_GROUP
 from fabtui.screen.grid.navigation import UNKNOWN, group_by, groups_of_nodes
 from tests.screen.conftest import Opened, screen_text
@@ -33,35 +33,35 @@ def fabric(*, known: int = NODES) -> Story:
     return story
 
 
-def grouped(model: Model, order: Order) -> list[tuple[str, list[str]]]:
+def grouped(model: Model, order: RowOrder) -> list[tuple[str, list[str]]]:
     """The groups with the names of their endpoints."""
     axis = Axis.of_model(model)
     found = group_by(model, axis, order)
     assert found is not None
-    seats = axis.in_order(found.positions, found.names).seats
+    entries = axis.in_order(found.positions, found.names).entries
     groups: list[tuple[str, list[str]]] = []
-    for seat in seats:
-        if seat.opens:
-            groups.append((seat.group, []))
-        groups[-1][1].append(seat.name)
-        assert seat.group == groups[-1][0]
+    for entry in entries:
+        if entry.opens:
+            groups.append((entry.group, []))
+        groups[-1][1].append(entry.name)
+        assert entry.group == groups[-1][0]
     return groups
 
 
 def test_leaf_switches_keep_the_order_of_nodes_within_a_group() -> None:
-    groups = dict(grouped(fabric().shadow, Order.LEAF))
+    groups = dict(grouped(fabric().shadow, RowOrder.LEAF))
     assert list(groups) == ["SW-a0", "SW-a1", "SW-b0", "SW-b1"]
     assert groups["SW-a1"] == [*(f"n000:{at}" for at in range(4, 8)), *(f"n002:{at}" for at in range(4, 8))]
 
 
 def test_endpoints_without_a_leaf_switch_come_last() -> None:
-    groups = grouped(fabric(known=1).shadow, Order.LEAF)
+    groups = grouped(fabric(known=1).shadow, RowOrder.LEAF)
     assert [name for name, _ in groups] == ["SW-a0", "SW-a1", "leaf unknown"]
     assert len(groups[-1][1]) == 3 * GPUS
 
 
 def test_rails_of_eight_gpus_are_eight_groups() -> None:
-    groups = grouped(fabric().shadow, Order.RAIL)
+    groups = grouped(fabric().shadow, RowOrder.RAIL)
     assert [name for name, _ in groups] == [f"rail {at}" for at in range(GPUS)]
     assert groups[3][1] == [f"n{node:03d}:3" for node in range(NODES)]
 
@@ -69,14 +69,14 @@ def test_rails_of_eight_gpus_are_eight_groups() -> None:
 def test_a_node_on_several_leaf_switches_names_the_first_and_the_number_of_others() -> None:
     model = fabric().shadow
     axis = Axis.of_model(model)
-    found = group_by(model, axis, Order.LEAF)
+    found = group_by(model, axis, RowOrder.LEAF)
     assert found is not None
     assert groups_of_nodes(axis, found.names) == {0: "SW-a0 +1", 1: "SW-b0 +1", 2: "SW-a0 +1", 3: "SW-b0 +1"}
 
 
 async def test_one_key_goes_from_leaf_switches_to_rails_and_back(opened: Opened) -> None:
     async with opened(FakeFeed(fabric().events), size=(200, 60)) as (app, pilot):
-        given = [seat.name for seat in app.main.grid.source.rows.seats]
+        given = [entry.name for entry in app.main.grid.source.rows.entries]
         await pilot.press("O")
         await pilot.pause()
         shown = screen_text(app)
@@ -91,7 +91,7 @@ async def test_one_key_goes_from_leaf_switches_to_rails_and_back(opened: Opened)
         assert sum(line.startswith("rail ") for line in screen_text(app).splitlines()) == GPUS
         await pilot.press("O")
         await pilot.pause()
-        assert [seat.name for seat in app.main.grid.source.rows.seats] == given
+        assert [entry.name for entry in app.main.grid.source.rows.entries] == given
         assert "rail 7" not in screen_text(app)
 
 
@@ -117,18 +117,18 @@ async def test_blocks_of_nodes_are_grouped_by_leaf_switch(opened: Opened) -> Non
         await typed(pilot, "order leaf")
         await pilot.press("minus")
         await pilot.pause()
-        assert [seat.label for seat in app.main.grid.source.rows.seats] == ["n000", "n002", "n001", "n003"]
+        assert [entry.label for entry in app.main.grid.source.rows.entries] == ["n000", "n002", "n001", "n003"]
         assert "SW-a0 +1" in screen_text(app)
 
 
 async def test_what_is_unknown_is_one_sentence_and_changes_nothing(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        before = app.main.scope.order
+        before = app.main.view_state.order
         await typed(pilot, "order leaf")
-        assert UNKNOWN[Order.LEAF] in [note.message for note in app._notifications]
-        assert app.main.scope.order is before
+        assert UNKNOWN[RowOrder.LEAF] in [note.message for note in app._notifications]
+        assert app.main.view_state.order is before
         await pilot.press("O")
-        assert app.main.scope.order is Order.RAIL, "leaf switches are skipped"
+        assert app.main.view_state.order is RowOrder.RAIL, "leaf switches are skipped"
 
 
 async def test_half_rows_have_names_of_groups_and_gaps_between_them(opened: Opened) -> None:

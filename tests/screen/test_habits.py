@@ -97,7 +97,7 @@ async def test_a_letter_jumps_to_a_layer_and_to_a_node(opened: Opened) -> None:
         nodes = [t for t in targets if t.x < 10 and t.y > app.main.grid.region.y]
         await pilot.press(letter_at(app, nodes[1].x, nodes[1].y))
         await pilot.pause(0.1)
-        assert app.main.source.axis.seats[app.main.grid.row].name == "n001:0"
+        assert app.main.source.axis.entries[app.main.grid.row].name == "n001:0"
 
 
 async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None:
@@ -110,7 +110,7 @@ async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None
         letter = lines[at][app.main.panel.content_region.x - 1 :][:3].strip()
         await pilot.press(letter)
         await pilot.pause(0.1)
-        assert tuple(seat.name for seat in app.main.cursor_seats() or ()) == TIMEOUT
+        assert tuple(entry.name for entry in app.main.cursor_entries() or ()) == TIMEOUT
 
 
 async def test_jumping_in_a_detail_and_leaving_jump_mode(opened: Opened) -> None:
@@ -262,7 +262,7 @@ async def test_clicks_and_the_wheel(opened: Opened) -> None:
         )
         await pilot.click("#grid", offset=place)
         await pilot.pause()
-        assert tuple(seat.name for seat in main.cursor_seats() or ()) == FAILED
+        assert tuple(entry.name for entry in main.cursor_entries() or ()) == FAILED
         await pilot._post_mouse_events([events.MouseScrollDown], "#grid", offset=place)
         await pilot.pause()
         down = main.grid.row
@@ -292,7 +292,7 @@ async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
     async with opened(feed, size=(110, 24)) as (app, pilot):
         grid = app.main.grid
         places = {grid.cell_at(x, y): (x, y) for y in range(grid.region.height) for x in range(grid.region.width)}
-        before = app.main.cursor_seats()
+        before = app.main.cursor_entries()
 
         def last_line() -> str:
             return screen_text(app).splitlines()[grid.region.bottom - 1]
@@ -308,7 +308,7 @@ async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
         feed.play(story.events)
         await pilot.pause(0.2)
         assert last_line().startswith(" n000:1 > n001:1  ok  46.")
-        assert app.main.cursor_seats() == before
+        assert app.main.cursor_entries() == before
         await pilot.hover("#panel")
         await pilot.pause()
         assert "n000:1 > n001:1" not in last_line()
@@ -326,7 +326,7 @@ async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -
 
         await pilot.press("s")
         await pilot.pause(0.1)
-        first = grid.source.rows.seats[0].name
+        first = grid.source.rows.entries[0].name
         assert first == "n000:1"
         assert (await over((0, 6))).startswith(" n000:1 > n001:2  x failed")
         await pilot.press("s", "minus")
@@ -339,7 +339,7 @@ async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -
         assert len(rows) == 3
         await pilot.press(letter_at(app, rows[1].x, rows[1].y))
         await pilot.pause(0.1)
-        assert (app.main.cursor_seats() or (None,))[0].node == "n001"  # type: ignore[union-attr]
+        assert (app.main.cursor_entries() or (None,))[0].node == "n001"  # type: ignore[union-attr]
 
 
 async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

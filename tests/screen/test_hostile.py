@@ -11,7 +11,7 @@ from textual.widgets import Static
 from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 from tests.screen.ansi import strip_codes
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
@@ -196,11 +196,11 @@ async def test_no_widget_can_write_to_the_terminal_what_it_would_act_on(opened: 
         app.notify(NASTY, markup=False)
         await pilot.pause()
         palette = app.main.grid.palette
-        runs: list[tuple[int, str]] = [(Slot.HEADER, NASTY)]
-        header = (Slot.HEADER, NASTY)
+        runs: list[tuple[int, str]] = [(CellStyle.HEADER, NASTY)]
+        header = (CellStyle.HEADER, NASTY)
         drawn = [strip.render(app.console) for strip in app.screen._compositor.render_strips()]
         drawn += [palette.ready(runs), palette.strip(runs, None).render(app.console)]
-        drawn.append(palette.ready_texts(header, bytes([Slot.GOOD]), [NASTY], [], []))
+        drawn.append(palette.ready_texts(header, bytes([CellStyle.GOOD]), [NASTY], [], []))
         assert any("[2J]52;c;AAAA" in line for line in drawn)
         for line in drawn:
             assert strip_codes(line).isprintable(), line

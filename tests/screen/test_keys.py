@@ -60,11 +60,11 @@ class World:
 
     @property
     def cursor(self) -> tuple[str, ...]:
-        return tuple(seat.name for seat in self.app.main.cursor_seats() or ())
+        return tuple(entry.name for entry in self.app.main.cursor_entries() or ())
 
     @property
     def zoom(self) -> Zoom:
-        return self.app.main.scope.zoom
+        return self.app.main.view_state.zoom
 
     @property
     def focus(self) -> str:
@@ -73,11 +73,11 @@ class World:
 
     @property
     def rows(self) -> list[str]:
-        return [seat.name for seat in self.app.main.grid.source.rows.seats]
+        return [entry.name for entry in self.app.main.grid.source.rows.entries]
 
     @property
     def columns(self) -> list[str]:
-        return [seat.name for seat in self.app.main.grid.source.columns.seats]
+        return [entry.name for entry in self.app.main.grid.source.columns.entries]
 
     @property
     def at(self) -> tuple[int, int]:
@@ -284,7 +284,7 @@ CASES: dict[str, Case] = {
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.app.main.view == "connecting"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),
-    "main.beside": Case(lambda w: w.app.main.companion.display, before=("4",), size=(200, 50)),
+    "main.beside": Case(lambda w: w.app.main.second_layer.display, before=("4",), size=(200, 50)),
     "main.panel": Case(lambda w: not w.app.main.panel.display),
     "grid.up": Case(moved(-1, 0), before=IN_THE_MIDDLE),
     "grid.down": Case(moved(1, 0), before=IN_THE_MIDDLE),
@@ -309,7 +309,7 @@ CASES: dict[str, Case] = {
     "main.zoom-out": Case(lambda w: w.zoom is Zoom.FABRIC and w.cursor == FAILED, before=TO_THE_BAD),
     "main.back": Case(lambda w: w.zoom is Zoom.GPUS and w.cursor == FAILED, before=(*TO_THE_BAD, "plus")),
     "main.filter": Case(lambda w: "n060>" in w.text and w.focus == "prompt-input"),
-    "main.unfilter": Case(lambda w: w.app.main.scope.filter is None, before=("f", *"slow", "enter")),
+    "main.unfilter": Case(lambda w: w.app.main.view_state.filter is None, before=("f", *"slow", "enter")),
     "main.jump": Case(lambda w: "n060:3>n061:5" in w.text and w.focus == "prompt-input"),
     "main.sort": Case(lambda w: w.rows[:2] == ["n000:1", "n000:3"] and "worst first" in w.text),
     "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n000:1" and "likely causes first" in w.text),

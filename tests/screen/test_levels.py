@@ -8,14 +8,14 @@ from rich.cells import cell_len
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import (
+    CellStyle,
     Glyphs,
-    Slot,
     bytes_text,
     cell_text,
     ratio,
     short_number,
     short_value,
-    slot_of,
+    style_of,
     transport_of,
 )
 
@@ -82,7 +82,7 @@ def test_a_short_number_is_near_its_value(value: float) -> None:
 @pytest.mark.parametrize("width", range(1, 6))
 def test_every_cell_is_exactly_as_wide_as_it_should_be(width: int, plain: bool) -> None:
     glyphs = Glyphs(plain)
-    for slot in glyphs.of_slot:
+    for slot in glyphs.of_style:
         for number in ("", "351"[: width - 1]):
             text = cell_text(slot, number, width, glyphs)
             assert cell_len(text) == width
@@ -92,8 +92,8 @@ def test_every_cell_is_exactly_as_wide_as_it_should_be(width: int, plain: bool) 
 def test_every_verdict_has_its_own_glyph() -> None:
     for plain in (True, False):
         glyphs = Glyphs(plain)
-        slots = {slot_of(verdict, None) for verdict in Verdict}
-        assert len({glyphs.of_slot[slot] for slot in slots}) == len(slots) == len(Verdict)
+        slots = {style_of(verdict, None) for verdict in Verdict}
+        assert len({glyphs.of_style[slot] for slot in slots}) == len(slots) == len(Verdict)
 
 
 def test_less_is_better_where_it_is() -> None:
@@ -104,24 +104,24 @@ def test_less_is_better_where_it_is() -> None:
 
 
 def test_ok_cells_are_graded_and_others_are_not() -> None:
-    grades = [slot_of(Verdict.OK, share) for share in (1.2, 0.95, 0.9, 0.84, None)]
-    assert grades == [Slot.GOOD, Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.GOOD]
-    assert slot_of(Verdict.TIMEOUT, 1.0) is Slot.TIMEOUT
+    grades = [style_of(Verdict.OK, share) for share in (1.2, 0.95, 0.9, 0.84, None)]
+    assert grades == [CellStyle.GOOD, CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW, CellStyle.GOOD]
+    assert style_of(Verdict.TIMEOUT, 1.0) is CellStyle.TIMEOUT
 
 
 @pytest.mark.parametrize(
     ("text", "slot", "short"),
     [
-        ("P2P/CUMEM", Slot.P2P, "P2P"),
-        ("SHM/direct/direct", Slot.SHM, "SHM"),
-        ("NET/IB/0/GDRDMA", Slot.RDMA, "GDR"),
-        ("NET/IB/0", Slot.RDMA, "IB"),
-        ("NET/Socket/0", Slot.SOCKET, "SOCK"),
-        ("gloo tcp", Slot.SOCKET, "TCP"),
-        ("\x1b[31mpigeon", Slot.OTHER, "[31m"),
+        ("P2P/CUMEM", CellStyle.P2P, "P2P"),
+        ("SHM/direct/direct", CellStyle.SHM, "SHM"),
+        ("NET/IB/0/GDRDMA", CellStyle.RDMA, "GDR"),
+        ("NET/IB/0", CellStyle.RDMA, "IB"),
+        ("NET/Socket/0", CellStyle.SOCKET, "SOCK"),
+        ("gloo tcp", CellStyle.SOCKET, "TCP"),
+        ("\x1b[31mpigeon", CellStyle.OTHER, "[31m"),
     ],
 )
-def test_transports_are_distinct(text: str, slot: Slot, short: str) -> None:
+def test_transports_are_distinct(text: str, slot: CellStyle, short: str) -> None:
     assert transport_of(text) == (slot, short)
 
 

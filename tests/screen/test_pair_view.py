@@ -14,7 +14,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import Lines
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.views.pair import (
     direction_lines,
     event_lines,
@@ -137,10 +137,10 @@ def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
 
 def test_the_limit_of_the_links_stands_beside_the_transport() -> None:
     model = swept(model_of(generation=5), (360.0, "P2P/CUMEM"), (46.0, "NET/IB/mlx5_0"))
-    seats = [Seat(str(end)[0], str(end)[0], str(end.index), end.number, False, False) for end in model.endpoints]
-    assert "limit   75 % of the NVLink limit 478" in text(panel_lines(model, seats[0], seats[1], GLYPHS))
-    assert "limit     92 % of the RDMA port limit 50.0" in text(direction_lines(model, seats[0], seats[2], GLYPHS))
-    assert "75 % of the NVLink limit 478, class same-node" in summary_text(model, seats[0], seats[1])
+    entries = [AxisEntry(str(end)[0], str(end)[0], str(end.index), end.number, False, False) for end in model.endpoints]
+    assert "limit   75 % of the NVLink limit 478" in text(panel_lines(model, entries[0], entries[1], GLYPHS))
+    assert "limit     92 % of the RDMA port limit 50.0" in text(direction_lines(model, entries[0], entries[2], GLYPHS))
+    assert "75 % of the NVLink limit 478, class same-node" in summary_text(model, entries[0], entries[1])
 
 
 def test_neighbors_show_if_only_the_pair_is_bad() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from fabtui.model.records import NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.views.node.probe_tables import port_lines
 from fabtui.screen.widgets.pair_text import panel_lines, summary_text
 from tests.conftest import ModelMaker
@@ -73,7 +73,7 @@ def test_a_pair_shows_its_port_problems(make_model: Callable[[], ModelMaker]) ->
     maker.add("look", node="b", probe="ibstat", value={"cas": [{"ca": "mlx5_0", "type": "MT4123", "ports": [port]}]})
     maker.measured("p2p", "a:0", "b:0", "failed", error="unreachable")
     model = maker.model()
-    source, target = (Seat(node, node, "0", number, True, False) for number, node in enumerate("ab"))
+    source, target = (AxisEntry(node, node, "0", number, True, False) for number, node in enumerate("ab"))
     text = "\n".join(plain(line) for line in panel_lines(model, source, target, Glyphs(plain=False)))
     assert "b mlx5_0/1: Down, physical state Polling: no signal from the other end" in text
     assert "b mlx5_0/1: Down" in summary_text(model, source, target)

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from fabtui.model.events import EndpointsAdded
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.screen import session_actions
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.navigation import Zoom
@@ -55,7 +55,7 @@ def is_other(app: FabricApp, model: Model) -> bool:
 
 
 def cursor(app: FabricApp) -> tuple[str, ...]:
-    return tuple(seat.name for seat in app.main.cursor_seats() or ())
+    return tuple(entry.name for entry in app.main.cursor_entries() or ())
 
 
 async def test_a_seek_back_keeps_cursor_layer_zoom_and_filter(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ async def test_a_seek_back_keeps_cursor_layer_zoom_and_filter(tmp_path: Path) ->
         assert app.model.exit_code is None
         assert cursor(app) == where
         assert str(app.main.source.layer) == "p2p"
-        assert app.main.scope.filter is not None
-        assert app.main.scope.zoom is Zoom.GPUS
+        assert app.main.view_state.filter is not None
+        assert app.main.view_state.zoom is Zoom.GPUS
         assert app.main.source.model is app.model
         text = screen_text(app)
         assert "REPLAY PAUSED" in text
@@ -95,7 +95,7 @@ async def test_the_next_change_is_shown_with_its_pair(tmp_path: Path) -> None:
         assert first.endswith("p2p: failed") or first.endswith("p2p: timeout")
         assert cursor(app) in (FAILED, TIMEOUT)
         row, column = app.main.grid.row, app.main.grid.column
-        assert app.main.source.cell(row, column, 6)[0] in (Slot.FAILED, Slot.TIMEOUT)
+        assert app.main.source.cell(row, column, 6)[0] in (CellStyle.FAILED, CellStyle.TIMEOUT)
         assert app.model.turns.latest[-1].after in (Verdict.FAILED, Verdict.TIMEOUT)
 
 

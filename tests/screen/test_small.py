@@ -74,7 +74,7 @@ async def test_a_large_healthy_fabric_at_60x15(opened: Opened) -> None:
     story = big_sweep(8, 8)
     story.end(0)
     async with opened(FakeFeed(story.events), size=SMALL) as (app, pilot):
-        while not app.main.scope.index.step(1.0):
+        while not app.main.view_state.index.step(1.0):
             pass
         app.main.draw()
         await pilot.pause()

@@ -108,7 +108,7 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
         await pilot.pause(0.1)
         for field in app.screen.query(Input):
             field.cursor_blink = False
-        while not app.main.scope.index.step(1.0):  # type: ignore[attr-defined]
+        while not app.main.view_state.index.step(1.0):  # type: ignore[attr-defined]
             pass
         # Background work is done in steps; complete it.
         for _ in range(100):

@@ -231,7 +231,7 @@ async def test_arrows_reach_every_finding_and_enter_goes_to_its_pairs(opened: Op
         await pilot.press("shift+tab", "enter")
         await pilot.pause(0.1)
         assert app.screen is app.main
-        assert [seat.name for seat in app.main.cursor_seats() or ()] == list(pair)
+        assert [entry.name for entry in app.main.cursor_entries() or ()] == list(pair)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
@@ -245,7 +245,7 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         await pilot.pause(0.1)
         assert "[ ] finding 1: 3 pairs" in screen_text(app)
         grid = app.main.grid
-        names = [seat.name for seat in grid.source.rows.seats]
+        names = [entry.name for entry in grid.source.rows.entries]
         marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}
         assert marked == {"n001:2": 2, "n000:0": 1}
         first = [grid.render_line(grid._lines_of(at)[0]).text.count("[") for at in range(len(names))]
@@ -297,9 +297,9 @@ async def test_the_login_is_on_the_node_of_the_view(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await until(pilot, lambda: app.findings.known)
-        seats = app.main.cursor_seats()
-        assert seats is not None
-        assert node_under_cursor(app.screen) == seats[0].node == "n000"
+        entries = app.main.cursor_entries()
+        assert entries is not None
+        assert node_under_cursor(app.screen) == entries[0].node == "n000"
         await pilot.press("n", "n")
         await pilot.pause(0.1)
         assert node_under_cursor(app.screen) == "n001"

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot, cell_text
+from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
 from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
@@ -91,7 +91,10 @@ def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataOb
 
 def test_two_rows_a_line_show_both_colours() -> None:
     palette = palette_of("24")
-    line = palette.ready_halves(bytes([Slot.FAILED, Slot.GOOD, Slot.PAD]), bytes([Slot.GOOD, Slot.GOOD, Slot.SLOW]))
+    line = palette.ready_halves(
+        bytes([CellStyle.FAILED, CellStyle.GOOD, CellStyle.PAD]),
+        bytes([CellStyle.GOOD, CellStyle.GOOD, CellStyle.SLOW]),
+    )
     failed, good, slow = cells_of(line)
     assert (failed.character, failed.foreground, failed.background) == ("▀", "#ff5fff", "#005f87")
     assert (good.character, good.background) == (" ", "#005f87")
@@ -102,21 +105,23 @@ def test_two_rows_a_line_show_both_colours() -> None:
 @pytest.mark.parametrize("count", list(SYSTEMS))
 def test_every_change_of_style_is_complete(theme: str, count: str) -> None:
     palette = palette_of(count, theme)
-    for before in Slot:
-        for after in Slot:
+    for before in CellStyle:
+        for after in CellStyle:
             line = ReadyStrip.of_runs([(before, "a"), (after, "b")], 2, palette)
             assert cells_of(line._render_cache or "") == cells_of(drawn_plainly(line, SYSTEMS[count])), (before, after)
 
 
 def test_no_colour_is_no_colour() -> None:
     palette = palette_of("none")
-    for slot in Slot:
+    for slot in CellStyle:
         cell = cells_of(palette.ready([(slot, "x")]))[0]
         assert (cell.foreground, cell.background) == ("default", "default")
 
 
 def test_a_strip_can_be_cut_like_any_other() -> None:
-    line = ReadyStrip.of_runs([(Slot.HEADER, "n000 "), (Slot.GOOD, "351 "), (Slot.SLOW, "212!")], 13, palette_of("24"))
+    line = ReadyStrip.of_runs(
+        [(CellStyle.HEADER, "n000 "), (CellStyle.GOOD, "351 "), (CellStyle.SLOW, "212!")], 13, palette_of("24")
+    )
     assert line.divide([13]) == [line]
     assert [part.text for part in line.divide([5, 13])] == ["n000 ", "351 212!"]
     assert line.crop(2, 8).text == "00 351"
@@ -157,7 +162,7 @@ def test_a_healthy_frame_fits_a_slow_line() -> None:
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
-    lines = [scene.row_strip(row, bytearray([Slot.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
+    lines = [scene.row_strip(row, bytearray([CellStyle.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
     assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
 
 
@@ -185,7 +190,7 @@ def test_the_cursor_on_a_bad_cell_keeps_its_verdict(theme: str, count: str, plai
             rows = [cells_of(scene.row_strip(row, slots, None, palette)._render_cache or "") for row in (1, 2)]
             begin, end = scene.columns[0][1], scene.columns[0][1] + scene.layout.cell
             here, there = ([one for one in row[begin:end] if one.character != " "] for row in rows)
-            assert [one.character for one in here] == [scene.glyphs.of_slot[bad]]
+            assert [one.character for one in here] == [scene.glyphs.of_style[bad]]
             assert here != there
             if palette.system is not None and palette.styles[bad].color != BASE.color:
                 assert seen_through(palette.styles[under]) == seen_through(palette.styles[bad])
@@ -193,22 +198,22 @@ def test_the_cursor_on_a_bad_cell_keeps_its_verdict(theme: str, count: str, plai
 
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("bad", list(CURSOR_ON))
-def test_the_cursor_on_half_a_character_shows_the_verdict(lower: bool, bad: Slot) -> None:
+def test_the_cursor_on_half_a_character_shows_the_verdict(lower: bool, bad: CellStyle) -> None:
     axis = axis_of(60, 1)
     layout = lay_out(axis, 90, 20, 0)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, int(lower), 0, Glyphs(False))
-    good, mixed = bytearray([Slot.GOOD] * len(scene.columns)), bytearray([bad] * len(scene.columns))
+    good, mixed = bytearray([CellStyle.GOOD] * len(scene.columns)), bytearray([bad] * len(scene.columns))
     palette = palette_of("24")
     strip = scene.halves_strip(0, good if lower else mixed, mixed if lower else good, palette)
     cell = cells_of(strip._render_cache or "")[scene.columns[0][1]]
-    assert cell.character == Glyphs(False).of_slot[bad]
+    assert cell.character == Glyphs(False).of_style[bad]
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS["24"]))
 
 
 @pytest.mark.parametrize("count", ["24", "256", "16"])
 def test_a_wide_bad_cell_keeps_its_color_between_the_edges_of_the_cursor(count: str) -> None:
     scene, palette = renderer_of(120, 4, 1, 9), palette_of(count)
-    slots = bytearray([Slot.FAILED] * len(scene.columns))
+    slots = bytearray([CellStyle.FAILED] * len(scene.columns))
     begin = dict(scene.columns)[9]
     wide = scene.layout.cell
     texts = [f"{'x':^{wide}}"] * len(slots)

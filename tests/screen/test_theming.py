@@ -9,14 +9,14 @@ from rich.color import Color, ColorType
 from rich.style import Style
 
 from fabtui.errors import InputError
-from fabtui.presentation.cell_levels import CURSOR_ON, Slot
+from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.
-DISTINCT = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.RUNNING)
+DISTINCT = (CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.RUNNING)
 
 #: Colours as seen without the cones for red, green or blue (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
@@ -106,7 +106,7 @@ def test_the_themes_that_ship() -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_every_ramp_names_every_slot_with_a_style(name: str, count: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, count)
-    assert set(ramp) == {slot.key for slot in Slot if slot is not Slot.PAD and slot not in CURSOR_ON.values()}
+    assert set(ramp) == {slot.key for slot in CellStyle if slot is not CellStyle.PAD and slot not in CURSOR_ON.values()}
     for style in ramp.values():
         Style.parse(style or "none")
 
@@ -119,7 +119,7 @@ def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sig
     for one, other in itertools.combinations(DISTINCT, 2):
         apart = distance(linear(ramp[one.key]), linear(ramp[other.key]), sight)
         # Nothing is wrong with either of these two.
-        least = 20 if {one, other} != {Slot.GOOD, Slot.RUNNING} else 19
+        least = 20 if {one, other} != {CellStyle.GOOD, CellStyle.RUNNING} else 19
         assert apart > least, f"{one.key} and {other.key}: {apart:.0f}"
 
 
@@ -128,7 +128,7 @@ def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sig
 @pytest.mark.parametrize("sight", list(SIGHTS))
 def test_verdicts_are_distinct_in_sixteen_colors(name: str, palette: str, sight: str) -> None:
     ramp, screen = ramp_of(name, read_theme(name).dark, "16"), screen_of(name, "16")
-    kinds = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)
+    kinds = (CellStyle.GOOD, CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED)
     styles = {slot: Style.parse(ramp[slot.key]) for slot in kinds}
     for one, other in itertools.combinations(kinds, 2):
         fills = [light_of(styles[slot].bgcolor, screen, palette) for slot in (one, other)]
@@ -137,21 +137,21 @@ def test_verdicts_are_distinct_in_sixteen_colors(name: str, palette: str, sight:
         assert apart > 15, f"{one.key} and {other.key}: {apart:.0f}"
 
 
-def prominence(name: str, count: str, palette: str, slot: Slot) -> tuple[float, float]:
+def prominence(name: str, count: str, palette: str, slot: CellStyle) -> tuple[float, float]:
     """Contrast of the fill of a cell with the screen, and with a healthy cell."""
     ramp, screen = ramp_of(name, read_theme(name).dark, count), screen_of(name, count)
-    fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, Slot.GOOD))
+    fill, good = (light_of(Style.parse(ramp[one.key]).bgcolor, screen, palette) for one in (slot, CellStyle.GOOD))
     return contrast_of(fill, screen), contrast_of(fill, good)
 
 
 @pytest.mark.parametrize("name", theme_names())
 @pytest.mark.parametrize(("count", "palette"), [("24", "vga"), ("256", "vga"), *(("16", one) for one in PALETTES)])
-@pytest.mark.parametrize("slot", [Slot.TIMEOUT, Slot.FAILED])
-def test_failed_and_timeout_stand_out_more_than_slow(name: str, count: str, palette: str, slot: Slot) -> None:
+@pytest.mark.parametrize("slot", [CellStyle.TIMEOUT, CellStyle.FAILED])
+def test_failed_and_timeout_stand_out_more_than_slow(name: str, count: str, palette: str, slot: CellStyle) -> None:
     # Terminals choose the sixteen colours.
     least = 1.2 if count == "16" else 1.35
     ramp = ramp_of(name, read_theme(name).dark, count)
-    dead, slow = (prominence(name, count, palette, one) for one in (slot, Slot.SLOW))
+    dead, slow = (prominence(name, count, palette, one) for one in (slot, CellStyle.SLOW))
     for mine, its in zip(dead, slow, strict=True):
         assert mine >= least * its, f"{mine:.1f} against {its:.1f} of slow"
     assert Style.parse(ramp[slot.key]).bold
@@ -160,7 +160,9 @@ def test_failed_and_timeout_stand_out_more_than_slow(name: str, count: str, pale
 @pytest.mark.parametrize("name", theme_names())
 def test_without_color_failed_and_timeout_are_filled_and_slow_is_not(name: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, "none")
-    filled = [bool(Style.parse(ramp[slot.key]).reverse) for slot in (Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)]
+    filled = [
+        bool(Style.parse(ramp[slot.key]).reverse) for slot in (CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED)
+    ]
     assert filled == [False, True, True]
     assert ramp["slow"] not in ("", ramp["good"])
 

@@ -77,7 +77,7 @@ async def test_findings_stand_below_the_grid_without_a_panel_and_lead_to_their_p
         assert app.main.grid.region.bottom == at
         await pilot.click(below, offset=(4, 1))
         await pilot.pause()
-        assert app.main.cursor_seats() is not None
+        assert app.main.cursor_entries() is not None
         assert screen_text(app).splitlines()[below.region.bottom].startswith("n000:1 > n001:2")
         await pilot.click(below, offset=(4, below.size.height - 1))
         await pilot.pause()

@@ -8,7 +8,7 @@ import pytest
 from textual.color import Color
 
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.wording import verdict_style, verdict_tone
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.ansi_strips import Codes, codes_of
@@ -18,7 +18,7 @@ from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
 
-SLOTS = {"failed": Slot.FAILED, "timeout": Slot.TIMEOUT, "slow": Slot.SLOW}
+SLOTS = {"failed": CellStyle.FAILED, "timeout": CellStyle.TIMEOUT, "slow": CellStyle.SLOW}
 #: Keys that open a view with the pair that failed, and what stands there about a verdict.
 VIEWS = {
     "verdict line": ((), {"failed": "1x|1 failed", "timeout": "1T|1 timeout", "slow": "1!|1 slow"}),

@@ -11,7 +11,7 @@ from fabtui.model.baseline import Baseline
 from fabtui.model.events import Event
 from fabtui.model.layers import Better, Layer, LayerSpec, key_layers, registered
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.legends import legend, meanings
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
@@ -63,14 +63,14 @@ async def test_a_cell_with_another_result_lights_up_and_goes_out(
     async with opened(feed) as (app, pilot):
         feed.play(again(story, value=347.5))
         await pilot.pause(0.1)
-        assert cell(app)[0] is Slot.GOOD, "the same within a tenth"
+        assert cell(app)[0] is CellStyle.GOOD, "the same within a tenth"
         feed.play(again(story, value=120.0))
         await pilot.pause(0.1)
-        assert cell(app) == (Slot.FLASH, "  120 ")
-        assert app.main.grid._rows[0].slots[1] == Slot.FLASH
+        assert cell(app) == (CellStyle.FLASH, "  120 ")
+        assert app.main.grid._rows[0].slots[1] == CellStyle.FLASH
         await pilot.pause(0.8)
-        assert cell(app)[0] is Slot.SLOW
-        assert app.main.grid._rows[0].slots[1] == Slot.SLOW
+        assert cell(app)[0] is CellStyle.SLOW
+        assert app.main.grid._rows[0].slots[1] == CellStyle.SLOW
 
 
 async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> None:
@@ -80,7 +80,7 @@ async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> No
         feed.play(again(story, Verdict.TIMEOUT, None))
         feed.play(again(story))
         app.main.source.highlighted.clear()
-        assert cell(app) == (Slot.FLAPPING, "  351~")
+        assert cell(app) == (CellStyle.FLAPPING, "  351~")
         app.main.draw()
         await pilot.press("home", "right")
         await pilot.pause(0.1)
@@ -109,9 +109,9 @@ async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, t
         assert "8 change" in text
         assert "p2p now / then" in text
         assert "before.json of 14 Nov 2023 22:13" in text
-        assert cell(app) == (Slot.SLOW, " .502!")
-        assert app.main.source.cell(0, 2, 6) == (Slot.GOOD, " 1.00 ")
-        assert app.main.source.cell(3, 6, 6)[0] is Slot.SKIPPED, "dead then, dead now"
+        assert cell(app) == (CellStyle.SLOW, " .502!")
+        assert app.main.source.cell(0, 2, 6) == (CellStyle.GOOD, " 1.00 ")
+        assert app.main.source.cell(3, 6, 6)[0] is CellStyle.SKIPPED, "dead then, dead now"
         assert "349 GB/s then, 175 GB/s now" in app.main.panel.text
         assert "95 % of what it was or better" in text
         await pilot.press("right_square_bracket")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Cell
-from fabtui.presentation.cell_levels import Glyphs, Slot, slot_of
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, style_of
 from fabtui.screen.grid.cells import WIDE, first_line, lines_below, share_bar
 from tests.screen.conftest import Opened
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
@@ -66,7 +66,7 @@ def test_the_first_line_is_the_value_or_the_verdict(
     verdict: Verdict, value: float | None, width: int, shown: str
 ) -> None:
     cell = cell_of(verdict, value)
-    assert first_line(Layer.P2P, slot_of(verdict, None), cell, width, GLYPHS) == shown
+    assert first_line(Layer.P2P, style_of(verdict, None), cell, width, GLYPHS) == shown
 
 
 @given(
@@ -91,7 +91,7 @@ def test_no_text_is_wider_than_its_cell(
     plain: bool,
 ) -> None:
     cell, glyphs = cell_of(verdict, value, transport, attempts=2), Glyphs(plain)
-    assert len(first_line(layer, Slot.SLOW, cell, width, glyphs)) <= width
+    assert len(first_line(layer, CellStyle.SLOW, cell, width, glyphs)) <= width
     lines = lines_below(layer, cell, share, "rail", (width, most), glyphs)
     assert len(lines) <= most
     assert all(len(line) <= width for line in lines)
@@ -115,7 +115,7 @@ async def test_a_pair_under_test_is_quiet(opened: Opened) -> None:
     story.phase("p2p", 12)
     story.running(("a:0", "b:1"))
     async with opened(FakeFeed(story.events)) as (app, _):
-        style = app.main.grid.palette.styles[Slot.RUNNING]
+        style = app.main.grid.palette.styles[CellStyle.RUNNING]
         assert style.bgcolor is not None
         assert style.bgcolor.triplet is not None
         assert max(style.bgcolor.triplet) < 0x40

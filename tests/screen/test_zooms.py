@@ -18,10 +18,10 @@ from fabtui.errors import InputError
 from fabtui.model.events import Measured, NodeState, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.cells import RANK, Order
+from fabtui.screen.grid.cells import RANK, RowOrder
 from fabtui.screen.grid.navigation import ViewState, Zoom
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
@@ -45,11 +45,11 @@ def lines_of(grid: GridView) -> list[str]:
 
 
 def pair_of(app: FabricApp) -> tuple[str, ...]:
-    return tuple(seat.name for seat in app.main.cursor_seats() or ())
+    return tuple(entry.name for entry in app.main.cursor_entries() or ())
 
 
 def zoom_of(app: FabricApp) -> Zoom:
-    return app.main.scope.zoom
+    return app.main.view_state.zoom
 
 
 def with_problems(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict], part: float = 1.0) -> Story:
@@ -104,12 +104,12 @@ async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> Non
     async with opened(FakeFeed(story.events)) as (app, pilot):
         await pilot.press("minus")
         await pilot.pause()
-        blocks = app.main.scope.blocks
-        assert blocks.cell(0, 1, 6) == (Slot.FAILED, "   2x ")
-        assert blocks.cell(0, 1, 2) == (Slot.FAILED, "2x")
-        assert blocks.cell(1, 0, 6) == (Slot.SLOW, "   1! ")
+        blocks = app.main.view_state.blocks
+        assert blocks.cell(0, 1, 6) == (CellStyle.FAILED, "   2x ")
+        assert blocks.cell(0, 1, 2) == (CellStyle.FAILED, "2x")
+        assert blocks.cell(1, 0, 6) == (CellStyle.SLOW, "   1! ")
         slot, text = blocks.cell(2, 1, 6)
-        assert (slot, text.strip()[:2]) == (Slot.GOOD, "43")
+        assert (slot, text.strip()[:2]) == (CellStyle.GOOD, "43")
         text = screen_text(app)
         assert "2x" in text
         await pilot.press("right")
@@ -125,12 +125,16 @@ async def test_a_partly_tested_block_differs_from_a_tested_one(opened: Opened) -
     async with opened(FakeFeed(big_sweep(4, 4, part=0.5).events)) as (app, pilot):
         await pilot.press("minus")
         await pilot.pause()
-        scope = app.main.scope
+        view = app.main.view_state
         for a in range(4):
             for b in range(4):
-                tested = scope.index.tested[a, b]
-                slot = Slot(scope.blocks.cell(a, b, 1)[0])
-                expected = {Slot.PARTLY, Slot.UNTESTED, Slot.PAD} if tested < scope.index.cells(a, b) else {Slot.GOOD}
+                tested = view.index.tested[a, b]
+                slot = CellStyle(view.blocks.cell(a, b, 1)[0])
+                expected = (
+                    {CellStyle.PARTLY, CellStyle.UNTESTED, CellStyle.PAD}
+                    if tested < view.index.cells(a, b)
+                    else {CellStyle.GOOD}
+                )
                 assert slot in expected
         assert "not all tested" in screen_text(app)
 
@@ -141,7 +145,7 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
     """In any order of results and steps: ranks, worst of blocks and counts match all cells."""
     chance = random.Random(seed)
     story = big_sweep(3, 3, part=0.3)
-    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
+    view = ViewState(story.shadow, Layer.P2P, Glyphs(True))
     pairs = story.ordered_pairs()
     story.shadow.drain_changes()
     for _ in range(6):
@@ -149,24 +153,24 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
             verdict = chance.choice([Verdict.OK, Verdict.OK, Verdict.FAILED, Verdict.TIMEOUT])
             value = chance.choice([40.0, 300.0, 2.0]) if verdict is Verdict.OK else None
             story.measured(Measurement(Layer.P2P, src, dst, verdict, value, "GB/s", 256 << 20, story.now))
-        scope.index.touch(scope.source.positions(story.shadow.drain_changes() or set()))
-        scope.source.take_medians()
-        scope.index.rejudge()
-        while not scope.index.step(0.0):
+        view.index.touch(view.source.positions(story.shadow.drain_changes() or set()))
+        view.source.take_medians()
+        view.index.rejudge()
+        while not view.index.step(0.0):
             pass
-    size = scope.source.axis.size
-    ranks = [[RANK[scope.source.judge(row, column)[0]] for column in range(size)] for row in range(size)]
-    floor = RANK[Slot.UNTESTED]
+    size = view.source.axis.size
+    ranks = [[RANK[view.source.judge(row, column)[0]] for column in range(size)] for row in range(size)]
+    floor = RANK[CellStyle.UNTESTED]
     for row in range(size):
-        known = scope.index.ranks[row]
+        known = view.index.ranks[row]
         assert [rank for rank in known if rank > floor] == [rank for rank in ranks[row] if rank > floor]
-        assert scope.index.bad_per_row[row] == sum(rank >= RANK[Slot.SLOW] for rank in ranks[row])
+        assert view.index.bad_per_row[row] == sum(rank >= RANK[CellStyle.SLOW] for rank in ranks[row])
     for a in range(3):
         for b in range(3):
-            cells = [ranks[row][column] for row, column in scope.index.cells_of(a, b)]
-            assert max(scope.index.block_ranks[a, b], floor) == max(*cells, floor)
-            assert scope.index.tested[a, b] == sum(rank > floor for rank in cells)
-    assert scope.index.bad == scope.index.bad_shown == len(scope.index.worst(1000))
+            cells = [ranks[row][column] for row, column in view.index.cells_of(a, b)]
+            assert max(view.index.block_ranks[a, b], floor) == max(*cells, floor)
+            assert view.index.tested[a, b] == sum(rank > floor for rank in cells)
+    assert view.index.bad == view.index.bad_shown == len(view.index.worst(1000))
 
 
 async def test_the_next_bad_cell_in_every_zoom(opened: Opened) -> None:
@@ -190,13 +194,13 @@ async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(op
         before = pair_of(app)
         await pilot.press("s")
         await pilot.pause()
-        rows = [seat.name for seat in app.main.grid.source.rows.seats]
+        rows = [entry.name for entry in app.main.grid.source.rows.entries]
         assert rows[:3] == ["n000:1", "n001:1", "n003:1"]
         assert pair_of(app) == before
         assert "rows: worst first" in screen_text(app)
         await pilot.press("b")
-        assert app.main.grid.source.columns.seats[0].name == "n002:3"
-        assert app.main.grid.source.rows.seats[0].name == "n002:3"
+        assert app.main.grid.source.columns.entries[0].name == "n002:3"
+        assert app.main.grid.source.rows.entries[0].name == "n002:3"
         assert pair_of(app) == before
         await pilot.press("b")
         assert app.main.grid.source.rows is app.main.source.axis
@@ -207,13 +211,13 @@ def test_blame_goes_to_what_explains_most() -> None:
     bad = {(f"n{node:03}:0", "n003:2"): Verdict.FAILED for node in range(3)}
     bad |= {("n000:0", "n001:1"): Verdict.TIMEOUT}
     story = with_problems(4, 3, bad)
-    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
-    while not scope.index.step(1.0):
+    view = ViewState(story.shadow, Layer.P2P, Glyphs(True))
+    while not view.index.step(1.0):
         pass
-    names = [scope.source.axis.seats[at].name for at in scope.index.order(Order.BLAME)]
+    names = [view.source.axis.entries[at].name for at in view.index.order(RowOrder.BLAME)]
     assert names[:2] == ["n003:2", "n000:0"]
-    assert [scope.source.axis.seats[at].name for at in scope.index.order(Order.BADNESS)][:2] == ["n000:0", "n001:0"]
-    assert sorted(names) == sorted(seat.name for seat in scope.source.axis.seats)
+    assert [view.source.axis.entries[at].name for at in view.index.order(RowOrder.BADNESS)][:2] == ["n000:0", "n001:0"]
+    assert sorted(names) == sorted(entry.name for entry in view.source.axis.entries)
 
 
 async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
@@ -221,16 +225,16 @@ async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
         await pilot.press(*BAD)
         await type_in(pilot, "f", "failed")
         assert "filter: failed" in screen_text(app)
-        assert app.main.scope.index.bad_shown == 1
+        assert app.main.view_state.index.bad_shown == 1
         assert not any("46." in line for line in lines_of(app.main.grid))
         await type_in(pilot, "f", "")
-        assert app.main.scope.filter is not None, "what was typed before is kept to be changed"
+        assert app.main.view_state.filter is not None, "what was typed before is kept to be changed"
         await pilot.press("escape")
-        assert app.main.scope.filter is None
+        assert app.main.view_state.filter is None
         assert any("46." in line for line in lines_of(app.main.grid))
         assert pair_of(app) == SLOW
         await type_in(pilot, "f", "n001>")
-        assert [seat.name for seat in app.main.grid.source.rows.seats] == [f"n001:{at}" for at in range(4)]
+        assert [entry.name for entry in app.main.grid.source.rows.entries] == [f"n001:{at}" for at in range(4)]
         await pilot.press("u")
         assert pair_of(app) == SLOW
         await type_in(pilot, "f", "n99")
@@ -243,11 +247,11 @@ async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
 )
 def test_filters_let_through_what_they_say(text: str, cells: int) -> None:
     story = sweep_of_two()
-    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
-    scope.take_filter(read_filter(text, list(story.shadow.nodes)))
-    while not scope.index.step(1.0):
+    view = ViewState(story.shadow, Layer.P2P, Glyphs(True))
+    view.take_filter(read_filter(text, list(story.shadow.nodes)))
+    while not view.index.step(1.0):
         pass
-    assert scope.index.bad_shown == cells
+    assert view.index.bad_shown == cells
 
 
 @pytest.mark.parametrize(("text", "shown"), [("via:cumem", "same-node"), ("p2p", "same-node"), ("gdr", "same-rail")])
@@ -325,8 +329,8 @@ async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Open
             await pilot.pause()
             if app.main.view == "grid":
                 assert pair_of(app) == ("n002:1", "n003:3"), key
-        assert app.main.scope.order is Order.BADNESS
-        assert app.main.grid.source.rows.seats[0].name != "n000:0"
+        assert app.main.view_state.order is RowOrder.BADNESS
+        assert app.main.grid.source.rows.entries[0].name != "n000:0"
 
 
 async def test_no_key_is_lost_while_results_come_in(opened: Opened) -> None:
@@ -372,7 +376,10 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
         shown = app.main.minimap
         assert shown.display
         failed = [
-            (y, x) for y, line in enumerate(shown._tiles) for x, rank in enumerate(line) if rank == RANK[Slot.FAILED]
+            (y, x)
+            for y, line in enumerate(shown._tiles)
+            for x, rank in enumerate(line)
+            if rank == RANK[CellStyle.FAILED]
         ]
         down, across = len(shown._tiles), len(shown._tiles[0])
         assert failed == [(20 * down // 24, 21 * across // 24)]
@@ -389,9 +396,9 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
 def test_tiles_lose_nothing(rows: int, columns: int, across: int, down: int, data: st.DataObject) -> None:
     row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
     ranks = np.zeros((rows, columns), np.uint8)
-    ranks[row, column] = RANK[Slot.FAILED]
+    ranks[row, column] = RANK[CellStyle.FAILED]
     found = tiles(ranks, min(down, rows), min(across, columns))
-    assert sum(rank == RANK[Slot.FAILED] for line in found for rank in line) == 1
+    assert sum(rank == RANK[CellStyle.FAILED] for line in found for rank in line) == 1
 
 
 def test_a_synthetic_recording_is_marked_everywhere(tmp_path: Path) -> None:
@@ -472,7 +479,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
 
 def shown_names(app: Any) -> tuple[list[str], list[str]]:
     source = app.main.grid.source
-    return [seat.name for seat in source.rows.seats], [seat.name for seat in source.columns.seats]
+    return [entry.name for entry in source.rows.entries], [entry.name for entry in source.columns.entries]
 
 
 async def test_a_filter_hides_rows_and_columns_without_a_match(opened: Opened) -> None:

@@ -16,7 +16,7 @@ _NAME_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class AxisEntry:
     """A row or column."""
 
     node: str
@@ -30,7 +30,7 @@ class Seat:
     first: bool
     #: The node failed or was lost.
     gone: bool
-    #: Name of the group of the seat, "" without groups.
+    #: Name of the group of the entry, "" without groups.
     group: str = ""
     #: The first of its group.
     opens: bool = False
@@ -50,27 +50,29 @@ def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
 
 
 class Axis:
-    """Seats in order: nodes as given, each with its endpoints; a node without endpoints has one empty seat.
+    """Entries in order: nodes as given, each with its endpoints; a node without endpoints has one empty entry.
 
-    ``together``: the endpoints of each node are adjacent; ``of_nodes_alone``: each seat is a whole node.
+    ``together``: the endpoints of each node are adjacent; ``of_nodes_alone``: each entry is a whole node.
     """
 
-    def __init__(self, seats: list[Seat], *, together: bool = True, of_nodes_alone: bool = False) -> None:
-        self.seats = seats
+    def __init__(self, entries: list[AxisEntry], *, together: bool = True, of_nodes_alone: bool = False) -> None:
+        self.entries = entries
         self.together = together
         self.of_nodes_alone = of_nodes_alone
-        self.size = len(seats)
-        self.position: dict[int, int] = {seat.number: at for at, seat in enumerate(seats) if seat.number is not None}
-        #: Positions of the first seats of groups.
-        self.openings: list[int] = [at for at, seat in enumerate(seats) if seat.opens]
-        self.starts: list[int] = [at for at, seat in enumerate(seats) if seat.first]
-        self.label_width = max((len(seat.label) for seat in seats), default=0)
-        self.index_width = max((len(seat.index) for seat in seats), default=0)
-        self._by_name = {(seat.node, seat.index): at for at, seat in enumerate(seats)}
+        self.size = len(entries)
+        self.position: dict[int, int] = {
+            entry.number: at for at, entry in enumerate(entries) if entry.number is not None
+        }
+        #: Positions of the first entries of groups.
+        self.openings: list[int] = [at for at, entry in enumerate(entries) if entry.opens]
+        self.starts: list[int] = [at for at, entry in enumerate(entries) if entry.first]
+        self.label_width = max((len(entry.label) for entry in entries), default=0)
+        self.index_width = max((len(entry.index) for entry in entries), default=0)
+        self._by_name = {(entry.node, entry.index): at for at, entry in enumerate(entries)}
 
     @classmethod
     def of_model(cls, model: Model) -> Axis:
-        seats: list[Seat] = []
+        entries: list[AxisEntry] = []
         names = list(model.nodes)
         names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))
         domain = common_domain(names)
@@ -80,40 +82,40 @@ class Axis:
             first = True
             for endpoint in model.endpoints_of(node):
                 index = "-" if endpoint.kind == "none" else str(endpoint.index)
-                seats.append(Seat(node, label, index, endpoint.number, first, gone))
+                entries.append(AxisEntry(node, label, index, endpoint.number, first, gone))
                 first = False
             if first:
-                seats.append(Seat(node, label, "-", None, True, gone))
-        return cls(seats)
+                entries.append(AxisEntry(node, label, "-", None, True, gone))
+        return cls(entries)
 
     def in_order(self, positions: Iterable[int], groups: Mapping[int, str] | None = None) -> Axis:
-        """Return some seats in another order; those that do not follow a seat of their node are marked as first.
+        """Return some entries in another order; those that do not follow an entry of their node are marked as first.
 
         ``groups`` has the name of the group of each position.
         """
-        seats: list[Seat] = []
+        entries: list[AxisEntry] = []
         for position in positions:
-            seat = self.seats[position]
+            entry = self.entries[position]
             group = "" if groups is None else groups[position]
-            opens = groups is not None and (not seats or seats[-1].group != group)
-            first = opens or not seats or seats[-1].node != seat.node
-            same = (seat.first, seat.group, seat.opens) == (first, group, opens)
-            seats.append(seat if same else replace(seat, first=first, group=group, opens=opens))
-        nodes = {seat.node for seat in seats}
-        together = sum(seat.first for seat in seats) == len(nodes)
-        return Axis(seats, together=together, of_nodes_alone=self.of_nodes_alone)
+            opens = groups is not None and (not entries or entries[-1].group != group)
+            first = opens or not entries or entries[-1].node != entry.node
+            same = (entry.first, entry.group, entry.opens) == (first, group, opens)
+            entries.append(entry if same else replace(entry, first=first, group=group, opens=opens))
+        nodes = {entry.node for entry in entries}
+        together = sum(entry.first for entry in entries) == len(nodes)
+        return Axis(entries, together=together, of_nodes_alone=self.of_nodes_alone)
 
     def of_nodes(self) -> Axis:
-        """Return an axis with one seat per node, in the same order."""
-        seats = [replace(self.seats[at], index="", number=None, first=True) for at in self.starts]
-        return Axis(seats, of_nodes_alone=True)
+        """Return an axis with one entry per node, in the same order."""
+        entries = [replace(self.entries[at], index="", number=None, first=True) for at in self.starts]
+        return Axis(entries, of_nodes_alone=True)
 
     @cached_property
     def node_at(self) -> list[int]:
-        """Index of each seat's node."""
+        """Index of each entry's node."""
         found: list[int] = []
-        for seat in self.seats:
-            found.append((found[-1] if found else -1) + seat.first)
+        for entry in self.entries:
+            found.append((found[-1] if found else -1) + entry.first)
         return found
 
     @property
@@ -124,10 +126,10 @@ class Axis:
     @cached_property
     def tail(self) -> int:
         """Number of characters at the end of the names in which all nodes differ."""
-        labels = {seat.label for seat in self.seats}
+        labels = {entry.label for entry in self.entries}
         enough = (end for end in range(1, self.label_width) if len({label[-end:] for label in labels}) == len(labels))
         return next(enough, self.label_width)
 
-    def find(self, seat: Seat) -> int | None:
-        """Return the position of a seat of an earlier axis, or None."""
-        return self._by_name.get((seat.node, seat.index))
+    def find(self, entry: AxisEntry) -> int | None:
+        """Return the position of an entry of an earlier axis, or None."""
+        return self._by_name.get((entry.node, entry.index))

@@ -17,34 +17,34 @@ from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import (
     MARKED,
     RANKS,
+    CellStyle,
     Glyphs,
-    Slot,
     cell_text,
     full_number,
     full_value,
     ratio,
     short_value,
-    slot_of,
+    style_of,
     transport_of,
 )
 from fabtui.presentation.numbers import percent_text, spoken
 from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
+from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.prompts import Filter
 
 
 RANK: dict[int, int] = {int(slot): rank for rank, slot in enumerate(RANKS)}
-SLOW, TIMEOUT, FAILED = RANK[Slot.SLOW], RANK[Slot.TIMEOUT], RANK[Slot.FAILED]
+SLOW, TIMEOUT, FAILED = RANK[CellStyle.SLOW], RANK[CellStyle.TIMEOUT], RANK[CellStyle.FAILED]
 #: Lowest rank of bad cells.
 BAD_FROM = SLOW
 #: Highest rank of cells without a result.
-NOTHING = RANK[Slot.UNTESTED]
+NOTHING = RANK[CellStyle.UNTESTED]
 
 
-class Order(StrEnum):
+class RowOrder(StrEnum):
     """Order of rows and columns."""
 
     GIVEN = "given"
@@ -59,7 +59,7 @@ class BadCell(NamedTuple):
 
     row: int
     column: int
-    slot: Slot
+    slot: CellStyle
     share: float | None
     cell: Cell
 
@@ -67,7 +67,7 @@ class BadCell(NamedTuple):
 class CellSource(ABC):
     """Cells of an axis against itself, each with a slot and a text; ``row_at``, ``column_at``: positions shown."""
 
-    shape = Shape()
+    shape = CellShape()
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -119,7 +119,7 @@ _MAX_UNIT_SEARCH = 2000
 #: Number of values whose largest message size is that of the layer.
 _ENOUGH_SIZES = 8
 
-_FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
+_FINE = frozenset({CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW})
 
 
 class EndpointCells(CellSource):
@@ -197,7 +197,7 @@ class EndpointCells(CellSource):
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         return self.below_of(self.row_at[row], self.column_at[column], width, most)
 
-    def cell_of(self, row: int, column: int, width: int) -> tuple[Slot, str]:
+    def cell_of(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
         """Return slot and first line of the cell of two positions."""
         slot, cell = self._display(row, column, width)
         glyphs = self.glyphs
@@ -207,24 +207,24 @@ class EndpointCells(CellSource):
             return slot, f"{text:^{width}}"
         text = cell_text(slot, self._number(cell, width), width, glyphs)
         # The verdict keeps its colour while the pair is tested again.
-        return slot, text[:-1] + glyphs.of_slot[Slot.RUNNING] if cell.running else text
+        return slot, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
 
     def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return the lines of the cell of two positions below its value."""
         slot, cell, share = self.judge(row, column)
-        if cell is None or slot is Slot.PAD:
+        if cell is None or slot is CellStyle.PAD:
             return []
         kind = "" if cell.measurement is None else CLASS_WORDS[self.model.class_of(cell.measurement)]
         lines = lines_below(self.layer, cell, share, kind, (width, most), self.glyphs)
         return [f"{line[:width]:^{width}}" for line in lines]
 
-    def _display(self, row: int, column: int, width: int) -> tuple[Slot, Cell | None]:
+    def _display(self, row: int, column: int, width: int) -> tuple[CellStyle, Cell | None]:
         """Return slot and cell of two positions; a narrow cell has no room to mark a test otherwise."""
         slot, cell, _ = self.judge(row, column)
         if width < NUMBER_WIDTH and cell is not None and cell.running:
-            slot = Slot.RUNNING
+            slot = CellStyle.RUNNING
         if self.highlighted and (row, column) in self.highlighted:
-            slot = Slot.FLASH
+            slot = CellStyle.FLASH
         return slot, cell
 
     def _number(self, cell: Cell, width: int) -> str:
@@ -232,38 +232,38 @@ class EndpointCells(CellSource):
             return (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
         return "" if cell.value is None else short_value(cell.value, cell.unit, min(width - 1, 4))
 
-    def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
+    def judge(self, row: int, column: int) -> tuple[CellStyle, Cell | None, float | None]:
         """Return slot, cell (if there is one) and share of the class median of two positions."""
-        source, target = self.axis.seats[row], self.axis.seats[column]
+        source, target = self.axis.entries[row], self.axis.entries[column]
         if row == column and self.layer.spec.per is not Per.NODE_PAIR:
-            return (Slot.GONE if source.gone else Slot.DIAGONAL), None, None
+            return (CellStyle.GONE if source.gone else CellStyle.DIAGONAL), None, None
         gone = source.gone or target.gone
         src, dst = source.number, target.number
         if src is None or dst is None:
-            return (Slot.GONE if gone else Slot.UNTESTED), None, None
+            return (CellStyle.GONE if gone else CellStyle.UNTESTED), None, None
         cell = self.model.cell(self.layer, src, dst)
         if row == column and cell.measurement is None:
-            return Slot.DIAGONAL, None, None
+            return CellStyle.DIAGONAL, None, None
         if self.filter is not None and not self.filter.lets(self.model, cell, src, dst):
-            return Slot.PAD, None, None
+            return CellStyle.PAD, None, None
         share = None
         if cell.measurement is None or cell.value is None:
-            slot = slot_of(cell.verdict, None)
+            slot = style_of(cell.verdict, None)
         else:
             share = ratio(self.layer, cell.value, self.model.usual(cell.measurement))
-            slot = slot_of(cell.verdict, share)
+            slot = style_of(cell.verdict, share)
         if self.model.flapping and slot in _FINE and self.flaps(src, dst):
-            slot = Slot.FLAPPING
-        if slot is Slot.UNTESTED and self.model.untested and self.layer.spec.per is Per.ENDPOINT_PAIR:
+            slot = CellStyle.FLAPPING
+        if slot is CellStyle.UNTESTED and self.model.untested and self.layer.spec.per is Per.ENDPOINT_PAIR:
             # The reason why a pair was not tested is known.
             names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
-            slot = Slot.SKIPPED if names in self.model.untested else slot
+            slot = CellStyle.SKIPPED if names in self.model.untested else slot
         if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
             slot = transport_of(cell.text)[0]
         if cell.running:
-            slot = Slot.RUNNING if cell.measurement is None else slot
-        elif gone and (slot in (Slot.UNTESTED, Slot.SKIPPED) or slot in _FINE):
-            slot = Slot.GONE
+            slot = CellStyle.RUNNING if cell.measurement is None else slot
+        elif gone and (slot in (CellStyle.UNTESTED, CellStyle.SKIPPED) or slot in _FINE):
+            slot = CellStyle.GONE
         return slot, cell, share
 
     def flaps(self, src: int, dst: int) -> bool:
@@ -336,25 +336,25 @@ _UNIT_FROM = 10
 _SHORTEST_BAR = 2
 _USUAL = percent_text(1.0)
 _WORDS = {
-    Slot.SLOW: "slow",
-    Slot.TIMEOUT: "timeout",
-    Slot.FAILED: "failed",
-    Slot.INCONCLUSIVE: "unclear",
-    Slot.SKIPPED: "skipped",
-    Slot.RUNNING: "running",
-    Slot.GONE: "gone",
-    Slot.UNTESTED: "",
+    CellStyle.SLOW: "slow",
+    CellStyle.TIMEOUT: "timeout",
+    CellStyle.FAILED: "failed",
+    CellStyle.INCONCLUSIVE: "unclear",
+    CellStyle.SKIPPED: "skipped",
+    CellStyle.RUNNING: "running",
+    CellStyle.GONE: "gone",
+    CellStyle.UNTESTED: "",
 }
 
 
-def first_line(layer: Layer, slot: Slot, cell: Cell, width: int, glyphs: Glyphs) -> str:
+def first_line(layer: Layer, slot: CellStyle, cell: Cell, width: int, glyphs: Glyphs) -> str:
     """Return the value of a cell with its unit and a mark, or its verdict; "" if neither fits."""
-    mark = glyphs.of_slot[Slot.RUNNING] if cell.running else glyphs.of_slot[slot] if slot in MARKED else ""
+    mark = glyphs.of_style[CellStyle.RUNNING] if cell.running else glyphs.of_style[slot] if slot in MARKED else ""
     text = _value(layer, cell, width)
     if text:
         return text + mark if len(text) < width else text
     word = _WORDS.get(slot, str(cell.verdict))
-    glyph = mark or glyphs.of_slot[slot]
+    glyph = mark or glyphs.of_style[slot]
     named = [f"{glyph} {word}"] if glyph.strip() and word else []
     return next((text for text in (*named, word, glyph) if len(text) <= width), "")
 
@@ -386,10 +386,10 @@ def lines_below(
     if layer is Layer.HEALTH:
         # The layer that is bad.
         return [] if cell.verdict is Verdict.OK else [str(measured.layer)[:width]]
-    slot, short = transport_of(measured.transport) if measured.transport else (Slot.PAD, "")
+    slot, short = transport_of(measured.transport) if measured.transport else (CellStyle.PAD, "")
     if share is None:
         return [short]
-    names = (short, glyphs.of_slot[slot] if short else "", "")
+    names = (short, glyphs.of_style[slot] if short else "", "")
     percent = percent_text(share)
     if most == 1:
         name = next(name for name in names if not name or len(name) + 1 + _SHORTEST_BAR <= room)

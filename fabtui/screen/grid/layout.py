@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fabtui.screen.grid.axis import Axis, Seat
+from fabtui.screen.grid.axis import Axis, AxisEntry
 
 #: Minimum cell width for a number.
 NUMBER_WIDTH = 4
@@ -21,7 +21,7 @@ HEADER_LINES, MAX_HEADER_LINES = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CellShape:
     """Range of cell shapes of a source."""
 
     #: Maximum cell width, and maximum number of lines per cell.
@@ -36,7 +36,7 @@ class Shape:
 
 
 #: Cells of endpoints: a value, a bar, a share, a transport and a number of tests fit; larger cells show nothing more.
-ENDPOINTS = Shape(widest=18, tall=5)
+ENDPOINTS = CellShape(widest=18, tall=5)
 
 
 class Gaps(NamedTuple):
@@ -46,8 +46,8 @@ class Gaps(NamedTuple):
     nodes: int = 0
     groups: int = 0
 
-    def before(self, seat: Seat) -> int:
-        return (self.nodes if seat.first else self.cells) + self.groups * seat.opens
+    def before(self, entry: AxisEntry) -> int:
+        return (self.nodes if entry.first else self.cells) + self.groups * entry.opens
 
     def total(self, axis: Axis) -> int:
         starts, openings = len(axis.starts), len(axis.openings)
@@ -89,7 +89,7 @@ class GridLayout:
         at = self.header
         for column in range(left, axis.size):
             if column != left:
-                at += self.column_gaps.before(axis.seats[column])
+                at += self.column_gaps.before(axis.entries[column])
             if at + self.cell > self.width:
                 break
             found.append((column, at))
@@ -104,13 +104,13 @@ class GridLayout:
         """
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
-            seat = axis.seats[row]
+            entry = axis.entries[row]
             # Of two rows on one line, the lower one may begin a group as well.
-            opening = row + (self.halves and not seat.opens and row + 1 < axis.size and axis.seats[row + 1].opens)
-            if seat.group and (axis.seats[opening].opens or row == top):
+            opening = row + (self.halves and not entry.opens and row + 1 < axis.size and axis.entries[row + 1].opens)
+            if entry.group and (axis.entries[opening].opens or row == top):
                 found.append((opening, NAMES_GROUP))
             elif row != top:
-                found.extend([None] * self.row_gaps.before(seat))
+                found.extend([None] * self.row_gaps.before(entry))
             if len(found) >= self.height - self.heads:
                 break
             found.extend((row, part) for part in range(self.tall))
@@ -118,7 +118,7 @@ class GridLayout:
 
 
 def lay_out(
-    axis: Axis, width: int, height: int, cell: int | None = None, rows: Axis | None = None, shape: Shape = ENDPOINTS
+    axis: Axis, width: int, height: int, cell: int | None = None, rows: Axis | None = None, shape: CellShape = ENDPOINTS
 ) -> GridLayout:
     """Return the layout of ``rows`` (those of the columns by default) and of columns, given by ``axis``.
 
@@ -151,12 +151,12 @@ def _grouped(axis: Axis) -> bool:
     return axis.together and len(axis.starts) < axis.size
 
 
-def _column_gaps(axis: Axis, cell: int, shape: Shape) -> Gaps:
+def _column_gaps(axis: Axis, cell: int, shape: CellShape) -> Gaps:
     between = int(cell >= shape.apart_from)
     return Gaps(between, between + int(cell >= NUMBER_WIDTH and _grouped(axis)), int(bool(axis.openings)))
 
 
-def _rows(axis: Axis, cell: int, lines: int, shape: Shape) -> tuple[int, Gaps]:
+def _rows(axis: Axis, cell: int, lines: int, shape: CellShape) -> tuple[int, Gaps]:
     """Return the lines per cell, and the blank lines: all that fit, and none if the rows scroll."""
     of_nodes = Gaps(0, int(cell >= NUMBER_WIDTH and _grouped(axis)))
     most = shape.tall if cell >= shape.tall_from else 1

@@ -13,12 +13,12 @@ from fabtui.errors import InputError
 from fabtui.model.facts.leaf_names import leaf_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.presentation.cell_levels import RANKS, CellStyle, Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import Axis, Seat, fit_text
-from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, Order
+from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
+from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
 from fabtui.screen.grid.widget import GridView
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {
-    Order.LEAF: "leaf switches are unknown: the probe ibfabric reports none, and results show no groups of nodes",
-    Order.RAIL: "rails are unknown: no node has reported a NIC for its endpoints",
+    RowOrder.LEAF: "leaf switches are unknown: the probe ibfabric reports none, and results show no groups of nodes",
+    RowOrder.RAIL: "rails are unknown: no node has reported a NIC for its endpoints",
 }
 
 
@@ -40,13 +40,13 @@ class Grouped(NamedTuple):
     names: dict[int, str]
 
 
-def group_by(model: Model, axis: Axis, order: Order) -> Grouped | None:
+def group_by(model: Model, axis: Axis, order: RowOrder) -> Grouped | None:
     """Return the endpoints by leaf switch or rail, in the order of the axis within a group; None if none is known.
 
     Leaf switches come in the order of their first endpoint, rails by number, and endpoints of which neither is known
     last.
     """
-    if order is Order.LEAF:
+    if order is RowOrder.LEAF:
         words = leaf_names(model.nodes.values())
         leaves = {at: leaf for number, at in axis.position.items() if (leaf := model.leaves.get(number)) is not None}
         names = {at: fit_text(words.get(leaf, leaf), 24) for at, leaf in sorted(leaves.items())}
@@ -71,7 +71,7 @@ def groups_of_nodes(axis: Axis, names: dict[int, str]) -> dict[int, str]:
 
 
 #: Orders that depend on results.
-BY_RESULT = (Order.BADNESS, Order.BLAME)
+BY_RESULT = (RowOrder.BADNESS, RowOrder.BLAME)
 
 Arranged = tuple[list[int] | None, list[int] | None]
 
@@ -95,10 +95,10 @@ class ViewState:
         self.source = EndpointCells(model, layer, glyphs)
         self.zoom = Zoom.GPUS
         #: Order of rows; if by blame, of columns too.
-        self.order = Order.GIVEN
+        self.order = RowOrder.GIVEN
         self.filter: Filter | None = None
         #: Selected pair, which may be hidden; None before there is one.
-        self.pair: tuple[Seat, Seat] | None = None
+        self.pair: tuple[AxisEntry, AxisEntry] | None = None
         self._near: NodePairCells | None = None
         #: Positions of rows and columns as shown.
         self._shown_in: Arranged = (None, None)
@@ -155,23 +155,23 @@ class ViewState:
         self.index.forget()
         self._rearrange()
 
-    def take_order(self, order: Order) -> None:
+    def take_order(self, order: RowOrder) -> None:
         self.order = order
         self._rearrange()
 
     @property
     def follows(self) -> bool:
         """True if rows and columns depend on results."""
-        return self.order is not Order.GIVEN or self.hides
+        return self.order is not RowOrder.GIVEN or self.hides
 
     @property
     def hides(self) -> bool:
         """True if rows and columns without a match are to be hidden."""
         return self.filter is not None and self.filter.by_result and not self.filter.all_rows
 
-    def grouped(self, order: Order) -> Grouped | None:
+    def grouped(self, order: RowOrder) -> Grouped | None:
         """Return the endpoints by leaf switch or by rail; None for other orders, or if none is known."""
-        if order not in (Order.LEAF, Order.RAIL):
+        if order not in (RowOrder.LEAF, RowOrder.RAIL):
             return None
         return group_by(self.source.model, self.source.axis, order)
 
@@ -191,7 +191,7 @@ class ViewState:
         by_result = self.order in BY_RESULT
         ordered = self.index.order(self.order) if by_result else None if grouped is None else grouped.positions
         rows = self._those_of(ordered, chosen.sources if chosen else None)
-        across = None if self.order is Order.BADNESS else ordered
+        across = None if self.order is RowOrder.BADNESS else ordered
         columns = self._those_of(across, chosen.targets if chosen else None)
         if self.hides and self.index.complete:
             found = self.index.matching(
@@ -211,7 +211,7 @@ class ViewState:
         self.blocks.show_in(
             None if rows is None else self._nodes_of(rows),
             None if columns is None else self._nodes_of(columns),
-            groups_of_nodes(source.axis, groups) if groups is not None and self.order is Order.LEAF else None,
+            groups_of_nodes(source.axis, groups) if groups is not None and self.order is RowOrder.LEAF else None,
         )
 
     def _nodes_of(self, positions: list[int]) -> list[int]:
@@ -221,12 +221,12 @@ class ViewState:
     def _those_of(self, order: list[int] | None, nodes: frozenset[str] | None) -> list[int] | None:
         if nodes is None:
             return order
-        seats = self.source.axis.seats
-        return [at for at in (range(len(seats)) if order is None else order) if seats[at].node in nodes]
+        entries = self.source.axis.entries
+        return [at for at in (range(len(entries)) if order is None else order) if entries[at].node in nodes]
 
     def map_tiles(self, down: int, across: int) -> list[bytes]:
         """Return the worst severity rank of each tile of a map of the grid, ``down`` lines of ``across`` tiles."""
-        by_node = self.zoom is Zoom.FABRIC or self.order is Order.GIVEN
+        by_node = self.zoom is Zoom.FABRIC or self.order is RowOrder.GIVEN
         shown = self.blocks if by_node else self.source
         return self.index.tiles(down, across, shown, by_node=by_node)
 
@@ -238,59 +238,70 @@ class ViewState:
         axis = self.source.axis
         return None if at is None else (axis.node_at[at[0]], axis.node_at[at[1]])
 
-    def place_of(self, pair: tuple[Seat, Seat]) -> tuple[int, int] | None:
+    def place_of(self, pair: tuple[AxisEntry, AxisEntry]) -> tuple[int, int] | None:
         """Return the positions of a pair, or None if it no longer exists."""
-        row, column = (self.source.axis.find(seat) for seat in pair)
+        row, column = (self.source.axis.find(entry) for entry in pair)
         return None if row is None or column is None else (row, column)
 
-    def aim(self) -> tuple[Seat, Seat] | None:
+    def aim(self) -> tuple[AxisEntry, AxisEntry] | None:
         """Return the row and column of the selected pair at this zoom level."""
         if self.zoom is not Zoom.FABRIC or self.pair is None:
             return self.pair
         nodes = self.nodes()
-        return None if nodes is None else (self.blocks.axis.seats[nodes[0]], self.blocks.axis.seats[nodes[1]])
+        return None if nodes is None else (self.blocks.axis.entries[nodes[0]], self.blocks.axis.entries[nodes[1]])
 
-    def moved_to(self, seats: tuple[Seat, Seat]) -> None:
+    def moved_to(self, entries: tuple[AxisEntry, AxisEntry]) -> None:
         """Select the pair under the cursor; in a block its worst pair, unless the selected pair is in that block."""
         if self.zoom is not Zoom.FABRIC:
-            self.pair = seats
+            self.pair = entries
             return
-        row, column = (self.blocks.axis.find(seat) for seat in seats)
+        row, column = (self.blocks.axis.find(entry) for entry in entries)
         if row is None or column is None or self.nodes() == (row, column):
             return
         a, b = self.index.worst_of(row, column)
-        self.pair = self.source.axis.seats[a], self.source.axis.seats[b]
+        self.pair = self.source.axis.entries[a], self.source.axis.entries[b]
 
 
-_OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))
+_OK = frozenset(
+    RANK[slot]
+    for slot in (
+        CellStyle.GOOD,
+        CellStyle.FAIR,
+        CellStyle.LOW,
+        CellStyle.P2P,
+        CellStyle.SHM,
+        CellStyle.RDMA,
+        CellStyle.SOCKET,
+    )
+)
 
 
-def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
+def block_parts(view: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
     """Return the number of pairs of a block per verdict, worst first."""
-    index = scope.index
+    index = view.index
     cells = index.cells(a, b)
     counts = index.counts(a, b)
-    ok = sum(counts.get(rank, 0) for rank in (*_OK, RANK[Slot.OTHER]))
+    ok = sum(counts.get(rank, 0) for rank in (*_OK, RANK[CellStyle.OTHER]))
     parts: list[Part] = []
     for rank in range(len(RANKS) - 1, NOTHING, -1):
         slot = RANKS[rank]
-        if rank in _OK or slot is Slot.OTHER or not counts.get(rank):
+        if rank in _OK or slot is CellStyle.OTHER or not counts.get(rank):
             continue
-        word = "node gone" if slot is Slot.GONE else slot.key
-        parts += [(f"{glyphs.of_slot[slot]} {counts[rank]} {word}", f"{CELL}{slot.key}"), ("  ", "")]
+        word = "node gone" if slot is CellStyle.GONE else slot.key
+        parts += [(f"{glyphs.of_style[slot]} {counts[rank]} {word}", f"{CELL}{slot.key}"), ("  ", "")]
     if ok:
-        parts += [(f"{ok} ok", f"{CELL}{Slot.GOOD.key}"), ("  ", "")]
+        parts += [(f"{ok} ok", f"{CELL}{CellStyle.GOOD.key}"), ("  ", "")]
     left = cells - int(index.tested[a, b])
     if left > 0:
-        hiding = scope.filter is not None and scope.filter.by_cell
+        hiding = view.filter is not None and view.filter.by_cell
         parts.append((f"{left} {'not shown' if hiding else 'untested'}  ", MUTED))
     return [*parts, (f"of {cells} pair{'s' if cells != 1 else ''}", MUTED)]
 
 
-def block_name(scope: ViewState, a: int, b: int) -> str:
+def block_name(view: ViewState, a: int, b: int) -> str:
     """Return the name of a block: ``n060 > n061``."""
-    seats = scope.blocks.axis.seats
-    return f"{seats[a].label} > {seats[b].label}" if a != b else f"within {seats[a].label}"
+    entries = view.blocks.axis.entries
+    return f"{entries[a].label} > {entries[b].label}" if a != b else f"within {entries[a].label}"
 
 
 #: Minimum time (s) between two checks of rows and columns.
@@ -301,13 +312,13 @@ _REORDER_REST = 50.0
 _STEP, _PAUSE = 0.002, 0.002
 #: Label and key of each order of the rows.
 _ORDER_LABELS = {
-    Order.BADNESS: ("rows: worst first", "s"),
-    Order.BLAME: ("rows and columns: likely causes first", "b"),
-    Order.LEAF: ("by leaf switch", "O"),
-    Order.RAIL: ("by rail", "O"),
+    RowOrder.BADNESS: ("rows: worst first", "s"),
+    RowOrder.BLAME: ("rows and columns: likely causes first", "b"),
+    RowOrder.LEAF: ("by leaf switch", "O"),
+    RowOrder.RAIL: ("by rail", "O"),
 }
 #: Orders by groups, in the order in which one key goes through them.
-_GROUPINGS = (Order.LEAF, Order.RAIL, Order.GIVEN)
+_GROUPINGS = (RowOrder.LEAF, RowOrder.RAIL, RowOrder.GIVEN)
 
 
 class GridNavigation:
@@ -315,8 +326,8 @@ class GridNavigation:
 
     def __init__(self, context: AppContext, make_grid: Callable[[ViewState], GridView]) -> None:
         self._context = context
-        self.scope = ViewState(context.model, Layer.P2P, context.glyphs)
-        self.grid = make_grid(self.scope)
+        self.view_state = ViewState(context.model, Layer.P2P, context.glyphs)
+        self.grid = make_grid(self.view_state)
         self._zoom_before = Zoom.GPUS
         self._zoom_chosen = False
         self._resting_until = 0.0
@@ -326,57 +337,57 @@ class GridNavigation:
 
     def take_model(self, *, same: bool) -> None:
         """Show another model; ``same``: at the same pair, zoom, order and filter, as it is of the same session."""
-        before = self.scope
-        scope = self.scope = ViewState(self._context.model, before.source.layer, self._context.glyphs)
+        before = self.view_state
+        view = self.view_state = ViewState(self._context.model, before.source.layer, self._context.glyphs)
         if same:
-            scope.zoom, scope.order, scope.pair = before.zoom, before.order, before.pair
-            scope.filter = scope.source.filter = before.filter
-            scope.take_axis()
-            self.grid.aim = scope.aim() or self.grid.aim
-        self.grid.show(scope.shown())
+            view.zoom, view.order, view.pair = before.zoom, before.order, before.pair
+            view.filter = view.source.filter = before.filter
+            view.take_axis()
+            self.grid.aim = view.aim() or self.grid.aim
+        self.grid.show(view.shown())
 
     def note_cursor(self) -> None:
         """Remember the pair that the cursor was moved to."""
         if self.grid.aim is not None:
-            self.scope.moved_to(self.grid.aim)
+            self.view_state.moved_to(self.grid.aim)
 
-    def seats(self) -> tuple[Seat, Seat] | None:
+    def entries(self) -> tuple[AxisEntry, AxisEntry] | None:
         """Return row and column of the cursor's pair: the worst one of a node block. None without cells."""
-        here = self.grid.seats
-        if here is None or self.scope.zoom is not Zoom.FABRIC:
+        here = self.grid.entries
+        if here is None or self.view_state.zoom is not Zoom.FABRIC:
             return here
         block = self.block()
         if block is None:
             return None
-        if self.scope.pair is not None and self.scope.nodes() == block:
-            return self.scope.pair
-        seats = self.scope.source.axis.seats
-        row, column = self.scope.index.worst_of(*block)
-        return seats[row], seats[column]
+        if self.view_state.pair is not None and self.view_state.nodes() == block:
+            return self.view_state.pair
+        entries = self.view_state.source.axis.entries
+        row, column = self.view_state.index.worst_of(*block)
+        return entries[row], entries[column]
 
     def block(self) -> tuple[int, int] | None:
         """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
-        here = self.grid.seats
-        if here is None or self.scope.zoom is not Zoom.FABRIC:
+        here = self.grid.entries
+        if here is None or self.view_state.zoom is not Zoom.FABRIC:
             return None
-        row, column = (self.scope.blocks.axis.find(seat) for seat in here)
+        row, column = (self.view_state.blocks.axis.find(entry) for entry in here)
         return None if row is None or column is None else (row, column)
 
     def go_to(self, row: int, column: int) -> None:
         """Move the cursor to a cell, by positions of endpoints, in the current zoom."""
-        seats = self.scope.source.axis.seats
-        self.scope.pair = seats[row], seats[column]
+        entries = self.view_state.source.axis.entries
+        self.view_state.pair = entries[row], entries[column]
         self.show()
 
     def show(self) -> None:
         """Show the current zoom, order and filter, with the cursor on its pair."""
-        self.grid.aim = self.scope.aim() or self.grid.aim
-        self.grid.corner = (ZOOM_WORDS[self.scope.zoom], "row>col")
-        self.grid.show(self.scope.shown())
+        self.grid.aim = self.view_state.aim() or self.grid.aim
+        self.grid.corner = (ZOOM_WORDS[self.view_state.zoom], "row>col")
+        self.grid.show(self.view_state.shown())
 
     def go_to_finding(self, found: Sequence[Finding], place: int) -> bool:
         """Move the cursor to the first pair of a finding; return False if it has none in the grid."""
-        position, model = self.scope.source.axis.position, self._context.model
+        position, model = self.view_state.source.axis.position, self._context.model
         for pair in sorted(found[place].cells) if place < len(found) else ():
             ends = [model.number(name) for name in pair]
             if all(end in position for end in ends):
@@ -387,32 +398,32 @@ class GridNavigation:
     def next_bad(self, step: int) -> bool:
         """Move to the next (1) or previous (-1) bad cell; return False if there is none."""
         self.note_cursor()
-        scope, grid = self.scope, self.grid
+        view, grid = self.view_state, self.grid
         found: tuple[int, int] | None = None
-        if scope.zoom is Zoom.FABRIC:
-            block = scope.index.next_bad_block((grid.row, grid.column), step, scope.blocks)
-            found = None if block is None else scope.index.worst_of(*block)
-        elif grid.seats is not None and (place := scope.place_of(grid.seats)) is not None:
-            found = scope.index.next_bad(place, step, by_node=scope.zoom is Zoom.NODES)
+        if view.zoom is Zoom.FABRIC:
+            block = view.index.next_bad_block((grid.row, grid.column), step, view.blocks)
+            found = None if block is None else view.index.worst_of(*block)
+        elif grid.entries is not None and (place := view.place_of(grid.entries)) is not None:
+            found = view.index.next_bad(place, step, by_node=view.zoom is Zoom.NODES)
         if found is not None:
             self.go_to(*found)
         return found is not None
 
-    def zoom_to(self, zoom: Zoom, seats: tuple[Seat, Seat] | None = None) -> None:
-        """Show another zoom with the cursor on the same pair; ``seats`` is the pair if the cursor has not moved yet."""
+    def zoom_to(self, zoom: Zoom, entries: tuple[AxisEntry, AxisEntry] | None = None) -> None:
+        """Show another zoom with the cursor on the same pair, ``entries`` if the cursor has not moved yet."""
         self.note_cursor()
-        scope = self.scope
-        if zoom is scope.zoom:
+        view = self.view_state
+        if zoom is view.zoom:
             return
-        scope.pair = scope.pair or seats or self.seats()
-        self._zoom_before, scope.zoom = scope.zoom, zoom
+        view.pair = view.pair or entries or self.entries()
+        self._zoom_before, view.zoom = view.zoom, zoom
         self.grid.cell_width = None
         self.show()
 
-    def choose_zoom(self, zoom: Zoom, seats: tuple[Seat, Seat] | None = None) -> None:
+    def choose_zoom(self, zoom: Zoom, entries: tuple[AxisEntry, AxisEntry] | None = None) -> None:
         """Show a zoom, and keep it when the size of the terminal changes."""
         self._zoom_chosen = True
-        self.zoom_to(zoom, seats)
+        self.zoom_to(zoom, entries)
 
     def fit_zoom(self, fits: bool) -> None:
         """Show node blocks if the endpoints do not fit, unless the user has chosen a zoom."""
@@ -428,53 +439,53 @@ class GridNavigation:
         """End the outline, then leave two nodes, then the filter, then the zoom; return False if there is nothing."""
         if self._outlined:
             self.outline("", ())
-        elif self.scope.zoom is Zoom.NODES:
+        elif self.view_state.zoom is Zoom.NODES:
             self.zoom_to(self._zoom_before if self._zoom_before is not Zoom.NODES else Zoom.GPUS)
-        elif self.scope.filter is not None:
+        elif self.view_state.filter is not None:
             self.clear_filter()
-        elif self.scope.zoom is Zoom.GPUS and self._zoom_before is Zoom.FABRIC:
+        elif self.view_state.zoom is Zoom.GPUS and self._zoom_before is Zoom.FABRIC:
             self.zoom_to(Zoom.FABRIC)
         else:
             return False
         return True
 
-    def toggle_order(self, order: Order) -> None:
+    def toggle_order(self, order: RowOrder) -> None:
         """Sort the rows, or restore their own order."""
         self.note_cursor()
-        if order in UNKNOWN and self.scope.grouped(order) is None:
+        if order in UNKNOWN and self.view_state.grouped(order) is None:
             self._context.notify(UNKNOWN[order])
             return
-        if order in BY_RESULT and order is not self.scope.order and not self.scope.index.bad:
-            self._context.notify(f"no bad cell in layer {self.scope.source.layer}: nothing to sort by")
+        if order in BY_RESULT and order is not self.view_state.order and not self.view_state.index.bad:
+            self._context.notify(f"no bad cell in layer {self.view_state.source.layer}: nothing to sort by")
             return
-        self.scope.take_order(Order.GIVEN if order is self.scope.order else order)
+        self.view_state.take_order(RowOrder.GIVEN if order is self.view_state.order else order)
         self._resting_until = time.monotonic() + _REORDER_INTERVAL
         self.show()
 
     def next_grouping(self) -> None:
-        """Order rows and columns by leaf switch, then by rail, then as given; skip what is unknown."""
-        scope = self.scope
-        here = _GROUPINGS.index(scope.order) if scope.order in _GROUPINGS else -1
-        after = _GROUPINGS[here + 1 :] if scope.order in UNKNOWN else _GROUPINGS
-        order = next((one for one in after if one is Order.GIVEN or scope.grouped(one) is not None), Order.GIVEN)
-        if order is not Order.GIVEN:
+        """RowOrder rows and columns by leaf switch, then by rail, then as given; skip what is unknown."""
+        view = self.view_state
+        here = _GROUPINGS.index(view.order) if view.order in _GROUPINGS else -1
+        after = _GROUPINGS[here + 1 :] if view.order in UNKNOWN else _GROUPINGS
+        order = next((one for one in after if one is RowOrder.GIVEN or view.grouped(one) is not None), RowOrder.GIVEN)
+        if order is not RowOrder.GIVEN:
             self.toggle_order(order)
-        elif scope.order in UNKNOWN:
-            self.toggle_order(scope.order)
+        elif view.order in UNKNOWN:
+            self.toggle_order(view.order)
         else:
             self._context.notify("; ".join(UNKNOWN.values()))
 
     def keep_order(self) -> None:
         """Sort, and hide what does not match, again from time to time while results change that."""
-        scope = self.scope
-        if not scope.follows or (scope.hides and not scope.index.complete):
+        view = self.view_state
+        if not view.follows or (view.hides and not view.index.complete):
             return
         began = time.monotonic()
         if began < self._resting_until:
             self._context.draw_within(_REORDER_INTERVAL)
             return
         self.note_cursor()
-        if scope.reorder():
+        if view.reorder():
             self.show()
         now = time.monotonic()
         self._resting_until = now + max(_REORDER_INTERVAL, _REORDER_REST * (now - began))
@@ -483,63 +494,63 @@ class GridNavigation:
         """Show only the cells of a filter expression; `InputError` if it is not valid."""
         # Node groups may be resolved by programs of the site.
         chosen = await asyncio.to_thread(read_filter, text, list(self._context.model.nodes))
-        self.scope.take_filter(chosen)
+        self.view_state.take_filter(chosen)
         self._resting_until = 0.0
         self.show()
 
     def clear_filter(self) -> None:
-        if self.scope.filter is not None:
+        if self.view_state.filter is not None:
             self.note_cursor()
-            self.scope.take_filter(None)
+            self.view_state.take_filter(None)
             self.show()
 
     def go_to_text(self, text: str) -> None:
         """Move the cursor to an endpoint, a node or a pair; `InputError` if there is none, or the filter hides it."""
-        scope = self.scope
-        axis = scope.source.axis
+        view = self.view_state
+        axis = view.source.axis
         row, column = read_place(text, axis)
-        here = (scope.place_of(scope.pair) if scope.pair is not None else None) or (0, min(1, axis.size - 1))
+        here = (view.place_of(view.pair) if view.pair is not None else None) or (0, min(1, axis.size - 1))
         place = (here[0] if row is None else row, here[1] if column is None else column)
-        if not scope.source.shown_at([place]):
+        if not view.source.shown_at([place]):
             raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
         if ":" not in text and row is not None and column is not None:
             # Of two nodes, their worst pair.
-            place = scope.index.worst_of(axis.node_at[row], axis.node_at[column])
+            place = view.index.worst_of(axis.node_at[row], axis.node_at[column])
         self.go_to(*place)
 
     def chips(self) -> list[Part]:
         """Return the active filter and order, with the keys that end them."""
-        scope = self.scope
+        view = self.view_state
         parts: list[Part] = []
         if self._outlined:
             parts += [(f" [ ] {one_line(self._outlined, 60)} ", "bold reverse"), (" esc: end  ", MUTED)]
-        if scope.filter is not None:
-            rows, columns = scope.source.rows.size, scope.source.columns.size
+        if view.filter is not None:
+            rows, columns = view.source.rows.size, view.source.columns.size
             parts += [
-                (f" filter: {one_line(scope.filter.text, 60)} ", "bold reverse"),
+                (f" filter: {one_line(view.filter.text, 60)} ", "bold reverse"),
                 (" u, esc: show all", MUTED),
-                (f"  {rows} x {columns} of {scope.source.axis.size} endpoints  ", MUTED),
+                (f"  {rows} x {columns} of {view.source.axis.size} endpoints  ", MUTED),
             ]
-            if scope.hides and not scope.index.complete:
+            if view.hides and not view.index.complete:
                 parts.append(("still searching  ", "$warning"))
-            elif not scope.matched:
+            elif not view.matched:
                 parts.append(("no cell matches  ", "bold $warning"))
-        if scope.order is not Order.GIVEN:
-            label, key = _ORDER_LABELS[scope.order]
-            after = "next order" if scope.order in UNKNOWN else "default order"
+        if view.order is not RowOrder.GIVEN:
+            label, key = _ORDER_LABELS[view.order]
+            after = "next order" if view.order in UNKNOWN else "default order"
             parts += [(f" {label} ", "bold reverse"), (f" {key}: {after}, g: first row  ", MUTED)]
         return parts
 
     def search(self) -> None:
         """Check the remaining cells in the background."""
-        if self._searching is None and self.scope.searching:
+        if self._searching is None and self.view_state.searching:
             self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)
 
     def _search(self) -> None:
         self._searching = None
         if not self.grid.is_attached:
             return
-        done = self.scope.index.step(_STEP)
-        if done or not self.scope.index.complete:
+        done = self.view_state.index.step(_STEP)
+        if done or not self.view_state.index.complete:
             self._context.draw_within(0.05 if done else 0.25)
         self.search()

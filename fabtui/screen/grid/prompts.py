@@ -146,8 +146,8 @@ def read_place(text: str, axis: Axis) -> tuple[int | None, int | None]:
 
 def _position(name: str, axis: Axis) -> int:
     node, colon, index = name.rpartition(":")
-    nodes = {seat.node: at for at, seat in enumerate(axis.seats) if seat.first}
-    nodes |= {seat.label: nodes[seat.node] for seat in axis.seats if seat.first}
+    nodes = {entry.node: at for at, entry in enumerate(axis.entries) if entry.first}
+    nodes |= {entry.label: nodes[entry.node] for entry in axis.entries if entry.first}
     if name in nodes:
         return nodes[name]
     if not colon:
@@ -155,9 +155,9 @@ def _position(name: str, axis: Axis) -> int:
     if node not in nodes:
         close = get_close_matches(node, list(nodes), 1, 0.6)
         raise InputError(f"there is no node {node[:60]!r}" + (f"; did you mean {close[0]}?" if close else ""))
-    own = [seat for seat in axis.seats if seat.node == axis.seats[nodes[node]].node]
-    for seat in own:
-        if seat.index == index:
-            return axis.seats.index(seat, nodes[node])
+    own = [entry for entry in axis.entries if entry.node == axis.entries[nodes[node]].node]
+    for entry in own:
+        if entry.index == index:
+            return axis.entries.index(entry, nodes[node])
     having = own[0].index if len(own) == 1 else f"{own[0].index} to {own[-1].index}"
     raise InputError(f"there is no endpoint {name[:60]!r}; {own[0].label} has {having}")

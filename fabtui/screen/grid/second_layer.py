@@ -19,18 +19,18 @@ def other_layer(layer: Layer) -> Layer:
     return Layer.WORLD if layer is Layer.P2P else Layer.P2P
 
 
-def can_compare(scope: ViewState) -> bool:
+def can_compare(view: ViewState) -> bool:
     """Return True if the other layer has values, or will be tested, and the grid shows endpoint pairs."""
-    model, other = scope.source.model, other_layer(scope.source.layer)
-    return scope.zoom is Zoom.GPUS and (
+    model, other = view.source.model, other_layer(view.source.layer)
+    return view.zoom is Zoom.GPUS and (
         model.plans(other) or any(model.median(other, kind) is not None for kind in PairClass)
     )
 
 
-class Companion(GridView, can_focus=False):
+class SecondLayer(GridView, can_focus=False):
     """Another layer with the rows, columns and cursor of the grid; clicks move the cursor of the grid."""
 
-    DEFAULT_CSS = "Companion { margin-left: 1; }"
+    DEFAULT_CSS = "SecondLayer { margin-left: 1; }"
     _leader: GridView | None = None
     _shown: tuple[object, ...] = ()
     _redrawn = 0.0
@@ -39,17 +39,17 @@ class Companion(GridView, can_focus=False):
         if self._leader is not None:
             self._leader.move_to(row, column)
 
-    def follow(self, scope: ViewState, leader: GridView, changed: AbstractSet[tuple[int, int]] | None) -> None:
+    def follow(self, view: ViewState, leader: GridView, changed: AbstractSet[tuple[int, int]] | None) -> None:
         """Show the other layer of the leader's pairs; ``changed``: changed cells since the last call, None for all."""
-        self._leader, layer = leader, other_layer(scope.source.layer)
-        seen = (scope.source.axis, scope.source.row_at, scope.source.column_at, scope.filter, layer)
+        self._leader, layer = leader, other_layer(view.source.layer)
+        seen = (view.source.axis, view.source.row_at, view.source.column_at, view.filter, layer)
         if len(seen) != len(self._shown) or any(a is not b for a, b in zip(seen, self._shown, strict=True)):
             self._shown = seen
-            self.show(self._source_of(scope, scope.source.model, layer))
+            self.show(self._source_of(view, view.source.model, layer))
         elif isinstance(self.source, EndpointCells):
             self._update(self.source, changed)
         corner = (str(layer), "row>col")
-        leader_corner = (str(scope.source.layer), "row>col")
+        leader_corner = (str(view.source.layer), "row>col")
         if (corner, leader_corner) != (self.corner, leader.corner):
             self.corner, leader.corner = corner, leader_corner
             leader.refresh()
@@ -59,17 +59,17 @@ class Companion(GridView, can_focus=False):
         with self.prevent(GridView.Moved):
             super().move_to(leader.row, leader.column)
 
-    def leave(self, scope: ViewState, leader: GridView) -> None:
-        """Take back the corner of the leader once the companion is hidden."""
+    def leave(self, view: ViewState, leader: GridView) -> None:
+        """Take back the corner of the leader once the second layer is hidden."""
         if self._shown:
             self._shown = ()
-            leader.corner = (ZOOM_WORDS[scope.zoom], "row>col")
+            leader.corner = (ZOOM_WORDS[view.zoom], "row>col")
             leader.refresh()
 
-    def _source_of(self, scope: ViewState, model: Model, layer: Layer) -> EndpointCells:
+    def _source_of(self, view: ViewState, model: Model, layer: Layer) -> EndpointCells:
         source = EndpointCells(model, layer, self.glyphs)
-        source.filter = scope.filter
-        source.show_in(scope.source.row_at, scope.source.column_at, scope.source.groups)
+        source.filter = view.filter
+        source.show_in(view.source.row_at, view.source.column_at, view.source.groups)
         return source
 
     def _update(self, source: EndpointCells, changed: AbstractSet[tuple[int, int]] | None) -> None:

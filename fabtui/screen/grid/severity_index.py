@@ -14,18 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabtui.model.layers import Layer, Per, all_layers, pair_layers
-from fabtui.presentation.cell_levels import RANKS, Slot, cell_text, short_value
-from fabtui.screen.grid.cells import BAD_FROM, NOTHING, RANK, SLOW, TIMEOUT, BadCell, CellSource, EndpointCells, Order
-from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
+from fabtui.presentation.cell_levels import RANKS, CellStyle, cell_text, short_value
+from fabtui.screen.grid.cells import (
+    BAD_FROM,
+    NOTHING,
+    RANK,
+    SLOW,
+    TIMEOUT,
+    BadCell,
+    CellSource,
+    EndpointCells,
+    RowOrder,
+)
+from fabtui.screen.grid.layout import NUMBER_WIDTH, CellShape
 
 #: Cells judged between two checks of the clock.
 CELLS_PER_CHECK = 40
 #: Maximum number of endpoints that the order by blame takes one by one; the rest follow by bad cells left.
 MAX_BLAMED = 64
 #: Ranks of good cells.
-_FINE_RANKS = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
+_FINE_RANKS = frozenset(RANK[slot] for slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW))
 #: Ranks hidden if a node of the block is gone.
-_HIDDEN_WHEN_GONE = frozenset({0, RANK[Slot.DIAGONAL], NOTHING, *_FINE_RANKS})
+_HIDDEN_WHEN_GONE = frozenset({0, RANK[CellStyle.DIAGONAL], NOTHING, *_FINE_RANKS})
 
 
 class _BadCells(NamedTuple):
@@ -119,7 +129,7 @@ class SeverityIndex:
             layers = set(all_layers())
         elif source.layer.spec.per is not Per.ENDPOINT_PAIR:
             layers = {source.layer}
-        nodes = {source.axis.seats[start].node: node for node, start in enumerate(self._starts)}
+        nodes = {source.axis.entries[start].node: node for node, start in enumerate(self._starts)}
         for pairs in (list(model.running), list(model.untested), model.pairs_in(layers)):
             for src, dst in pairs:
                 a, b = model.number(src), model.number(dst)
@@ -256,12 +266,12 @@ class SeverityIndex:
         row, column = divmod(int(keys[found]), len(columns))
         return rows[row], columns[column]
 
-    def order(self, order: Order) -> list[int]:
-        if order is Order.BADNESS:
+    def order(self, order: RowOrder) -> list[int]:
+        if order is RowOrder.BADNESS:
             # Rows with the most failed and timed-out cells first, then those with the most slow ones.
             hard = (self.ranks >= TIMEOUT).sum(1)
             return [int(at) for at in np.lexsort((hard - self.bad_per_row, -hard))]
-        return self._by_blame() if order is Order.BLAME else list(range(self.size))
+        return self._by_blame() if order is RowOrder.BLAME else list(range(self.size))
 
     def _by_blame(self) -> list[int]:
         """Return the position that explains the most bad cells first, then what explains most of the rest.
@@ -284,7 +294,7 @@ class SeverityIndex:
         """Return those of some rows and columns that have a cell with a result which the filter shows."""
         row_at, column_at = _array(rows), _array(columns)
         ranks = self.ranks[row_at][:, column_at]
-        shown = (ranks > NOTHING) & (ranks != RANK[Slot.GONE])
+        shown = (ranks > NOTHING) & (ranks != RANK[CellStyle.GONE])
         return row_at[shown.any(1)].tolist(), column_at[shown.any(0)].tolist()
 
     def tiles(self, down: int, across: int, shown: CellSource, *, by_node: bool) -> list[bytes]:
@@ -319,10 +329,10 @@ class NodeCells(CellSource):
     """Blocks: the cells of two nodes.
 
     The slot of a block is that of its worst cell, after the number of such cells if not all are that bad. A good block
-    with untested cells is `Slot.PARTLY`.
+    with untested cells is `CellStyle.PARTLY`.
     """
 
-    shape = Shape(condensed=True)
+    shape = CellShape(condensed=True)
 
     def __init__(self, source: EndpointCells, index: SeverityIndex) -> None:
         super().__init__(source.axis.of_nodes())
@@ -334,15 +344,15 @@ class NodeCells(CellSource):
             return super().row(row, first, last, width)
         a, nodes = self.row_at[row], self.column_at[first:last]
         ranks, tested = self._index.block_ranks[a].tobytes(), self._index.tested[a].tolist()
-        gone, seats, expected, whole = self.axis.seats[a].gone, self.axis.seats, self._index.cells, self._whole
+        gone, entries, expected, whole = self.axis.entries[a].gone, self.axis.entries, self._index.cells, self._whole
         slots = bytearray(last - first)
         for at, b in enumerate(nodes):
             rank = ranks[b]
             slots[at] = RANKS[rank]
-            if rank in _HIDDEN_WHEN_GONE and (gone or seats[b].gone):
-                slots[at] = Slot.GONE
+            if rank in _HIDDEN_WHEN_GONE and (gone or entries[b].gone):
+                slots[at] = CellStyle.GONE
             elif whole and rank in _FINE_RANKS and tested[b] < expected(a, b):
-                slots[at] = Slot.PARTLY
+                slots[at] = CellStyle.PARTLY
         return slots, None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
@@ -351,11 +361,11 @@ class NodeCells(CellSource):
         rank = int(index.block_ranks[a, b])
         slot = RANKS[rank]
         glyphs = self._source.glyphs
-        if rank in _HIDDEN_WHEN_GONE and (self.axis.seats[a].gone or self.axis.seats[b].gone):
-            return Slot.GONE, cell_text(Slot.GONE, "", width, glyphs)
+        if rank in _HIDDEN_WHEN_GONE and (self.axis.entries[a].gone or self.axis.entries[b].gone):
+            return CellStyle.GONE, cell_text(CellStyle.GONE, "", width, glyphs)
         if rank in _FINE_RANKS:
             if index.tested[a, b] < index.cells(a, b) and self._whole:
-                slot = Slot.PARTLY
+                slot = CellStyle.PARTLY
             lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
             number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
             return slot, cell_text(slot, number, width, glyphs)
@@ -364,7 +374,7 @@ class NodeCells(CellSource):
         count = index.counts(a, b)[rank]
         if count >= index.cells(a, b):
             return slot, cell_text(slot, "", width, glyphs)
-        return slot, _counted(count, glyphs.of_slot[slot], width)
+        return slot, _counted(count, glyphs.of_style[slot], width)
 
     @property
     def _whole(self) -> bool:

@@ -57,7 +57,7 @@ class Highlights:
     def _changed_result(self, source: EndpointCells, position: Position) -> Measurement | None:
         """Return the latest result of a cell if it is recent and differs from the previous one."""
         model = source.model
-        src, dst = (source.axis.seats[at].number for at in position)
+        src, dst = (source.axis.entries[at].number for at in position)
         if src is None or dst is None or src == dst:
             return None
         layer = source.layer if source.layer in pair_layers() else Layer.P2P

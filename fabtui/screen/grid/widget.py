@@ -13,8 +13,8 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from fabtui.presentation.cell_levels import Glyphs, Slot
-from fabtui.screen.grid.axis import Seat
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import NAMES_GROUP, GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer, Outlined, outlined
@@ -73,7 +73,7 @@ class GridView(PaintedWidget, can_focus=True):
         self.row = 0
         self.column = min(1, max(0, source.columns.size - 1))
         #: Row and column that the cursor follows; they may be hidden for a time.
-        self.aim: tuple[Seat, Seat] | None = None
+        self.aim: tuple[AxisEntry, AxisEntry] | None = None
         self.cell_width: int | None = None
         self.corner = ("", "")
         self.viewport = Viewport()
@@ -117,9 +117,9 @@ class GridView(PaintedWidget, can_focus=True):
         self.reread()
 
     @property
-    def seats(self) -> tuple[Seat, Seat] | None:
+    def entries(self) -> tuple[AxisEntry, AxisEntry] | None:
         """Row and column of the cursor, or None if the grid is empty."""
-        rows, columns = self.source.rows.seats, self.source.columns.seats
+        rows, columns = self.source.rows.entries, self.source.columns.entries
         if self.row >= len(rows) or self.column >= len(columns):
             return None
         return rows[self.row], columns[self.column]
@@ -243,7 +243,7 @@ class GridView(PaintedWidget, can_focus=True):
         at = y - layout.heads
         here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:
-            return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
+            return ReadyStrip.of_runs([(CellStyle.PAD, " " * layout.width)], layout.width, palette)
         row, part = here
         if part == NAMES_GROUP:
             return scene.group_strip(row, palette)
@@ -280,7 +280,7 @@ class GridView(PaintedWidget, can_focus=True):
             return
         before = self.row
         self.row, self.column = row, column
-        self.aim = self.seats
+        self.aim = self.entries
         self._after_move(before)
         self.post_message(self.Moved())
 

@@ -22,9 +22,9 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import CURSOR_ON, Glyphs, Slot
+from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs
 from fabtui.sanitize import drawable
-from fabtui.screen.terminal.control_filter import AsciiFilter, UnfitFilter
+from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.
@@ -84,13 +84,13 @@ def change(before: Codes, after: Codes) -> str:
 
 Runs = list[tuple[int, str]]
 
-#: Characters for two cells in one line; see `half_slot`.
+#: Characters for two cells in one line; see `half_style`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
 _HALF_SLOTS = 32 * 33
 
 
-def half_slot(upper: int, lower: int) -> int:
+def half_style(upper: int, lower: int) -> int:
     """Return the number that represents two cells, one above the other, in runs."""
     return _HALVES_FROM * (upper + 1) + lower
 
@@ -119,9 +119,9 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
 
 
 #: Characters of the cursor on a bad cell where two cells share one.
-_CURSORS = {slot: Glyphs(True).of_slot[slot] for slot in CURSOR_ON.values()}
+_CURSORS = {slot: Glyphs(True).of_style[slot] for slot in CURSOR_ON.values()}
 #: Slots filled with the colour of their character if they have no background, or that of a good cell.
-_FILLED_BY_TEXT = frozenset({Slot.GONE, Slot.SLOW})
+_FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
 
 
 class GlyphCells(NamedTuple):
@@ -141,7 +141,7 @@ class Palette:
         self.system = system
         if system is None:
             base = base.without_color
-        self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in Slot]
+        self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in CellStyle]
         self._base = base
         for under, slot in CURSOR_ON.items():
             if slot.key not in ramp:
@@ -157,7 +157,7 @@ class Palette:
         """Return the style of the cursor on a cell: text and fill swapped; without color, the cursor's own."""
         base, marked = self._base, Style(bold=True, underline=True)
         if self.system is None or style.reverse or style.color in (None, base.color):
-            return self.styles[Slot.CURSOR]
+            return self.styles[CellStyle.CURSOR]
         if style.bgcolor == base.bgcolor:
             return style + marked + Style(reverse=True)
         return style + marked + Style(color=style.bgcolor, bgcolor=style.color)
@@ -179,7 +179,7 @@ class Palette:
     @property
     def halves(self) -> bool:
         """True if colour alone distinguishes cells, as it must for two cells in one character."""
-        shown = (Slot.GOOD, Slot.PARTLY, Slot.SLOW, Slot.FAILED)
+        shown = (CellStyle.GOOD, CellStyle.PARTLY, CellStyle.SLOW, CellStyle.FAILED)
         return self.system is not None and all(self._fill(slot) is not None for slot in shown)
 
     def _half(self, slot: int) -> tuple[str, Style]:
@@ -187,7 +187,7 @@ class Palette:
         if known is None:
             both = slot // _HALVES_FROM - 1, slot % _HALVES_FROM
             upper, lower = map(self._fill, both)
-            if (cursor := next((Slot(half) for half in both if half in _CURSORS), None)) is not None:
+            if (cursor := next((CellStyle(half) for half in both if half in _CURSORS), None)) is not None:
                 # Half a character cannot show the cursor and a verdict: the whole one does.
                 known = _CURSORS[cursor], self.styles[cursor]
             elif upper == lower:
@@ -204,13 +204,13 @@ class Palette:
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
         if color is None or color.is_default or color in (self._base.bgcolor, self._good_fill(slot)):
-            if slot == Slot.CURSOR:
+            if slot == CellStyle.CURSOR:
                 return Color.parse("bright_white")
             color = style.color if slot in _FILLED_BY_TEXT else None
         return None if color is None or color.is_default else color
 
     def _good_fill(self, slot: int) -> Color | None:
-        return self.styles[Slot.GOOD].bgcolor if slot in _FILLED_BY_TEXT else None
+        return self.styles[CellStyle.GOOD].bgcolor if slot in _FILLED_BY_TEXT else None
 
     def ready_halves(self, upper: bytes, lower: bytes) -> str:
         """Return two rows as terminal text, two cells per character, after a reset."""
@@ -246,7 +246,9 @@ class Palette:
         befores, changes = bytes((before,)) + slots, self.changes
         parts = [changes[a][b] + shown for a, b, shown in zip(befores, slots, texts, strict=False)]
         for at, blank in gaps:
-            parts[at] = changes[befores[at]][Slot.PAD] + " " * blank + changes[Slot.PAD][slots[at]] + texts[at]
+            parts[at] = (
+                changes[befores[at]][CellStyle.PAD] + " " * blank + changes[CellStyle.PAD][slots[at]] + texts[at]
+            )
         after = [changes[befores[-1]][slot] + blank for slot, blank in padding]
         return "".join([changes[-1][before], text, *parts, *after, RESET])
 
@@ -329,7 +331,7 @@ class PaintedWidget(Widget):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Leave out filters that take strips apart: cells are ASCII already, and the palette's texts are fit."""
-        return [one for one in super().get_line_filters() if not isinstance(one, (AsciiFilter, UnfitFilter))]
+        return [one for one in super().get_line_filters() if not isinstance(one, (AsciiFilter, ControlFilter))]
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         self._ramp, self._system, self._palette = ramp, system, None

@@ -12,7 +12,7 @@ from textual.filter import LineFilter
 from fabtui.sanitize import drawable
 
 
-class UnfitFilter(LineFilter):
+class ControlFilter(LineFilter):
     """Removes control and invisible characters; the last place before the terminal."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 
 from fabtui.sanitize import one_line
-from fabtui.screen.terminal.control_filter import AsciiFilter, UnfitFilter
+from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
 
 
 def color_system(app: App[Any]) -> ColorSystem:
@@ -31,9 +31,9 @@ def remove_all_color(app: App[Any]) -> None:
     app._filters = [NoColor()]
 
 
-def remove_unfit(app: App[Any]) -> None:
+def remove_controls(app: App[Any]) -> None:
     """Draw no control and no invisible characters."""
-    app._filters = [*app._filters, UnfitFilter()]
+    app._filters = [*app._filters, ControlFilter()]
 
 
 def replace_all_unicode(app: App[Any]) -> None:

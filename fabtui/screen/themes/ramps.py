@@ -54,7 +54,7 @@ def theme_names() -> list[str]:
 
 def theme_problem(name: str) -> str | None:
     """Return the error in a theme, or None if it is valid."""
-    if name not in theme_paths() and _validation().is_builtin(name):
+    if name not in theme_paths() and _styles().is_builtin(name):
         return None
     try:
         read_theme(name)
@@ -63,17 +63,17 @@ def theme_problem(name: str) -> str | None:
     return None
 
 
-def _validation() -> ModuleType:
-    from fabtui.screen.themes import styles as validation
+def _styles() -> ModuleType:
+    from fabtui.screen.themes import styles
 
-    return validation
+    return styles
 
 
 def read_theme(name: str) -> ThemeFile:
     """Read a theme file by its name; raise `InputError` if there is none, or it is invalid."""
     path = theme_paths().get(name)
     if path is None:
-        near = _validation().nearest(name, theme_names())
+        near = _styles().nearest(name, theme_names())
         raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}{near}")
     return read_theme_file(path)
 
@@ -107,7 +107,7 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
         )
         if path.parent != theme_folder():
             # Shipped themes are checked by the tests, not before each first frame.
-            _validation().check(theme.colors, theme.ramps)
+            _styles().check(theme.colors, theme.ramps)
     except OSError as error:
         raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
     except KeyError as error:

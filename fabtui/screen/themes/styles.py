@@ -11,7 +11,7 @@ from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES
 
 from fabtui.config.file import nearest
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 
 #: Names of Textual's colours.
 COLORS = (
@@ -38,7 +38,7 @@ def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> 
             raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
     if "primary" not in colors:
         raise ValueError("[colors] has no primary")
-    slots = [slot.key for slot in Slot if slot is not Slot.PAD]
+    slots = [slot.key for slot in CellStyle if slot is not CellStyle.PAD]
     for count, ramp in ramps.items():
         if count not in COLOR_COUNTS:
             raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(COLOR_COUNTS)}")

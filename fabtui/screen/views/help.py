@@ -10,7 +10,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from fabtui.model.layers import key_layers
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, CellStyle
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped
@@ -128,18 +128,18 @@ class HelpScreen(FilteredScreen):
     def _glyph_lines(self) -> Lines:
         glyphs = self.context.glyphs
         meanings = [
-            (Slot.GOOD, f"ok, at least {GOOD_FROM * 100:.0f} % of the usual value of the class"),
-            (Slot.FAIR, f"ok, at least {FAIR_FROM * 100:.0f} %"),
-            (Slot.LOW, "ok, below that"),
-            (Slot.SLOW, "slow: below the threshold in the legend"),
-            (Slot.TIMEOUT, "timeout: no answer within the deadline"),
-            (Slot.FAILED, "failed with an error"),
-            (Slot.FLAPPING, "ok now, but flapping: at least two changes within the latest ten attempts"),
-            (Slot.FLASH, "result has just changed"),
-            (Slot.INCONCLUSIVE, "inconclusive"),
-            (Slot.SKIPPED, "skipped"),
-            (Slot.RUNNING, "test in progress"),
-            (Slot.UNTESTED, "not tested"),
-            (Slot.GONE, "a node of the pair has failed or is lost"),
+            (CellStyle.GOOD, f"ok, at least {GOOD_FROM * 100:.0f} % of the usual value of the class"),
+            (CellStyle.FAIR, f"ok, at least {FAIR_FROM * 100:.0f} %"),
+            (CellStyle.LOW, "ok, below that"),
+            (CellStyle.SLOW, "slow: below the threshold in the legend"),
+            (CellStyle.TIMEOUT, "timeout: no answer within the deadline"),
+            (CellStyle.FAILED, "failed with an error"),
+            (CellStyle.FLAPPING, "ok now, but flapping: at least two changes within the latest ten attempts"),
+            (CellStyle.FLASH, "result has just changed"),
+            (CellStyle.INCONCLUSIVE, "inconclusive"),
+            (CellStyle.SKIPPED, "skipped"),
+            (CellStyle.RUNNING, "test in progress"),
+            (CellStyle.UNTESTED, "not tested"),
+            (CellStyle.GONE, "a node of the pair has failed or is lost"),
         ]
-        return [[(f"  {glyphs.of_slot[slot]}  ", "bold"), (text, "")] for slot, text in meanings]
+        return [[(f"  {glyphs.of_style[slot]}  ", "bold"), (text, "")] for slot, text in meanings]

@@ -25,7 +25,7 @@ from fabtui.screen.widgets.text_line import TextLine
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
-class Target(NamedTuple):
+class JumpTarget(NamedTuple):
     """A place of the screen to go to."""
 
     x: int
@@ -33,47 +33,49 @@ class Target(NamedTuple):
     go: Callable[[], object]
 
 
-def targets_of(screen: Screen[Any]) -> list[Target]:
+def targets_of(screen: Screen[Any]) -> list[JumpTarget]:
     """Return the places of a screen, top to bottom."""
     if isinstance(screen, MainScreen):
         found = [*_tabs(screen), *_nodes(screen), *_worst(screen)]
     else:
         found = [*_sections(screen)] if isinstance(screen, DetailScreen) else []
-        found += [Target(one.region.x, one.region.y, one.focus) for one in screen.focus_chain if one.region]
+        found += [JumpTarget(one.region.x, one.region.y, one.focus) for one in screen.focus_chain if one.region]
     return sorted(found, key=lambda target: (target.y, target.x))[: len(LETTERS)]
 
 
-def _tabs(screen: MainScreen) -> Iterable[Target]:
+def _tabs(screen: MainScreen) -> Iterable[JumpTarget]:
     """Yield the layers."""
     tabs = screen.tabs
     for start, _, layer in tabs.spans if tabs.region and tabs.display else ():
-        yield Target(tabs.region.x + start, tabs.region.y, partial(screen.action_layer, str(layer)))
+        yield JumpTarget(tabs.region.x + start, tabs.region.y, partial(screen.action_layer, str(layer)))
 
 
-def _nodes(screen: MainScreen) -> Iterable[Target]:
+def _nodes(screen: MainScreen) -> Iterable[JumpTarget]:
     """Yield the first visible row of each node of the grid."""
     grid = screen.grid
     if screen.view != "grid" or not grid.region:
         return
     seen: set[str] = set()
-    seats = grid.source.rows.seats
+    entries = grid.source.rows.entries
     for y in range(grid.region.height):
         row = next((cell[0] for x in range(grid.region.width) if (cell := grid.cell_at(x, y)) is not None), None)
-        if row is None or row >= len(seats) or seats[row].node in seen:
+        if row is None or row >= len(entries) or entries[row].node in seen:
             continue
-        seen.add(seats[row].node)
+        seen.add(entries[row].node)
         # Over the index of the endpoint, the least important part of the row heading.
         x = grid.region.x + max(0, grid.layout_now().header - 3)
-        yield Target(x, grid.region.y + y, partial(grid.move_to, row, grid.column))
+        yield JumpTarget(x, grid.region.y + y, partial(grid.move_to, row, grid.column))
 
 
-def _worst(screen: MainScreen) -> Iterable[Target]:
+def _worst(screen: MainScreen) -> Iterable[JumpTarget]:
     """Yield the bad pairs in the side panel or in the list."""
     widget: Widget = screen.panel if screen.view == "grid" else screen.worst_pairs
     if not widget.display or not widget.region:
         return
-    seats = screen.source.axis.seats
-    names = {pair_name(seats[bad.row], seats[bad.column]): bad for bad in screen.scope.index.worst(len(LETTERS))}
+    entries = screen.source.axis.entries
+    names = {
+        pair_name(entries[bad.row], entries[bad.column]): bad for bad in screen.view_state.index.worst(len(LETTERS))
+    }
     for y, text in _texts(screen, widget.region):
         # The first line of the panel is the pair under the cursor.
         name = next((name for name in names if name in text), None)
@@ -86,10 +88,10 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
             if screen.view == "worst":
                 screen.worst_pairs.select_pair(row, column)
 
-        yield Target(max(widget.region.x, widget.content_region.x - 1), y, go)
+        yield JumpTarget(max(widget.region.x, widget.content_region.x - 1), y, go)
 
 
-def _sections(screen: DetailScreen) -> Iterable[Target]:
+def _sections(screen: DetailScreen) -> Iterable[JumpTarget]:
     """Yield the visible sections."""
     body = screen.query_one("#detail-body")
     starts = [line[0] for line in screen.body_lines(max(20, screen.size.width - 2)) if line]
@@ -99,7 +101,7 @@ def _sections(screen: DetailScreen) -> Iterable[Target]:
         if heading is None:
             continue
         headings.remove(heading)
-        yield Target(body.region.x, y, partial(body.scroll_relative, y=y - body.region.y, animate=False))
+        yield JumpTarget(body.region.x, y, partial(body.scroll_relative, y=y - body.region.y, animate=False))
 
 
 def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:
@@ -120,7 +122,7 @@ class JumpScreen(ModalScreen[None]):
     BINDING_GROUP_TITLE = "Jump"
     BINDINGS: ClassVar[list[BindingType]] = [shortcut("escape", "leave", "jump.leave", "leave jump mode", "back")]
 
-    def __init__(self, targets: list[Target]) -> None:
+    def __init__(self, targets: list[JumpTarget]) -> None:
         super().__init__()
         self._targets = dict(zip(LETTERS, targets, strict=False))
 

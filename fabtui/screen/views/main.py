@@ -23,11 +23,11 @@ from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
-from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cells import EndpointCells, Order
+from fabtui.screen.grid.axis import AxisEntry
+from fabtui.screen.grid.cells import EndpointCells, RowOrder
 from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
-from fabtui.screen.grid.second_layer import Companion, can_compare
+from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
@@ -162,7 +162,7 @@ class MainScreen(Screen[None]):
     class PairChosen(Message):
         """The user wants to see a pair."""
 
-        def __init__(self, source: Seat, target: Seat) -> None:
+        def __init__(self, source: AxisEntry, target: AxisEntry) -> None:
             super().__init__()
             self.source, self.target = source, target
 
@@ -170,7 +170,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._app_context = context
         glyphs = self._glyphs = context.glyphs
-        self.navigation = GridNavigation(context, lambda scope: GridView(scope.source, glyphs, id="grid"))
+        self.navigation = GridNavigation(context, lambda view: GridView(view.source, glyphs, id="grid"))
         self.grid = self.navigation.grid
         self.tabs = LayerTabs(id="tabs")
         lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips", "small"))
@@ -191,7 +191,7 @@ class MainScreen(Screen[None]):
         self.panel_width = PANEL_WIDTH
         self._choices = LayoutChoices()
         self._layout_state = MainLayout("connecting", {}, 0)
-        self.companion = Companion(self.navigation.scope.source, glyphs, id="beside")
+        self.second_layer = SecondLayer(self.navigation.view_state.source, glyphs, id="beside")
         self._updater = GridUpdater(self.grid, context.draw_within)
         self._key_state = (False, False, False, False)
         self._prompt: Prompt | None = None
@@ -215,13 +215,13 @@ class MainScreen(Screen[None]):
         return self._panel_content.diagnosis if self._panel_content is not None else None
 
     @property
-    def scope(self) -> ViewState:
+    def view_state(self) -> ViewState:
         """Zoom, order, filter and pair of the grid."""
-        return self.navigation.scope
+        return self.navigation.view_state
 
     @property
     def source(self) -> EndpointCells:
-        return self.scope.source
+        return self.view_state.source
 
     @property
     def view(self) -> str:
@@ -241,7 +241,7 @@ class MainScreen(Screen[None]):
         with Horizontal(id="body"):
             yield self.node_states
             yield self.grid
-            yield self.companion
+            yield self.second_layer
             yield self.worst_pairs
             with Vertical(id="side"):
                 yield self.panel
@@ -275,7 +275,7 @@ class MainScreen(Screen[None]):
         """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
         axis = self.source.axis
-        two_nodes, comparable = self.scope.zoom is Zoom.NODES, can_compare(self.scope)
+        two_nodes, comparable = self.view_state.zoom is Zoom.NODES, can_compare(self.view_state)
         layout = arrange(self.model, axis, width, height, self._choices, two_nodes=two_nodes, comparable=comparable)
         if layout == self._layout_state:
             return
@@ -286,7 +286,7 @@ class MainScreen(Screen[None]):
         for name, shown in layout.shown.items():
             self.query_one(f"#{name}").display = shown
         self.event_log.styles.height = layout.log
-        self.companion.reread()
+        self.second_layer.reread()
         focus = self.query_one(f"#{layout.view}")
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
@@ -301,7 +301,7 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        for widget in (self.grid, self.companion, self.color_key, self.minimap):
+        for widget in (self.grid, self.second_layer, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
 
     def draw(self) -> None:
@@ -310,7 +310,7 @@ class MainScreen(Screen[None]):
             return
         navigation = self.navigation
         navigation.note_cursor()
-        self._updater.update(self.scope)
+        self._updater.update(self.view_state)
         navigation.search()
         navigation.keep_order()
         self._fit()
@@ -375,26 +375,26 @@ class MainScreen(Screen[None]):
         self._show_if_any(self.chip_line, self.navigation.chips())
         self._follow()
         self._draw_map()
-        self.color_key.explain(self.source.layer, blocks=self.scope.zoom is Zoom.FABRIC)
+        self.color_key.explain(self.source.layer, blocks=self.view_state.zoom is Zoom.FABRIC)
         self._draw_cursor()
 
     def _draw_cursor(self) -> None:
         """Update what is shown of the cursor's pair, and the worst pairs."""
         if self.view == "worst":
-            index, none = self.scope.index, f"no bad pair in layer {self.source.layer}"
+            index, none = self.view_state.index, f"no bad pair in layer {self.source.layer}"
             none = none if index.complete else "searching for bad pairs"
             self.worst_pairs.list_pairs(self.model, self.source.axis, index.worst(MAX_PAIRS), none)
-        seats = self.cursor_seats()
-        if seats is None:
+        entries = self.cursor_entries()
+        if entries is None:
             return
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
-            self.panel.put(self._panel_content.lines(seats, self.cursor_block(), size))
+            self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size))
             return
-        parts = status_parts(self.model, self.source.layer, *seats, self._glyphs)
+        parts = status_parts(self.model, self.source.layer, *entries, self._glyphs)
         if (block := self.cursor_block()) is not None:
-            name = (f"{block_name(self.scope, *block)}  ", "bold")
-            parts = [name, *block_parts(self.scope, *block, self._glyphs), ("; ", MUTED), *parts]
+            name = (f"{block_name(self.view_state, *block)}  ", "bold")
+            parts = [name, *block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _draw_findings_below(self) -> None:
@@ -403,31 +403,31 @@ class MainScreen(Screen[None]):
         room = 0
         if self.view == "grid" and not self.panel.display and self._panel_content is not None:
             taken = self._layout_state.lines_around + self.badge_line.display + self.chip_line.display
-            width = (self.size.width - 1) // 2 if self.companion.display else self.size.width
+            width = (self.size.width - 1) // 2 if self.second_layer.display else self.size.width
             room = lines_for_findings(self.grid, width, self.size.height - taken)
-            lines = self._panel_content.findings(self.cursor_seats(), self.size.width, room)
+            lines = self._panel_content.findings(self.cursor_entries(), self.size.width, room)
         below = self.findings_below
         below.styles.height, below.display = room, room > 0
         below.put(lines)
 
     def _follow(self) -> None:
         """Let the second layer follow the grid."""
-        if self.companion.display:
+        if self.second_layer.display:
             changed, self._updater.changed = self._updater.changed, set()
-            self.companion.follow(self.scope, self.grid, changed)
+            self.second_layer.follow(self.view_state, self.grid, changed)
         else:
-            self.companion.leave(self.scope, self.grid)
+            self.second_layer.leave(self.view_state, self.grid)
 
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
-        shown = window is not None and self.scope.zoom is not Zoom.NODES and self.size.width >= 60
+        shown = window is not None and self.view_state.zoom is not Zoom.NODES and self.size.width >= 60
         if self.minimap.display != shown:
             self.minimap.display = shown
             # The width of the grid changes, and with it the cells in view.
             self._app_context.draw_within(0.01)
         if shown and window is not None:
             width = self.panel_width if self.panel.display else None
-            wait = self.minimap.draw_scope(self.scope, window, width, self.size.height)
+            wait = self.minimap.draw_scope(self.view_state, window, width, self.size.height)
             if wait:
                 self._app_context.draw_within(wait)
 
@@ -484,27 +484,27 @@ class MainScreen(Screen[None]):
         grid, region = self.grid, self.grid.region
         x, y = self.tooltip_line.at
         at = grid.cell_at(x - region.x, y - region.y) if grid.display else None
-        rows, columns = grid.source.rows.seats, grid.source.columns.seats
+        rows, columns = grid.source.rows.entries, grid.source.columns.entries
         if at is None or at[0] >= len(rows) or at[1] >= len(columns):
             self.tooltip_line.display = False
             return
         row, column = rows[at[0]], columns[at[1]]
-        scope = self.scope
-        if scope.zoom is not Zoom.FABRIC:
+        view = self.view_state
+        if view.zoom is not Zoom.FABRIC:
             parts = status_parts(self.model, self.source.layer, row, column, self._glyphs)
         else:
-            a, b = scope.blocks.axis.find(row), scope.blocks.axis.find(column)
+            a, b = view.blocks.axis.find(row), view.blocks.axis.find(column)
             if a is None or b is None:
                 return
-            parts = [(f"{block_name(scope, a, b)}  ", "bold"), *block_parts(scope, a, b, self._glyphs)]
+            parts = [(f"{block_name(view, a, b)}  ", "bold"), *block_parts(view, a, b, self._glyphs)]
         self.tooltip_line.put(clipped([(" ", ""), *parts, (" ", "")], region.width, self._glyphs.ellipsis), region)
 
-    def cursor_seats(self) -> tuple[Seat, Seat] | None:
+    def cursor_entries(self) -> tuple[AxisEntry, AxisEntry] | None:
         """Return row and column of the cursor's pair, or None without cells."""
         if self.view == "worst" and (chosen := self.worst_pairs.chosen) is not None:
-            seats = self.source.axis.seats
-            return seats[chosen[0]], seats[chosen[1]]
-        return self.navigation.seats()
+            entries = self.source.axis.entries
+            return entries[chosen[0]], entries[chosen[1]]
+        return self.navigation.entries()
 
     def cursor_block(self) -> tuple[int, int] | None:
         """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
@@ -559,29 +559,29 @@ class MainScreen(Screen[None]):
     @on(WorstPairs.Chosen)
     def action_pair(self) -> None:
         """Show the pair under the cursor; of a node block, its pairs."""
-        seats = self.cursor_seats()
-        if seats is None or self.view == "connecting":
+        entries = self.cursor_entries()
+        if entries is None or self.view == "connecting":
             return
         if self.cursor_block() is not None:
             self.navigation.choose_zoom(Zoom.NODES)
             self.draw()
         else:
-            self.post_message(self.PairChosen(*seats))
+            self.post_message(self.PairChosen(*entries))
 
     def action_zoom(self, step: int) -> None:
         if self.view == "connecting" or not self.source.axis.size:
             return
-        zoom = self.scope.zoom + step
-        seats = self.cursor_seats()
+        zoom = self.view_state.zoom + step
+        entries = self.cursor_entries()
         if step > 0 and (self.view == "worst" or zoom > Zoom.NODES):
-            if seats is not None:
-                self.post_message(self.PairChosen(*seats))
+            if entries is not None:
+                self.post_message(self.PairChosen(*entries))
         elif self.view == "worst":
             self._app_context.notify("a list has no zoom; v shows the grid")
         elif zoom < Zoom.FABRIC:
             self._app_context.notify("this is the widest zoom")
         else:
-            self.navigation.choose_zoom(Zoom(zoom), seats)
+            self.navigation.choose_zoom(Zoom(zoom), entries)
             self.draw()
 
     @property
@@ -605,13 +605,13 @@ class MainScreen(Screen[None]):
         elif self.navigation.next_bad(step):
             self.draw()
         else:
-            hidden = " that the filter shows" if self.scope.filter is not None else ""
+            hidden = " that the filter shows" if self.view_state.filter is not None else ""
             self._app_context.notify(f"no bad cell in layer {self.source.layer}{hidden}")
 
     def action_other_direction(self) -> None:
-        seats = self.cursor_seats()
-        place = self.scope.place_of((seats[1], seats[0])) if seats is not None else None
-        if seats is not None and seats[0] == seats[1]:
+        entries = self.cursor_entries()
+        place = self.view_state.place_of((entries[1], entries[0])) if entries is not None else None
+        if entries is not None and entries[0] == entries[1]:
             self._app_context.notify("this cell has no pair to turn around")
         elif place is not None and self.view == "worst" and place not in self.worst_pairs.pairs:
             self._app_context.notify("the opposite direction is not in this list: v shows the grid")
@@ -634,15 +634,15 @@ class MainScreen(Screen[None]):
         self._draw_cursor()
 
     def action_map(self) -> None:
-        if self.view != "grid" or self.grid.window is None or self.scope.zoom is Zoom.NODES:
+        if self.view != "grid" or self.grid.window is None or self.view_state.zoom is Zoom.NODES:
             self._app_context.notify("there is no map: it is for grids that do not fit")
         else:
             self._choose(map=not self._choices.map)
 
     def action_beside(self) -> None:
-        self._choose(beside=not self.companion.display)
-        if self._choices.beside and not self.companion.display:
-            fits = can_compare(self.scope)
+        self._choose(beside=not self.second_layer.display)
+        if self._choices.beside and not self.second_layer.display:
+            fits = can_compare(self.view_state)
             reason = "room for numbers; p hides the panel" if fits else "endpoint pairs with values"
             self._app_context.notify(f"two layers side by side need {reason}")
 
@@ -655,7 +655,7 @@ class MainScreen(Screen[None]):
             self._choose(panel=not self.panel.display)
 
     def action_order(self, name: str) -> None:
-        self.navigation.toggle_order(Order(name))
+        self.navigation.toggle_order(RowOrder(name))
         self.draw()
 
     def action_grouping(self) -> None:
@@ -671,7 +671,7 @@ class MainScreen(Screen[None]):
             self._choices = replace(self._choices, connecting=False)
         if layer is not self.source.layer:
             self.navigation.note_cursor()
-            self.scope.take_layer(layer)
+            self.view_state.take_layer(layer)
             self.grid.reread()
         self.draw()
 
@@ -692,9 +692,9 @@ class MainScreen(Screen[None]):
             self.action_log()
 
     def action_node(self, end: int) -> None:
-        seats = self.cursor_seats()
-        if seats is not None:
-            self._app_context.open_node(seats[end].node)
+        entries = self.cursor_entries()
+        if entries is not None:
+            self._app_context.open_node(entries[end].node)
         elif self.model.nodes:
             self._app_context.open_node(next(iter(self.model.nodes)))
 
@@ -702,10 +702,12 @@ class MainScreen(Screen[None]):
         self._app_context.open_view(cast("ViewName", name))
 
     async def action_filter(self) -> None:
-        await self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
+        await self._ask(
+            "filter", FILTER_HINT, self.view_state.filter.text if self.view_state.filter is not None else ""
+        )
 
     def action_unfilter(self) -> None:
-        if self.scope.filter is None:
+        if self.view_state.filter is None:
             self._app_context.notify("no filter is set: all cells are shown")
         self.navigation.clear_filter()
         self.draw()
@@ -748,9 +750,9 @@ class MainScreen(Screen[None]):
             prompt.remove()
 
     def action_retest(self) -> None:
-        seats = self.cursor_seats()
-        if seats is not None:
-            session_actions.retest(self._app_context, [seats])
+        entries = self.cursor_entries()
+        if entries is not None:
+            session_actions.retest(self._app_context, [entries])
 
     def action_sweep(self) -> None:
         session_actions.sweep(self._app_context)
@@ -763,6 +765,6 @@ class MainScreen(Screen[None]):
         session_actions.watch(self._app_context)
 
     def action_copy(self) -> None:
-        seats = self.cursor_seats()
-        if seats is not None:
-            self._app_context.copy(summary_text(self.model, *seats))
+        entries = self.cursor_entries()
+        if entries is not None:
+            self._app_context.copy(summary_text(self.model, *entries))

@@ -12,7 +12,7 @@ from fabtui.presentation.verdict_line import verdict_line
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_lines import class_lines, summary_lines
@@ -78,18 +78,20 @@ class PanelContent:
             self._verdict = key, line
         return self._verdict[1]
 
-    def findings(self, seats: tuple[Seat, Seat] | None, width: int, height: int) -> list[TargetLine]:
+    def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; that of the cursor's pair is marked."""
-        ends = [str(self._context.model.endpoints[seat.number]) for seat in seats or () if seat.number is not None]
+        ends = [str(self._context.model.endpoints[entry.number]) for entry in entries or () if entry.number is not None]
         here = (ends[0], ends[1]) if len(ends) == 2 else None
         return summary_lines(self.diagnosis, here, width, height, self._context.glyphs)
 
-    def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> list[TargetLine]:
+    def lines(
+        self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, size: tuple[int, int]
+    ) -> list[TargetLine]:
         """Return the lines for a cursor; ``block``: its nodes if the grid shows blocks.
 
         The findings get all the lines they need before classes and worst pairs get any.
         """
-        context, scope = self._context, self._navigation.scope
+        context, view = self._context, self._navigation.view_state
         model, glyphs = context.model, context.glyphs
         width, height = size
         self._pace.take(model, context.elapsed())
@@ -98,7 +100,7 @@ class PanelContent:
             rule = "-" if glyphs.plain else "─"
             return [([(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], None), *lines] if lines else []
 
-        pair = _plain(self._pair_lines(seats, block, width))
+        pair = _plain(self._pair_lines(entries, block, width))
         most = max(6, int(height * _PAIR_SHARE))
         pair, rest = pair[:most], pair[most:]
         room = height - len(pair)
@@ -106,12 +108,12 @@ class PanelContent:
         if room - len(sweep) <= _FINDINGS_FIRST:
             sweep = []
         room -= len(sweep)
-        findings = part(f"findings{self.diagnosis.so_far}", self.findings(seats, width, max(0, room - 1)))[
+        findings = part(f"findings{self.diagnosis.so_far}", self.findings(entries, width, max(0, room - 1)))[
             : max(0, room)
         ]
         room -= len(findings)
         tested = self.diagnosis.tally.of_class
-        classes = part("classes", _plain(class_lines(model, scope.source.layer, self.diagnosis.bad, tested, width)))
+        classes = part("classes", _plain(class_lines(model, view.source.layer, self.diagnosis.bad, tested, width)))
         if room < len(classes):
             classes = []
         room -= len(classes)
@@ -120,21 +122,21 @@ class PanelContent:
         # The pair gets the lines that no other part needs.
         return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
 
-    def _pair_lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, width: int) -> Lines:
-        scope, glyphs = self._navigation.scope, self._context.glyphs
+    def _pair_lines(self, entries: tuple[AxisEntry, AxisEntry], block: tuple[int, int] | None, width: int) -> Lines:
+        view, glyphs = self._navigation.view_state, self._context.glyphs
         lines: Lines = []
         if block is not None:
-            lines += [[(block_name(scope, *block), "bold $accent")]]
-            lines += [*stacked([block_parts(scope, *block, glyphs)], width, 0), []]
-        name = pair_name(*seats)
-        names = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
+            lines += [[(block_name(view, *block), "bold $accent")]]
+            lines += [*stacked([block_parts(view, *block, glyphs)], width, 0), []]
+        name = pair_name(*entries)
+        names = [name] if len(name) <= width else [f"{entries[0].name} >", f"  {entries[1].name}"]
         lines += [[(line, "bold $accent")] for line in names]
-        return lines + stacked(panel_lines(self._context.model, *seats, glyphs, self._context.now()), width, 8)
+        return lines + stacked(panel_lines(self._context.model, *entries, glyphs, self._context.now()), width, 8)
 
     def _worst_lines(self, width: int, height: int) -> list[TargetLine]:
         """Return the worst pairs under a line with the number of bad pairs and the headings."""
-        scope, glyphs, sorting = self._navigation.scope, self._context.glyphs, self._worst_sorting
-        bad = scope.index
+        view, glyphs, sorting = self._navigation.view_state, self._context.glyphs, self._worst_sorting
+        bad = view.index
         if not bad.bad_shown:
             return [([("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)], None)]
         plus = "" if bad.complete else "+"
@@ -142,7 +144,7 @@ class PanelContent:
         most = max(0, min(_MAX_WORST, height))
         found = bad.worst(most if sorting == Sorting() else MAX_PAIRS)
         rows = sorting.sorted(
-            worst_rows(self._context.model, scope.source.axis, found, glyphs, narrow=True, messages=False)
+            worst_rows(self._context.model, view.source.axis, found, glyphs, narrow=True, messages=False)
         )[:most]
         table = table_lines(NARROW, rows, sorting, glyphs, edge=0)
         lines: list[TargetLine] = [(head, None), (table.head, Headings(table.spans))]

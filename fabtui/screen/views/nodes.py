@@ -38,7 +38,7 @@ HEADINGS = (
 _OF_GONE = 4
 
 
-class NodeRow(NamedTuple):
+class NodesTableRow(NamedTuple):
     """Row of a node, with a cell for each heading."""
 
     name: str
@@ -47,7 +47,7 @@ class NodeRow(NamedTuple):
     cells: list[TableCell]
 
 
-def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodeRow]:
+def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodesTableRow]:
     """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     for pair, verdict in tally.bad.items():
@@ -77,7 +77,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
         ]
         if state.gone:
             cells[_OF_GONE:] = [cell._replace(style=MUTED) for cell in cells[_OF_GONE:]]
-        rows.append(NodeRow(name, state.gone, bad, cells))
+        rows.append(NodesTableRow(name, state.gone, bad, cells))
     return rows
 
 

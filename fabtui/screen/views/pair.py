@@ -36,7 +36,7 @@ from fabtui.presentation.wording import (
 from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
-from fabtui.screen.grid.axis import Seat, fit_text
+from fabtui.screen.grid.axis import AxisEntry, fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import Cell, SteppedScreen, as_text, pairs, section, table, table_section
 from fabtui.screen.widgets import pair_text
@@ -64,7 +64,7 @@ class PairScreen(SteppedScreen):
         shortcut("Y", "copy_command", "pair.copy-command", "copy the test command", "copy command"),
     ]
 
-    def __init__(self, source: Seat, target: Seat) -> None:
+    def __init__(self, source: AxisEntry, target: AxisEntry) -> None:
         super().__init__()
         self.source, self.target = source, target
 
@@ -100,7 +100,9 @@ class PairScreen(SteppedScreen):
         if names[0] == names[1]:
             return lines + _ends_lines(model, (self.source, self.target))
         directions = ((self.source, self.target), (self.target, self.source))
-        found = (pair_text.of_layer(model, layer, *seats) for seats in directions for layer in (Layer.P2P, Layer.WORLD))
+        found = (
+            pair_text.of_layer(model, layer, *entries) for entries in directions for layer in (Layer.P2P, Layer.WORLD)
+        )
         # Both directions, in the layers with log text.
         latest = [one for one in found if one is not None]
         tested = min(latest, key=lambda one: one.layer is not Layer.P2P, default=None)
@@ -163,7 +165,7 @@ class PairScreen(SteppedScreen):
             self.context.copy(one_line(by_fabtui(self.context.model, *names), 4000))
 
 
-def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
+def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> Lines:
     """Return one direction: verdict, value and share of the usual value of each layer; transport; errors."""
     lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
     for layer in (*measured_key_layers(), *_ALSO):
@@ -243,17 +245,17 @@ def _port_text(model: Model, node: str, nic: str | None, address: str | None) ->
     return one_line("; ".join(dict.fromkeys(parts)), 300)
 
 
-def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
+def _ends_lines(model: Model, entries: tuple[AxisEntry, AxisEntry]) -> Lines:
     rows = []
-    for seat in seats:
-        if seat.number is None:
+    for entry in entries:
+        if entry.number is None:
             continue
-        endpoint = model.endpoints[seat.number]
+        endpoint = model.endpoints[entry.number]
         rail = "-" if endpoint.rail is None else str(endpoint.rail)
         device, bus = one_line(endpoint.name or endpoint.kind, 40), one_line(endpoint.bus or "-", 20)
         nic, address = one_line(endpoint.nic or "-", 20), one_line(endpoint.address or "-", 45)
-        port = _port_text(model, seat.node, endpoint.nic, endpoint.address)
-        rows.append([seat.name, device, bus, nic, rail, address, port])
+        port = _port_text(model, entry.node, endpoint.nic, endpoint.address)
+        rows.append([entry.name, device, bus, nic, rail, address, port])
     return table_section("ends", ["endpoint", "device", "PCI", "NIC", "rail", "address", "port"], rows)
 
 
@@ -279,7 +281,7 @@ _NIC_PATHS = {
 _UNKNOWN = "?"
 
 
-class Hop(NamedTuple):
+class PathHop(NamedTuple):
     """A hop of a path with details, one per line; ``bad`` if it has a problem."""
 
     name: str
@@ -298,7 +300,7 @@ def _text(value: Any, limit: int = 40) -> str:
     return _UNKNOWN if value in (None, "") else fit_text(str(value), limit)
 
 
-def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[Hop]:
+def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[PathHop]:
     """Return the known hops from one endpoint to another."""
     transport = (measurement.transport if measurement is not None else None) or ""
     lowered = transport.lower()
@@ -310,17 +312,17 @@ def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | 
             # Measured in the other direction.
             addresses = addresses[::-1]
         name = transport.rpartition("/")[2]
-        between = Hop("network", (fit_text(transport, 40) if transport else "transport ?",))
+        between = PathHop("network", (fit_text(transport, 40) if transport else "transport ?",))
         here = _to_nic(model, src, name, addresses[0], lowered)
         there = _to_nic(model, dst, name, addresses[1], lowered)
         middle = [*here, between, *reversed(there)]
     return [_end(src), *middle, _end(dst)]
 
 
-def _end(end: Endpoint) -> Hop:
+def _end(end: Endpoint) -> PathHop:
     kind = {"gpu": f"GPU {end.index}", "cpu": f"rank {end.index}"}.get(end.kind, _UNKNOWN)
     name = fit_text(end.name, 24).removeprefix("NVIDIA ")
-    return Hop(kind, tuple(text for text in (name, fit_text(end.bus or "", 16)) if text))
+    return PathHop(kind, tuple(text for text in (name, fit_text(end.bus or "", 16)) if text))
 
 
 def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
@@ -332,7 +334,7 @@ def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
     return f"gen{_text(gen, 4)} x{_text(width, 4)}" + (f" of x{_text(widest, 4)}" if narrow else ""), narrow
 
 
-def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[Hop]:
+def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[PathHop]:
     """Return the hops between two endpoints of one node."""
     links = [_nvlinks(model, end) for end in (src, dst)]
     if any(word in transport for word in ("p2p", "nvl")) and any(total for _, total, _ in links):
@@ -340,14 +342,14 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
         total = max(found for _, found, _ in links)
         speed = links[0][2]
         about = (f"{active} of {total} links", f"{speed:g} GB/s per link" if speed else "")
-        return [Hop("NVLink", tuple(text for text in about if text), active < total)]
+        return [PathHop("NVLink", tuple(text for text in about if text), active < total)]
     if src.kind != "gpu":
-        return [Hop("node memory", (fit_text(transport, 30),) if transport else ())]
+        return [PathHop("node memory", (fit_text(transport, 30),) if transport else ())]
     sides = [_pcie(_inventory(model, end)[1]) for end in (src, dst)]
-    ends = [Hop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
+    ends = [PathHop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
     if "shm" in transport:
-        return [ends[0], Hop("host memory", ("SHM",)), ends[1]]
-    return [Hop("PCIe or NVLink", (fit_text(transport, 30) if transport else "transport ?",))]
+        return [ends[0], PathHop("host memory", ("SHM",)), ends[1]]
+    return [PathHop("PCIe or NVLink", (fit_text(transport, 30) if transport else "transport ?",))]
 
 
 def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
@@ -359,23 +361,23 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     return sum(link.get("state") == "active" for link in links), len(links), max(speeds, default=None)
 
 
-def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[Hop]:
+def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[PathHop]:
     """Return the hops from an endpoint to its NIC, NIC last."""
     inventory, gpu = _inventory(model, end)
     names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
-    found: list[Hop] = []
+    found: list[PathHop] = []
     if end.kind == "gpu":
         link, narrow = _pcie(gpu)
         nic_path = gpu.get("nic_path") if nic == gpu.get("nic") else None
         name = _NIC_PATHS.get(str(nic_path), "PCIe")
         copied = "host memory" if "net" in transport and "gdr" not in transport else ""
         about = (link, str(nic_path) if str(nic_path) in _NIC_PATHS else "", copied)
-        found.append(Hop(name, tuple(text for text in about if text), narrow))
+        found.append(PathHop(name, tuple(text for text in about if text), narrow))
     state, bad = _port(inventory, nic)
     rail = "" if end.rail is None else f"rail {end.rail}"
     about = (rail, _address(address, end.address), state)
-    return [*found, Hop(_text(nic), tuple(text for text in about if text), bad)]
+    return [*found, PathHop(_text(nic), tuple(text for text in about if text), bad)]
 
 
 def _address(*found: str | None) -> str:
@@ -402,7 +404,7 @@ def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
     return "", False
 
 
-def path_lines(path: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
+def path_lines(path: list[PathHop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
     """Return the hops on one line with their details below, or one per line if there is too little room."""
     widths = [max(map(len, (hop.name, *hop.about))) for hop in path]
     bar = "--" if glyphs.plain else "──"
@@ -428,7 +430,7 @@ def path_lines(path: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyp
     return lines
 
 
-def _below(path: list[Hop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
+def _below(path: list[PathHop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
     """Return one hop per line."""
     room = max(len(hop.name) for hop in path)
     first, last = ([("  ", ""), (fit_text(node, 60), "bold")] for node in nodes)

@@ -10,11 +10,11 @@ from textual.message import Message
 from textual.strip import Strip
 
 from fabtui.model.layers import Layer
-from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.presentation.cell_levels import RANKS, CellStyle, Glyphs
 from fabtui.presentation.legends import meanings
 from fabtui.screen.grid.cells import BAD_FROM, NOTHING
 from fabtui.screen.grid.navigation import ViewState
-from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_slot, pack
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
 #: Maximum number of tiles in each direction: beside the panel, without it.
 _MAX_TILES = 44
@@ -22,15 +22,15 @@ _MAX_TILES_ALONE = 18
 #: Minimum time (s) between two frames of the map.
 _INTERVAL = 0.5
 #: Characters of tiles of one cell that differ from those of the grid.
-_TEXTS = {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}
+_TEXTS = {CellStyle.GOOD: "o", CellStyle.LOW: "_", CellStyle.SKIPPED: "."}
 
 
-def _slot(rank: int, visible: bool) -> Slot:
+def _slot(rank: int, visible: bool) -> CellStyle:
     if rank >= BAD_FROM:
         return RANKS[rank]
     if visible:
-        return Slot.GOOD if rank > NOTHING else Slot.LOW
-    return Slot.SKIPPED if rank > NOTHING else Slot.PAD
+        return CellStyle.GOOD if rank > NOTHING else CellStyle.LOW
+    return CellStyle.SKIPPED if rank > NOTHING else CellStyle.PAD
 
 
 class Minimap(PaintedWidget):
@@ -64,10 +64,10 @@ class Minimap(PaintedWidget):
         return not self.glyphs.plain and self.palette.halves
 
     def draw_scope(
-        self, scope: ViewState, window: tuple[range, range], panel_width: int | None, screen_height: int
+        self, view: ViewState, window: tuple[range, range], panel_width: int | None, screen_height: int
     ) -> float:
         """Show the cells of a scope, below a side panel if it has a width; return when (s) to draw again, or 0."""
-        source = scope.shown()
+        source = view.shown()
         most = _MAX_TILES_ALONE if panel_width is None else _MAX_TILES
         most = min(most, 2 * max(4, screen_height // 4))
         per_line = 2 if self.halves else 1
@@ -76,7 +76,7 @@ class Minimap(PaintedWidget):
         self.styles.width = across + 2 if panel_width is None else panel_width
         self.styles.height = -(-down // per_line) + 1
         shown = (source, source.row_at, source.column_at, across, down)
-        key = (scope.index.version, scope.index.complete, *shown)
+        key = (view.index.version, view.index.complete, *shown)
         now = time.monotonic()
         tiles_shown, wait = self._tiles, 0.0
         if key != self._key:
@@ -84,7 +84,7 @@ class Minimap(PaintedWidget):
                 wait = _INTERVAL
             else:
                 self._key, self._drawn_at = key, now
-                tiles_shown = scope.map_tiles(down, across)
+                tiles_shown = view.map_tiles(down, across)
         visible = (_tile_range(window[0], source.rows.size, down), _tile_range(window[1], source.columns.size, across))
         title = "map" if across < 16 else "map: visible part highlighted"
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
@@ -99,19 +99,19 @@ class Minimap(PaintedWidget):
             for row, line in enumerate(self._tiles)
         ]
         if not self.halves:
-            return [[(slot, _TEXTS.get(slot, self.glyphs.of_slot[slot])) for slot in line] for line in slots]
-        blank = [Slot.PAD] * (len(slots[0]) if slots else 0)
+            return [[(slot, _TEXTS.get(slot, self.glyphs.of_style[slot])) for slot in line] for line in slots]
+        blank = [CellStyle.PAD] * (len(slots[0]) if slots else 0)
         pairs = zip(slots[::2], [*slots[1::2], blank], strict=False)
-        codes = [map(half_slot, upper, lower) for upper, lower in pairs]
+        codes = [map(half_style, upper, lower) for upper, lower in pairs]
         return [[(code, self.palette.half_text(code)) for code in line] for line in codes]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width, height = self.size
         if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
-            lines: list[Runs] = [[(Slot.HEADER, f" {self._title}"[:width].ljust(width))]]
+            lines: list[Runs] = [[(CellStyle.HEADER, f" {self._title}"[:width].ljust(width))]]
             for runs in self._lines():
-                lines.append([(Slot.PAD, " "), *runs, (Slot.PAD, " " * (width - 1 - len(runs)))])
-            blank: Runs = [(Slot.PAD, " " * width)]
+                lines.append([(CellStyle.PAD, " "), *runs, (CellStyle.PAD, " " * (width - 1 - len(runs)))])
+            blank: Runs = [(CellStyle.PAD, " " * width)]
             self._strips = [self.palette.strip(runs, width) for runs in [*lines, *([blank] * height)][:height]]
             for strip in self._strips:
                 pack(strip, self.palette.system)
@@ -155,18 +155,18 @@ class ColorKey(PaintedWidget):
             layer, blocks = self._explained
             found = meanings(layer)
             if blocks:
-                good = sum(slot in (Slot.GOOD, Slot.FAIR, Slot.LOW) for slot, _ in found)
-                found.insert(good, (Slot.PARTLY, "not all tested"))
+                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _ in found)
+                found.insert(good, (CellStyle.PARTLY, "not all tested"))
             runs: Runs = []
             left = width
             for slot, meaning in found:
                 text = f" {meaning}  "
                 if 3 + len(text.rstrip()) > left:
                     break
-                runs.append((slot, f" {self.glyphs.of_slot[slot]} "))
-                runs.append((Slot.PAD, text[: left - 3]))
+                runs.append((slot, f" {self.glyphs.of_style[slot]} "))
+                runs.append((CellStyle.PAD, text[: left - 3]))
                 left -= 3 + len(runs[-1][1])
-            runs.append((Slot.PAD, " " * max(0, left)))
+            runs.append((CellStyle.PAD, " " * max(0, left)))
             self._strip = ReadyStrip.of_runs(runs, width, self.palette)
         strip: Strip = self._strip
         return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, Slot, bytes_text
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, bytes_text
 from fabtui.presentation.domain import common_domain, without
 from fabtui.presentation.wording import (
     CLASS_WORDS,
@@ -22,37 +22,37 @@ from fabtui.presentation.wording import (
     verdict_part,
 )
 from fabtui.sanitize import one_line
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.widgets.sparkline import pair_trend
 
 
-def pair_name(source: Seat, target: Seat) -> str:
+def pair_name(source: AxisEntry, target: AxisEntry) -> str:
     """Return the name of a pair: ``n060:3 > n061:5``."""
     return f"{source.name} > {target.name}"
 
 
-def ends_of(model: Model, source: Seat, target: Seat) -> tuple[str, str] | None:
+def ends_of(model: Model, source: AxisEntry, target: AxisEntry) -> tuple[str, str] | None:
     """Return the names of the endpoints of a pair; None if a node has none (yet)."""
     if source.number is None or target.number is None:
         return None
     return str(model.endpoints[source.number]), str(model.endpoints[target.number])
 
 
-def why_untested(model: Model, source: Seat, target: Seat, now: float | None = None) -> str:
+def why_untested(model: Model, source: AxisEntry, target: AxisEntry, now: float | None = None) -> str:
     """Return why a pair was not tested, or ""; ``now`` is the time of the session (s since the epoch)."""
     if (names := ends_of(model, source, target)) and (text := model.untested.get(names)):
         return one_line(text, 300)
-    for seat in (source, target):
-        record = model.nodes.get(seat.node)
+    for entry in (source, target):
+        record = model.nodes.get(entry.node)
         if record is not None and record.state.gone:
             ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
             return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
-        if record is not None and record.note and (seat.number is None or seat.index == "-"):
-            return one_line(f"{seat.node}: {record.note}", 300)
+        if record is not None and record.note and (entry.number is None or entry.index == "-"):
+            return one_line(f"{entry.node}: {record.note}", 300)
     return ""
 
 
-def link_notes(model: Model, source: Seat, target: Seat) -> list[Part]:
+def link_notes(model: Model, source: AxisEntry, target: AxisEntry) -> list[Part]:
     """Return the known problems of ports and cables of a pair, and how its ends did with other partners."""
     if (names := ends_of(model, source, target)) is None:
         return []
@@ -63,7 +63,7 @@ def link_notes(model: Model, source: Seat, target: Seat) -> list[Part]:
     return [(note, "$warning") for note in pair_notes(model, *names)] + ([(partners, "$accent")] if partners else [])
 
 
-def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
+def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -> Measurement | None:
     """Return the measurement of a cell."""
     if source.number is None or target.number is None:
         return None
@@ -91,7 +91,9 @@ def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) 
     return parts if measurement.value is None else [*parts, (value_text(measurement), style)]
 
 
-def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
+def panel_lines(
+    model: Model, source: AxisEntry, target: AxisEntry, glyphs: Glyphs, now: float | None = None
+) -> list[list[Part]]:
     """Return a summary of a pair for the side panel."""
     lines: list[list[Part]] = []
     found = {layer: of_layer(model, layer, source, target) for layer in measured_key_layers()}
@@ -134,7 +136,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
     return lines
 
 
-def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
+def change_lines(model: Model, source: AxisEntry, target: AxisEntry) -> list[list[Part]]:
     """Return the change of a pair against the baseline or the previous sweep, or nothing without one."""
     if source.number is None or target.number is None or source.number == target.number:
         return []
@@ -147,7 +149,7 @@ def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
     return [[*parts, (found.text, MUTED if found.ratio is not None else "")]]
 
 
-def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], glyphs: Glyphs) -> list[Part]:
+def _head(model: Model, source: AxisEntry, target: AxisEntry, known: list[Measurement], glyphs: Glyphs) -> list[Part]:
     assert source.number is not None
     assert target.number is not None
     cell = model.cell(Layer.HEALTH, source.number, target.number)
@@ -158,19 +160,19 @@ def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], gl
     if attempts > 1:
         parts.append((f"   {attempts} attempts", ""))
     if flaps(model, source, target):
-        parts.append((f"   {glyphs.of_slot[Slot.FLAPPING]} flapping", "bold $warning"))
+        parts.append((f"   {glyphs.of_style[CellStyle.FLAPPING]} flapping", "bold $warning"))
     if cell.running:
         parts.append(("   test in progress", "bold $accent"))
     return parts
 
 
-def flaps(model: Model, source: Seat, target: Seat) -> int:
+def flaps(model: Model, source: AxisEntry, target: AxisEntry) -> int:
     """Return the number of recent changes of verdict of a flapping pair, else 0."""
     names = ends_of(model, source, target)
     return 0 if names is None else max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
 
 
-def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs: Glyphs) -> list[Part]:
+def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Part]:
     """Return a pair on one line, most important part first."""
     parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
     measurement = of_layer(model, layer if layer in measured_key_layers() else Layer.P2P, source, target)
@@ -182,7 +184,7 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
             measurement = cell.measurement
             parts += [verdict_part(cell.verdict, glyphs), ("  ", "")]
     if flaps(model, source, target):
-        parts.append((f"{glyphs.of_slot[Slot.FLAPPING]} flapping  ", "bold $warning"))
+        parts.append((f"{glyphs.of_style[CellStyle.FLAPPING]} flapping  ", "bold $warning"))
     if measurement is None:
         if source.number is not None and source.number == target.number:
             return [*parts, ("same endpoint", MUTED)]
@@ -206,12 +208,12 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     return parts
 
 
-def _whole_name(source: Seat, target: Seat) -> str:
+def _whole_name(source: AxisEntry, target: AxisEntry) -> str:
     """Return the name of a pair with the full names of its nodes."""
     return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
 
 
-def summary_text(model: Model, source: Seat, target: Seat) -> str:
+def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
     """Return a pair as plain text for a mail or a ticket."""
     lines = [_whole_name(source, target)]
     if why := why_untested(model, source, target):

@@ -27,7 +27,7 @@ class TableCell(NamedTuple):
     style: str = ""
 
 
-class Row(Protocol):
+class TableRow(Protocol):
     """Row of a table: its name identifies it, and it has a cell for each column."""
 
     @property
@@ -36,7 +36,7 @@ class Row(Protocol):
     def cells(self) -> Sequence[TableCell]: ...
 
 
-RowT = TypeVar("RowT", bound=Row)
+RowT = TypeVar("RowT", bound=TableRow)
 
 
 class Columns(NamedTuple):
@@ -80,7 +80,7 @@ class TableLines(NamedTuple):
 
 
 def table_lines(
-    columns: Columns, rows: Sequence[Row], sorting: Sorting, glyphs: Glyphs, *, edge: int = 1
+    columns: Columns, rows: Sequence[TableRow], sorting: Sorting, glyphs: Glyphs, *, edge: int = 1
 ) -> TableLines:
     """Return headings, with an arrow at the sorted one, and rows.
 
@@ -148,8 +148,8 @@ class SortedTable(Widget, can_focus=True):
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._glyphs = glyphs
-        self._rows: list[Row] = []
-        self._unsorted: Sequence[Row] = []
+        self._rows: list[TableRow] = []
+        self._unsorted: Sequence[TableRow] = []
         self._none_text = ""
         self._order: Sorting | None = None
         #: Row of the cursor, and its line when it was last there.
@@ -159,7 +159,7 @@ class SortedTable(Widget, can_focus=True):
         self._top = 0
         self.sorting = Sorting()
 
-    def put(self, rows: Sequence[Row], none_text: str = "") -> None:
+    def put(self, rows: Sequence[TableRow], none_text: str = "") -> None:
         """Show rows, given in the order of equal ones, or a text if there are none; the same again costs nothing."""
         order = Sorting(self.sorting.column, self.sorting.inverted)
         if rows == self._unsorted and order == self._order and none_text == self._none_text:
@@ -177,7 +177,7 @@ class SortedTable(Widget, can_focus=True):
         return self._line
 
     @property
-    def selected(self) -> Row | None:
+    def selected(self) -> TableRow | None:
         """Row of the cursor, or None without rows."""
         return self._rows[self.cursor] if self._rows else None
 

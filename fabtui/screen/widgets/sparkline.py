@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, Slot, ratio, slot_of
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, ratio, style_of
 from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, verdict_tone
 from fabtui.sanitize import one_line
@@ -21,14 +21,14 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
     """Return the glyph of a cell in the style of its verdict; a blank if it was not tested."""
     cell = model.cell(layer, src, dst)
     if cell.running:
-        return glyphs.of_slot[Slot.RUNNING], "bold $accent"
+        return glyphs.of_style[CellStyle.RUNNING], "bold $accent"
     if cell.measurement is None:
         return " ", MUTED
     share = None
     if cell.value is not None:
         share = ratio(layer, cell.value, model.usual(cell.measurement))
-    slot = slot_of(cell.verdict, share)
-    return glyphs.of_slot[slot], f"{CELL}{slot.key}"
+    slot = style_of(cell.verdict, share)
+    return glyphs.of_style[slot], f"{CELL}{slot.key}"
 
 
 def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], glyphs: Glyphs) -> list[Part]:
@@ -40,7 +40,9 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
         if nodes is not None and here != nodes:
             parts.append((" ", ""))
         nodes = here
-        parts.append((glyphs.of_slot[Slot.DIAGONAL], "") if src == dst else cell_glyph(model, layer, src, dst, glyphs))
+        parts.append(
+            (glyphs.of_style[CellStyle.DIAGONAL], "") if src == dst else cell_glyph(model, layer, src, dst, glyphs)
+        )
     return merged(parts)
 
 
@@ -54,7 +56,7 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
             continue
         style = verdict_tone(verdict)
         if one.value is None:
-            parts.append((glyphs.of_slot[slot_of(verdict, None)], style))
+            parts.append((glyphs.of_style[style_of(verdict, None)], style))
             continue
         share = ratio(one.layer, one.value, model.usual(one))
         height = 1.0 if share is None else min(1.0, max(0.0, share))

@@ -49,7 +49,7 @@ def worst_rows(
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
         style = f"{CELL}{bad.slot.key}"
-        glyph, word = glyphs.of_slot[bad.slot], bad.slot.key
+        glyph, word = glyphs.of_style[bad.slot], bad.slot.key
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
         kind = None if m is None else model.class_of(m)
@@ -59,7 +59,7 @@ def worst_rows(
             value = word
         cells = [
             TableCell(glyph if narrow else f"{glyph} {word}", rank, style),
-            TableCell(pair_name(axis.seats[bad.row], axis.seats[bad.column]), (bad.row, bad.column)),
+            TableCell(pair_name(axis.entries[bad.row], axis.entries[bad.column]), (bad.row, bad.column)),
             TableCell(value, number, style if value == word else "bold"),
             TableCell("" if kind is None else CLASS_WORDS[kind], -1 if kind is None else _CLASSES.index(kind), MUTED),
             TableCell(share, -1.0 if bad.share is None else bad.share),

@@ -15,7 +15,7 @@ from fabtui.export.dataframe import load_snapshot
 from fabtui.export.json import as_json
 from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_layers, key_layers, registered
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.cell_levels import Slot, ratio, slot_of
+from fabtui.presentation.cell_levels import CellStyle, ratio, style_of
 from fabtui.presentation.legends import legend, meanings
 from fabtui.report.grid import Shown, grid
 from fabtui.report.summary import summary
@@ -69,8 +69,8 @@ def test_a_larger_value_is_the_worse_one_where_less_is_better(make_model: Maker,
     assert (sign(lines, 0, 1), sign(lines, 0, 2), sign(lines, 1, 2)) == ("8", ".", ".")
     assert "8 more than that" in " ".join(lines)
     shares = [ratio(Layer(layer), value, 1.0) for value in (3.0, 0.3)]
-    assert [slot_of(Verdict.OK, share) for share in shares] == [Slot.LOW, Slot.GOOD]
-    assert (Slot.LOW, "more") in meanings(Layer(layer))
+    assert [style_of(Verdict.OK, share) for share in shares] == [CellStyle.LOW, CellStyle.GOOD]
+    assert (CellStyle.LOW, "more") in meanings(Layer(layer))
 
 
 @pytest.mark.parametrize(("layer", "worst"), [("tcp", 9.0), ("ping", 9.0), ("iperf3", 1.0), ("mtu", 1.0)])

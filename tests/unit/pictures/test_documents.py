@@ -15,7 +15,7 @@ from fabtui.pictures.matrix import matrix_png, matrix_scene
 from fabtui.pictures.palette import colors, rgb
 from fabtui.pictures.png import SCALE
 from fabtui.pictures.scene import Scene, Tiles
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import CellStyle
 
 from .decoding import decoded
 
@@ -35,7 +35,7 @@ def grid_of(scene: Scene) -> Tiles:
 
 def slots_of(scene: Scene) -> list[list[str]]:
     tiles = grid_of(scene)
-    return [[Slot(code).key for code in row] for row in tiles.codes.tolist()]
+    return [[CellStyle(code).key for code in row] for row in tiles.codes.tolist()]
 
 
 def pair_jobs() -> Model:
@@ -76,7 +76,7 @@ def test_the_png_of_the_matrix_has_the_colours_in_the_right_places() -> None:
     # Left of its mark, each cell has the colour of its verdict.
     for row, column in itertools.product(range(16), repeat=2):
         x, y = ((start + (at + 0.15) * tiles.pitch) * SCALE for start, at in ((tiles.x, column), (tiles.y, row)))
-        expected = rgb(colors()[Slot(int(tiles.codes[row, column])).key])
+        expected = rgb(colors()[CellStyle(int(tiles.codes[row, column])).key])
         assert image.rows[round(y)][round(x)] == expected, (row, column)
 
 

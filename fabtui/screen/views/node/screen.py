@@ -17,7 +17,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
-from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.cell_levels import Glyphs, style_of
 from fabtui.presentation.domain import common_domain
 from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, time_text, verdict_style
@@ -197,7 +197,7 @@ def _row(
         numbers = [o.number for o in model.endpoints_of(node) if o.kind != "none" and o.number != end.number]
         cells = [(end.number, number) if out else (number, end.number) for number in numbers]
         verdict = worst([model.cell(Layer.P2P, *cell).verdict for cell in cells])
-        parts.append((glyphs.of_slot[slot_of(verdict, None)], verdict_style(verdict)))
+        parts.append((glyphs.of_style[style_of(verdict, None)], verdict_style(verdict)))
     return [head, *merged(parts)]
 
 

@@ -37,28 +37,28 @@ async def test_a_wide_window_shows_world_beside_p2p(opened: Opened) -> None:
         main = app.main
         await pilot.pause(0.1)
         lines = screen_text(app).splitlines()
-        assert main.companion.display
+        assert main.second_layer.display
         header = next(line for line in lines if "p2p " in line and "world " in line and "n000" in line)
         assert header.index("p2p") < header.index("world")
         await pilot.press("down", "right", "right")
-        assert main.companion.seats == main.grid.seats
+        assert main.second_layer.entries == main.grid.entries
         await pilot.press("3")
         await pilot.pause(0.1)
-        assert main.companion.source.layer is Layer.P2P  # type: ignore[attr-defined]
+        assert main.second_layer.source.layer is Layer.P2P  # type: ignore[attr-defined]
         await pilot.press("minus")
         await pilot.pause(0.1)
-        assert not main.companion.display, "blocks have one layer"
+        assert not main.second_layer.display, "blocks have one layer"
 
 
 async def test_a_click_in_the_second_layer_moves_the_cursor(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_with_world().events), size=(200, 50)) as (app, pilot):
         main = app.main
         await pilot.pause(0.1)
-        column, begin = main.companion.viewport.columns[5]
-        await pilot.click("#beside", offset=(begin + 1, main.companion.viewport.line_of_row[3]))
+        column, begin = main.second_layer.viewport.columns[5]
+        await pilot.click("#beside", offset=(begin + 1, main.second_layer.viewport.line_of_row[3]))
         await pilot.pause()
         assert (main.grid.row, main.grid.column) == (3, column)
-        assert main.companion.seats == main.grid.seats
+        assert main.second_layer.entries == main.grid.entries
 
 
 async def test_a_new_result_is_drawn_in_both_layers(opened: Opened) -> None:
@@ -71,25 +71,25 @@ async def test_a_new_result_is_drawn_in_both_layers(opened: Opened) -> None:
         feed.play(story.events)
         app.main.draw()
         await pilot.pause(0.1)
-        grid = app.main.companion
+        grid = app.main.second_layer
         assert sum("123" in strip.text for strip in grid.render_lines(grid.size.region)) == 1
 
 
 async def test_the_key_shows_and_hides_the_second_layer(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_with_world().events), size=(80, 24)) as (app, pilot):
-        assert not app.main.companion.display, "the cells of one layer are wide enough, those of two are not"
+        assert not app.main.second_layer.display, "the cells of one layer are wide enough, those of two are not"
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
-        assert app.main.companion.display
+        assert app.main.second_layer.display
         assert {len(line) for line in screen_text(app).splitlines()} == {80}
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
-        assert not app.main.companion.display
+        assert not app.main.second_layer.display
 
 
 async def test_a_narrow_window_gives_the_reason(opened: Opened) -> None:
     async with opened(FakeFeed(big_sweep(8, 8).events), size=(80, 24)) as (app, pilot):
         await pilot.press("vertical_line")
         await pilot.pause(0.1)
-        assert not app.main.companion.display
+        assert not app.main.second_layer.display
         assert any("two layers side by side need" in note.message for note in app._notifications)
