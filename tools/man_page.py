@@ -27,14 +27,16 @@ def _options() -> list[str]:
     return [line for group, lines in groups.items() for line in (f".SS {roff(group.capitalize())}", *lines)]
 
 
-def _epilog(text: str) -> list[str]:
-    return [".PP", ".nf", ".RS 2", *map(roff, text.strip().splitlines()), ".RE", ".fi"] if text else []
+def _help(texts: tuple[str, str]) -> list[str]:
+    description, epilog = texts
+    block = [".PP", ".nf", ".RS 2", *map(roff, epilog.strip().splitlines()), ".RE", ".fi"] if epilog else []
+    return [roff(description), *block]
 
 
 def man_page() -> str:
     """Return the text of fabtui(1)."""
     from fabtui import __version__
-    from fabtui.cli.parser import COMMANDS, build_parser
+    from fabtui.cli.parser import COMMANDS, build_parser, help_of
 
     app = build_parser()
     usage = [line.strip() for line in (app.usage or "").splitlines()]
@@ -43,11 +45,11 @@ def man_page() -> str:
         f'.TH FABTUI 1 "" "fabtui {__version__}" "User Commands"',
         *(".SH NAME", "fabtui \\- test every GPU of a cluster against every other GPU"),
         *(".SH SYNOPSIS", ".nf", *(f"\\fB{roff(line)}\\fR" for line in usage), ".fi"),
-        *(".SH DESCRIPTION", roff(app.description or ""), *_epilog(app.epilog or "")),
+        *(".SH DESCRIPTION", *_help(help_of(""))),
         ".SH COMMANDS",
     ]
     for command in COMMANDS:
-        lines += [f".SS fabtui {roff(command.name)}", roff(command.description), *_epilog(command.epilog)]
+        lines += [f".SS fabtui {roff(command)}", *_help(help_of(command))]
     lines += [".SH OPTIONS", *_options()]
     lines += [
         *(".SH FILES", ".TP", "\\fI\\(ti/.config/fabtui/config.toml\\fR", "Settings; see fabtui config."),

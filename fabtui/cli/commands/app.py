@@ -22,6 +22,26 @@ if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
     from fabtui.session.feeds.live import LiveFeed
 
+HELP = """\
+Test every GPU of a cluster against every other GPU, live in the terminal, over plain SSH.
+
+examples:
+  fabtui --nodes n060,n061                     the app on two nodes
+  fabtui --nodes 'n[060-067]' --exclude n063   seven nodes
+  fabtui --hostfile hosts --csv pairs.csv      nodes of a file; a CSV file at the end
+  fabtui --lab 2x4                             try it on this machine, without nodes
+  fabtui --nodes @rack1 --mode quick           fewer pairs, but every endpoint and rail
+  fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
+  fabtui preflight --nodes @rack1              inspect only: faults and differences
+  fabtui replay session.jsonl.gz               replay a session
+  fabtui read nccl.log bw/*.txt                outputs of other tools
+  fabtui diff before.jsonl.gz after.jsonl.gz   compare two sessions
+  fabtui explain rank*.log                     why a job failed
+  fabtui healthy session.jsonl.gz              nodes that work together, for Slurm and MPI
+
+exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out, or a
+finding is bad; 2 bad usage or input; 3 something could not be tested; 130 interrupted
+"""
 
 _NAMES = ("theme", "colors", "ascii", "notify")
 

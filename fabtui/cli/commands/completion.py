@@ -6,7 +6,17 @@ import argparse
 
 import shtab
 
+from fabtui.cli.parser import OneLineParser, help_of
 from fabtui.importers.catalogue import formats
+
+HELP = """\
+Print a script that completes the options of fabtui in a shell.
+
+examples:
+  fabtui completion bash > ~/.local/share/bash-completion/completions/fabtui
+  fabtui completion zsh > ~/.zfunc/_fabtui     # fpath+=~/.zfunc before compinit in ~/.zshrc
+  fabtui completion fish > ~/.config/fish/completions/fabtui.fish
+"""
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -16,8 +26,9 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _complete_values(parser: argparse.ArgumentParser) -> None:
-    """Complete file names and the formats of ``read --as``."""
+def _complete_values(parser: OneLineParser) -> None:
+    """Complete file names and the formats of ``read --as``; commands have their descriptions."""
+    parser.description = help_of(parser.command)[0]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

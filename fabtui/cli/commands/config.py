@@ -15,6 +15,18 @@ from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, key_rows
 from fabtui.screen.themes.ramps import theme_problem
 
+HELP = """\
+Show the settings in effect, check the settings file, create a new one, or print its path.
+
+examples:
+  fabtui config init                       write a settings file with every setting commented out
+  fabtui config show --theme light         print the settings in effect and the source of each
+  fabtui config validate                   exit code 0, or 2 and a line for each problem
+
+Arguments override environment variables (FABTUI_TIMEOUT=20), which override the file, which overrides the defaults.
+The file is --config, FABTUI_CONFIG or your own (fabtui config path). Invalid settings are reported and ignored.
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Show, validate, create or locate the settings file; return the exit code.

@@ -20,6 +20,18 @@ from fabtui.paths import user_path
 from fabtui.report.session_diff import print_diff
 from fabtui.sanitize import one_line
 
+HELP = """\
+Compare recordings, CSV snapshots and JSON sessions: pairs, facts of nodes, and findings that changed.
+
+examples:
+  fabtui diff monday.jsonl.gz today.jsonl.gz
+  fabtui diff good.csv today.jsonl.gz          a CSV holds pairs only: facts are not compared
+  fabtui diff a.json b.json --csv changes.csv
+  fabtui diff a.json b.json --json | jq .findings.new
+
+exit codes: 0 nothing is worse; 1 something is worse, or new and bad; 2 bad usage or input
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Compare two sessions; return 1 if something is worse, or new and bad, else 0.

@@ -20,6 +20,21 @@ from fabtui.report.explanation import causes_lines, error_lines, list_lines, rul
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
+HELP = """\
+Explain a rule, an error of NCCL or CUDA, an Xid, or logs (the earliest cause first), offline.
+
+examples:
+  fabtui explain FT012                         a rule, by code or name
+  fabtui explain E13                           an error of the catalogue
+  fabtui explain xid 79                        an Xid of NVIDIA's catalogue
+  fabtui explain 'ibv_modify_qp failed with error Connection timed out'
+  fabtui explain rank*.log                     logs of one job: the earliest cause first
+  srun ... 2>&1 | fabtui explain -             read standard input
+  fabtui explain --list                        all rules and errors
+
+exit codes: 0 explained; 1 unknown; 2 bad usage or input
+"""
+
 #: Exit code if nothing known was found.
 UNKNOWN = 1
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)

@@ -25,6 +25,20 @@ from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.evidence import completed
 from fabtui.session.running_job.inquiry import Reply, collect_dumps, over_new_links, replies
 
+HELP = """\
+Ask the ranks of a running job for their flight recorder dumps (PyTorch), and name the ranks that are behind.
+
+examples:
+  fabtui flight --nodes n060,n061              all nodes of the job; asks before it makes ranks write
+  fabtui flight --nodes n060,n061 --yes        without asking, for scripts
+  fabtui flight --yes                          on a node of the job, in its pod or container
+
+The job must have been started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and TORCH_FR_BUFFER_SIZE=2000. Each rank
+writes one file on its node and goes on. Unlike RAS, the flight recorder sees send and recv.
+
+exit codes: 0 no rank is behind; 1 a rank is behind; 2 bad usage or input; 3 no rank gave a dump; 130 not confirmed
+"""
+
 #: Exit codes: a rank is behind; no rank gave a dump; the user did not confirm.
 BEHIND, NO_DUMP, NOT_CONFIRMED = 1, 3, 130
 _LISTING = 20.0

@@ -22,6 +22,19 @@ from fabtui.presentation.healthy_text import as_json, host_lines
 from fabtui.report.healthy import healthy_text
 from fabtui.report.tables import takes_unicode
 
+HELP = """\
+Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others.
+
+examples:
+  fabtui healthy session.jsonl.gz              node list, rank order, commands to drain the others
+  fabtui healthy pairs.csv --hostfile hosts    also write a host file for mpirun --hostfile
+  fabtui healthy session.json --json           one JSON object
+
+Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui read recognises.
+
+exit codes: 0 all nodes are healthy; 1 some are left out; 2 bad usage or input, or no pair was tested
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Print the healthy set of a session; return the exit code.

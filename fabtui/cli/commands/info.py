@@ -19,6 +19,10 @@ from fabtui.sanitize import one_line
 from fabtui.session.measure.communicator_cache import BOUND_MESSAGES, bound
 from fabtui.session.options import MIB
 
+HELP = """\
+Show versions, paths, the terminal and the tools of this machine. Include it in bug reports.
+"""
+
 _PACKAGES = (
     "textual",
     "rich",

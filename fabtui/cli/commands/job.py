@@ -33,6 +33,23 @@ from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.watch import links_to
 
+HELP = """\
+Watch a running job, or report on one that has ended, from its logs, from Slurm and from its nodes.
+
+examples:
+  fabtui job 4711                              the job on the screen; as text where there is no terminal
+  fabtui job 4711 --once                       one report as text: findings, nodes, iterations, ends of the logs
+  fabtui job 4711 --conf _00_conf.sh           also compare what the nodes print with a configuration file
+  fabtui job 4711 --logs '../log/{job}' --follow
+  fabtui job --logs /scratch/me/logs --once    logs without Slurm
+  fabtui job 4711 --once --json | jq .findings
+
+Nothing is started or changed on the nodes, and Slurm is asked at most every 5 s. The configuration file is not run.
+
+exit codes: 0 nothing is wrong; 1 something is wrong, the job hangs, failed or was cancelled; 2 bad usage or input;
+3 something could not be read; 130 interrupted
+"""
+
 #: Time (s) between two readings; a reading that takes long is followed by a longer pause.
 EVERY = 2.0
 _SHARE = 5.0

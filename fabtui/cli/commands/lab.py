@@ -18,6 +18,24 @@ from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
 from fabtui.report.tables import aligned
 
+HELP = """\
+Make nodes and networks on this machine, plant faults in them and heal them, while other commands watch.
+
+examples:
+  fabtui lab up --nodes 8 --rails 2            prints the command that tests its nodes
+  fabtui lab fault --list                      all kinds of faults
+  fabtui lab fault n003.eth1=slow-in:6MB n005=stop
+  fabtui lab fault 'n001>n002=drop'            one direction between two nodes
+  fabtui lab status                            labs, and the faults that are planted
+  fabtui lab heal n005                         what is planted there; without a place, everything
+  fabtui lab down                              ends and removes all of it
+
+As root, nodes are network namespaces with rails, a router and a management network. Without root they are SSH servers
+on loopback addresses, which have only the faults stop and down of nodes. The network of this machine stays as it is.
+
+exit codes: 0 done; 2 bad usage or input, or the lab could not be made
+"""
+
 #: What only some actions take.
 _ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "list": "fault"}
 

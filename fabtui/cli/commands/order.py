@@ -21,6 +21,20 @@ from fabtui.presentation.healthy_text import host_lines
 from fabtui.presentation.rank_order_text import order_lines
 from fabtui.sanitize import one_line
 
+HELP = """\
+Order the nodes of a session so that the slowest neighbours of a ring or a pipeline are as fast as possible.
+
+examples:
+  fabtui order session.jsonl.gz                a ring over the nodes, and what it gains
+  fabtui order session.jsonl.gz --for pipeline --hostfile hosts
+  fabtui order pairs.csv --slurm-hostfile ranks
+  SLURM_HOSTFILE=ranks srun --distribution=arbitrary ./train.sh
+
+Nodes with the same GPUs follow each other. Nodes without a passing test to another node are left out.
+
+exit codes: 0 printed; 2 bad usage or input, or no two nodes were tested
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Print the order of the nodes of a session; return the exit code.

@@ -26,6 +26,21 @@ from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui_node.registry import PREFLIGHT
 
+HELP = """\
+Inspect the nodes with all light probes, without starting ranks, and report faults and outliers.
+
+examples:
+  fabtui preflight --nodes 'n[060-067]'
+  fabtui preflight --hostfile hosts --all
+  fabtui preflight --nodes @rack1 --json before.json
+  fabtui preflight --nodes @rack1 --baseline before.json
+  fabtui preflight --nodes @rack1 --expect gpus='8 x H200' --fail-on bad
+  fabtui preflight --nodes @rack1 --csv - | column -s, -t | less -S
+
+exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a change (see --fail-on);
+2 bad usage or input; 3 something could not be inspected; 130 interrupted
+"""
+
 #: Options with another meaning than in a session.
 _OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii", "fail_on", "expect")
 

@@ -16,6 +16,14 @@ from fabtui.sanitize import one_line
 from fabtui.session.user_probes import find, name_problem
 from fabtui_node.registry import DEFAULT, JOB, OPTIONAL, PROBES, TESTS
 
+HELP = """\
+List all probes and tests, what they need and what they yield, or write a template of your own.
+
+examples:
+  fabtui probes                                all of them
+  fabtui probes new scratch                    a probe that runs, and its test, to change
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Print all probes and tests, or write a template of a probe; return the exit code."""

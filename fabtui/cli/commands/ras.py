@@ -26,6 +26,20 @@ from fabtui.session.running_job.evidence import completed
 from fabtui.session.running_job.inquiry import Reply, inquire, over_new_links, processes, stopped_ranks
 from fabtui_node.probes.job.ras import endpoint
 
+HELP = """\
+Ask the RAS service of NCCL 2.24 and later which ranks of a running job are behind, silent or failed.
+
+examples:
+  fabtui ras --nodes n060,n061                 nodes of the job; the first that has a report answers for all
+  fabtui ras                                   on a node of the job, in its pod or container
+  fabtui ras --nodes n060 --address '[::1]:28030' --json
+  fabtui ras --nodes n060 --wait 0             one report, without whether the job moves
+
+Nothing is started or changed on the nodes, and the job does not notice. RAS does not see send and recv.
+
+exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usage or input; 3 no node has a report
+"""
+
 #: Exit codes: a rank is behind; no node gave a report.
 BEHIND, NO_REPORT = 1, 3
 _LONGEST_WAIT = 600.0

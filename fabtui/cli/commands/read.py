@@ -25,6 +25,20 @@ from fabtui.report.tables import takes_unicode
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
+HELP = """\
+Read the output of nccl-tests, nvbandwidth, perftest, ibstat, nvidia-smi and many others.
+
+examples:
+  fabtui read nccl.log                         detect the format and show the content
+  ssh n060 ibstat | fabtui read -              read standard input
+  fabtui read --json results/                  one JSON object per file, one per line
+  fabtui read bw-n06*.txt --csv pairs.csv      all files in one CSV snapshot
+  fabtui read p2p-runs/ --open                 show the measurements in the grid
+  fabtui read --list                           all formats
+
+exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not recognised
+"""
+
 #: Exit code if a format was not recognised, or there was nothing to export.
 NOT_RECOGNISED = 3
 #: Width of the text in a pipe or a file: unlimited.

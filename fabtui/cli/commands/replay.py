@@ -22,6 +22,18 @@ from fabtui.report.tables import takes_unicode
 from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
 
+HELP = """\
+Replay a recorded session. Recordings are in the state folder (see fabtui info).
+
+examples:
+  fabtui replay                                list the recordings, newest first
+  fabtui replay session.jsonl.gz               at the original speed
+  fabtui replay session.jsonl.gz --speed 10    ten times faster
+  fabtui replay session.jsonl.gz --speed max   show its end at once
+  fabtui replay session.jsonl.gz --text        print the summary, as run does
+  fabtui replay session.jsonl.gz --text --csv pairs.csv
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Replay a recording, or list the recordings without one; return the exit code.

@@ -38,6 +38,23 @@ from fabtui.report.grid import has_values
 from fabtui.report.tables import takes_unicode
 from fabtui.session.options import SessionOptions
 
+HELP = """\
+Write a report of a session, or of outputs of other tools: one HTML file without network access, or Markdown; or\
+ pictures of it.
+
+examples:
+  fabtui report session.jsonl.gz               report.html: verdict, findings, layers, collectives, preflight
+  fabtui report session.jsonl.gz -o report.md  for a ticket
+  fabtui report session.jsonl.gz -o -          Markdown on standard output
+  fabtui report now.jsonl.gz --baseline before.jsonl.gz
+  fabtui report nccl.log ibstat.txt -o report.html
+  fabtui report session.jsonl.gz --svg pictures/ --png pictures/
+  fabtui report session.jsonl.gz --png p2p.png --layer p2p --mode value
+
+exit codes: those of run for a session; for other files 0 all formats recognised; 2 bad usage or input; 3 a format was
+not recognised
+"""
+
 _STDOUT = "-"
 
 

@@ -21,6 +21,20 @@ from fabtui.sanitize import one_line
 from fabtui.session.options import SessionOptions
 from fabtui.session.resumption import Resumption, resumption
 
+HELP = """\
+Continue a recorded session with the pairs that are left: same nodes, options and transport.
+
+examples:
+  fabtui resume session.jsonl.gz               in the app
+  fabtui resume session.jsonl.gz --text        without a screen, for scripts
+  fabtui resume session.jsonl.gz --text --csv pairs.csv
+
+Pairs with a result are not tested again, unless they failed; nodes are inspected and pinged again. The recording is not
+changed: the new one begins with a copy of it, and replays the whole session.
+
+exit codes: those of run; 2 also if nothing is left to test; 130 not confirmed, or interrupted
+"""
+
 NOT_CONFIRMED = 130
 
 

@@ -8,6 +8,14 @@ import json
 from fabtui.errors import InputError
 from fabtui.export.schemas import FORMATS, schema
 
+HELP = """\
+Print the JSON Schema (2020-12) of what --json of run, preflight or diff, or --planner writes.
+
+examples:
+  fabtui schema > session.schema.json
+  fabtui schema diff | jq .properties.pairs
+"""
+
 
 def execute(args: argparse.Namespace) -> int:
     """Print a schema; return the exit code.

@@ -16,6 +16,18 @@ from fabtui.config.file import read_config
 from fabtui.config.values import count
 from fabtui.errors import InputError
 
+HELP = """\
+Serve the app to a browser on this machine, or through ssh -L to a browser elsewhere.
+
+examples:
+  fabtui serve --nodes n060,n061               prints the address, and the ssh command to reach it
+  fabtui serve --port 0 --replay session.jsonl.gz
+
+The server listens on 127.0.0.1 only and accepts only addresses with the random token that it prints. Anyone who has
+the address can do what you can do in the app. Each window is a session of its own, one at a time; closing it stops
+everything on the nodes. Ctrl+C stops the server.
+"""
+
 #: Options of this command alone, and whether they have a value.
 _OWN = {"--port": True, "--replay": True}
 

@@ -24,6 +24,20 @@ from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import KINDS, Rewriter
 from fabtui.sharing.session_file import SessionFile
 
+HELP = """\
+Copy a recording, CSV or JSON with hashes in place of hosts, users, addresses, GUIDs and serial numbers.
+
+examples:
+  fabtui share session.jsonl.gz                show what is replaced, ask, write a copy beside it
+  fabtui share session.jsonl.gz -o bug.jsonl.gz --also mysite
+  fabtui share pairs.csv --salt "$SECRET" --yes
+
+The original is not changed. The copy replays, reads and diagnoses as the original does: n060 becomes for example h071,
+with the order and the groups of the names. What might be a name and was not recognised is listed: look at it.
+
+exit codes: 0 the copy was written; 2 bad usage or input; 130 not confirmed
+"""
+
 NOT_CONFIRMED = 130
 #: Shown of each kind.
 _EXAMPLES, _UNKNOWN = 3, 10

@@ -15,6 +15,19 @@ from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.running_job.inquiry import Reply, replies
 
+HELP = """\
+Print where the ranks of a running job are: by py-spy or pystack if the nodes have one, else by the kernel.
+
+examples:
+  fabtui stacks --nodes 'n[060-067]'           all nodes of the job; the ranks that differ first
+  fabtui stacks                                on a node of the job, in its pod or container
+
+Nothing is installed on the nodes, and no process is stopped. Ranks are processes with RANK, SLURM_PROCID,
+OMPI_COMM_WORLD_RANK or PMI_RANK in their environment.
+
+exit codes: 0 ranks were found; 2 bad usage or input; 3 no rank was found
+"""
+
 #: Exit code if no rank was found.
 NO_RANK = 3
 _DEADLINE = 60.0

@@ -29,6 +29,22 @@ from fabtui.report.summary import outcome_line
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE, LiveFeed
 
+HELP = """\
+Repeat a small sweep (--mode quick) within a time budget, and write metrics for node_exporter after each.
+
+examples:
+  fabtui watch --nodes @rack1 --prom /var/lib/node_exporter/fabtui.prom
+  fabtui watch --nodes @rack1 --prom fabtui.prom --every 3600 --budget 300 --bytes 64M
+  fabtui watch --nodes @rack1 --prom fabtui.prom --once    for cron and timers of systemd
+  fabtui watch --lab 1x2 --prom /tmp/fabtui.prom --every 20 --budget 15
+
+Between rounds nothing runs on the nodes, and GPUs in use are not tested. A round that fails, or takes longer than its
+budget, leaves the values of the last good one: fabtui_run_timestamp_seconds is their age, and
+fabtui_watch_round_state what the latest round came to. No round is recorded.
+
+exit codes: 0 ended by SIGTERM; 130 by Ctrl+C; 2 bad usage or input; with --once those of run, 3 if the round failed
+"""
+
 _LONGEST = 7 * 86400.0
 
 

@@ -25,6 +25,23 @@ from fabtui.session.running_job.inquiry import over_new_links
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.watch import EVERY, HangWatch, Sample, links_to, run_command
 
+HELP = """\
+Watch a running job until it ends; when it hangs, collect evidence and report which rank is behind.
+
+examples:
+  fabtui watchdog 4711                         a job of Slurm: its logs, its nodes, NCCL RAS
+  fabtui watchdog --nodes n060,n061 --logs '/scratch/me/run7/*.log'
+  fabtui watchdog 4711 --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
+  fabtui watchdog 4711 --once || scancel 4711  end after the first hang
+
+A hang needs two of six signals: no output, no iteration, GPUs that spin, no traffic, RAS counts that stand and
+differ, a timeout of PyTorch's watchdog. The command gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and
+FABTUI_REPORT (a JSON file). fabtui itself changes nothing: it prints commands, and runs none of them.
+
+exit codes: 0 the job has ended and did not hang; 1 it hung; 2 bad usage or input; 3 nothing of it could be read;
+130 interrupted
+"""
+
 #: Exit codes: the job hung; nothing of it could be read; interrupted.
 HUNG, UNREAD, INTERRUPTED = 1, 3, 130
 _OWN = ("job", "logs", "idle", "every", "on_hang", "once", "json", "ascii")

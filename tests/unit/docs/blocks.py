@@ -24,7 +24,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 #: Languages of blocks that hold commands; an indented block has none.
 SHELL = ("", "sh", "console")
 _MARKER = re.compile(r"<!-- not run: (.+?) -->", re.DOTALL)
-_WORDS = {spec.name for spec in COMMANDS}
+_WORDS = set(COMMANDS)
 
 
 class Block(NamedTuple):
