@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 from collections.abc import Sequence
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fabtui import __version__
@@ -49,11 +49,7 @@ def help_of(command: str) -> tuple[str, str]:
 
     Importing the module of a command takes up to 0.3 s.
     """
-    spec = find_spec(f"fabtui.cli.commands.{command or 'app'}")
-    assert spec is not None
-    assert spec.origin is not None
-    with open(spec.origin, encoding="utf-8") as file:
-        tree = ast.parse(file.read())
+    tree = ast.parse((Path(__file__).with_name("commands") / f"{command or 'app'}.py").read_text("utf-8"))
     text = next(
         str(ast.literal_eval(node.value))
         for node in tree.body
