@@ -18,9 +18,9 @@ from fabtui.model.events import Experiment
 from fabtui.model.experiment_log import Tried
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.model.pair_table import path_of
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import Path, path_of
 
 #: Maximum number of bad pairs, of further partners and of controls in an experiment.
 _SAMPLE, _PARTNERS, _CONTROLS = 2, 2, 2
@@ -304,7 +304,7 @@ def _is_slow(model: Model, pair: Pair) -> bool:
     return last is not None and model.verdict(last) is Verdict.SLOW
 
 
-def _passes(model: Model, tried: Tried, paths: Container[int], pair: Pair, *, slow: bool) -> bool | None:
+def _passes(model: Model, tried: Tried, paths: Container[Path], pair: Pair, *, slow: bool) -> bool | None:
     """Return whether a pair passed in an experiment, and as fast as controls if it was slow; None if unknown."""
     found = tried.results.get(pair)
     if found is None or found.verdict is not Verdict.OK:

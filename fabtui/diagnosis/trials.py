@@ -10,6 +10,7 @@ from fabtui.diagnosis.finding import Kind, Pair, Subject, Trial
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.node_view import active_ports, dicts, text
 from fabtui.model.session_model import Model
+from fabtui_node.parsers.nccl.transports import Path
 
 #: Returns the variables of an experiment with some pairs, or None where it shows nothing.
 Env = Callable[[Model, Subject, Sequence[Pair]], Mapping[str, str] | None]
@@ -19,7 +20,7 @@ _CONTENTION = frozenset({Kind.CONTENTION})
 #: Components whose pairs are those of their endpoints.
 COMPONENTS = frozenset({Kind.GPU, Kind.NIC, Kind.NODE, Kind.RAIL})
 _NICS = frozenset({Kind.NIC, Kind.RAIL})
-_OVER_TCP = frozenset({3})
+_OVER_TCP = frozenset({Path.TCP, Path.GLOO})
 _RAILS = frozenset({Kind.CROSS_RAIL, Kind.RAIL_PAIR})
 
 
@@ -41,8 +42,8 @@ class TrialSpec(NamedTuple):
         fails: Meaning if they do not.
         inside: Whether it is about pairs within nodes (True), of different nodes (False), or both (None).
         dead: Whether it is about pairs that fail, not about slow ones.
-        paths: Places in `PATHS` of the transports that count as success; none: any.
-        needless: Places of the transports of pairs that it would not change.
+        paths: Paths that count as success; none: any.
+        needless: Paths of pairs that it would not change.
     """
 
     name: str
@@ -51,8 +52,8 @@ class TrialSpec(NamedTuple):
     fails: Outcome
     inside: bool | None = None
     dead: bool = False
-    paths: frozenset[int] = frozenset()
-    needless: frozenset[int] = frozenset()
+    paths: frozenset[Path] = frozenset()
+    needless: frozenset[Path] = frozenset()
 
 
 def _fixed(**env: str) -> Env:
@@ -174,7 +175,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so P2P is not the reason"),
         inside=True,
         dead=True,
-        needless=frozenset({2, 3, 4, 5}),
+        needless=frozenset(Path) - {Path.UNKNOWN, Path.P2P},
     ),
     Trial.P2P: TrialSpec(
         "with NCCL_P2P_DISABLE=0",
@@ -182,7 +183,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so the hardware allows P2P: a variable keeps NCCL from it", _ANY),
         Outcome("so it is not a variable: check ACS, IOMMU and nvidia-smi topo -p2p r", _ANY),
         inside=True,
-        paths=frozenset({1}),
+        paths=frozenset({Path.P2P}),
     ),
     Trial.RDMA: TrialSpec(
         "with NCCL_NET=IB",
@@ -190,7 +191,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so RDMA works: a variable or a plug-in keeps NCCL from it", _ANY),
         Outcome("so NCCL cannot use RDMA, and the error gives the reason", _ANY),
         inside=False,
-        paths=frozenset({4, 5}),
+        paths=frozenset({Path.RDMA, Path.GPUDIRECT}),
     ),
     Trial.GPUDIRECT: TrialSpec(
         "with NCCL_NET_GDR_LEVEL=SYS",
@@ -198,7 +199,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so GPUDirect works: the distance of GPU and NIC, or a variable, keeps NCCL from it", _ANY),
         Outcome("so GPUDirect does not work: check nvidia-peermem, DMA-BUF, ACS and IOMMU", _ANY),
         inside=False,
-        paths=frozenset({5}),
+        paths=frozenset({Path.GPUDIRECT}),
     ),
 }
 

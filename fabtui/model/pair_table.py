@@ -16,6 +16,7 @@ from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, EndpointTable, addres
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
+from fabtui_node.parsers.nccl.transports import Path, path_of
 
 if TYPE_CHECKING:
     from fabtui.model.class_statistics import ClassValues
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
 DEAD = (_CODE[Verdict.TIMEOUT], _CODE[Verdict.FAILED])
-#: Transports by what they mean for a pair; the first is "unknown".
-PATHS = ("", "P2P", "SHM", "Socket", "IB", "IB/GDRDMA")
 _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
@@ -129,7 +128,7 @@ class PairTable:
         limit: Share below which a pair is slow; minus infinity without a limit.
         kind: Relation: 0 same node, 1 same rail, 2 cross leaf, 3 cross rail.
         row: Row in the store of measurements.
-        path: Place of the transport in `PATHS`.
+        path: `Path` of the transport.
     """
 
     source: Ints
@@ -214,7 +213,7 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
     yield None
     has_value = np.array([shape is not None and shape.has_value for shape in shapes])
     yield None
-    paths = np.array([0 if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
+    paths = np.array([Path.UNKNOWN if shape is None else path_of(shape.transport) for shape in shapes], dtype=np.int8)
     yield None
     shape_column, value_column = np.empty(len(shape_of), dtype=np.int32), np.empty(len(values))
     for part in parts(len(shape_column)):
@@ -303,13 +302,3 @@ def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
     apart_half = (half >= 0) & (other_half >= 0) & (half != other_half)
     kind = np.where(same_node, 0, np.where(~same_rail, 3, np.where(apart_leaf, 2, 1)))
     return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int32)
-
-
-def path_of(transport: str | None) -> int:
-    """Return the place of a transport, as NCCL names it, in `PATHS`."""
-    parts = (transport or "").upper().split("/")
-    if "SOCKET" in parts:
-        return 3
-    if "IB" in parts or "UCX" in parts or "OFI" in parts:
-        return 5 if "GDRDMA" in parts else 4
-    return 2 if parts[0] == "SHM" else 1 if parts[0] in ("P2P", "CUMEM", "IPC") else 0

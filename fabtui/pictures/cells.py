@@ -13,7 +13,7 @@ from fabtui.model.address_log import badness
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import RANKS, CellStyle, style_of, transport_of
+from fabtui.presentation.cell_levels import RANKS, CellStyle, style_of, transport_style
 from fabtui.presentation.domain import common_domain, without
 
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
@@ -152,7 +152,9 @@ class _Whole:
         slots = _OF_VERDICT[table.verdict]
         if layer is Layer.TRANSPORT:
             texts = ["" if shape is None else shape.transport or "" for shape in shapes]
-            paths = np.array([transport_of(text)[0] if text else CellStyle.UNTESTED for text in texts], dtype=np.uint8)
+            paths = np.array(
+                [transport_style(text)[0] if text else CellStyle.UNTESTED for text in texts], dtype=np.uint8
+            )
             slots = np.where(np.isin(slots, (CellStyle.GOOD, CellStyle.SLOW)), paths[of_row], slots)
         else:
             known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]

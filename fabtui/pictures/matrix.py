@@ -13,7 +13,7 @@ from fabtui.pictures.heatmap import MODES, Heatmap, Mode, method_text
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene, label
 from fabtui.pictures.svg import svg
-from fabtui.presentation.cell_levels import CellStyle, transport_of
+from fabtui.presentation.cell_levels import CellStyle, transport_style
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import spoken_text
 from fabtui.sanitize import one_line
@@ -89,7 +89,7 @@ def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -
     word = slot.key if cell.verdict is Verdict.UNTESTED else str(cell.verdict)
     parts = [word, "" if cell.value is None else spoken_text(cell.value, one_line(cell.unit, 20))]
     if layer is Layer.TRANSPORT and cell.text:
-        parts.append(transport_of(cell.text)[1] + f" ({one_line(cell.text, 40)})")
+        parts.append(transport_style(cell.text)[1] + f" ({one_line(cell.text, 40)})")
     elif cell.text:
         parts.append(one_line(cell.text, 80))
     if cell.measurement is not None and cell.measurement.error:

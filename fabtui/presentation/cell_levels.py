@@ -7,6 +7,7 @@ from enum import IntEnum
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.numbers import spoken
+from fabtui_node.parsers.nccl.transports import Path, transport_of
 
 
 class CellStyle(IntEnum):
@@ -142,23 +143,21 @@ def style_of(verdict: Verdict, share: float | None) -> CellStyle:
     return CellStyle.FAIR if share >= FAIR_FROM else CellStyle.LOW
 
 
-_TRANSPORTS = (
-    (("p2p", "nvl", "nvls"), CellStyle.P2P, "P2P"),
-    (("shm",), CellStyle.SHM, "SHM"),
-    (("gdr",), CellStyle.RDMA, "GDR"),
-    (("net/ib", "ibverbs", "roce", "rdma"), CellStyle.RDMA, "IB"),
-    (("socket",), CellStyle.SOCKET, "SOCK"),
-    (("tcp", "gloo"), CellStyle.SOCKET, "TCP"),
-)
+_BY_PATH = {
+    Path.UNKNOWN: CellStyle.OTHER,
+    Path.P2P: CellStyle.P2P,
+    Path.SHM: CellStyle.SHM,
+    Path.TCP: CellStyle.SOCKET,
+    Path.RDMA: CellStyle.RDMA,
+    Path.GPUDIRECT: CellStyle.RDMA,
+    Path.GLOO: CellStyle.SOCKET,
+}
 
 
-def transport_of(text: str) -> tuple[CellStyle, str]:
-    """Return the slot and the short name of a transport named by the library."""
-    lowered = text.lower()
-    for words, slot, short in _TRANSPORTS:
-        if any(word in lowered for word in words):
-            return slot, short
-    return CellStyle.OTHER, "".join(c for c in text if " " < c <= "~")[:4]
+def transport_style(text: str) -> tuple[CellStyle, str]:
+    """Return the style and the short name of a transport named by the library."""
+    found = transport_of(text)
+    return _BY_PATH[found.path], found.short
 
 
 def short_number(value: float, width: int) -> str:

@@ -13,7 +13,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_of
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_style
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
 from fabtui.sanitize import one_line
 
@@ -285,7 +285,7 @@ def cell_text(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> 
     if cell.verdict in GLYPHS:
         return GLYPHS[cell.verdict]
     if layer is Layer.TRANSPORT:
-        return transport_of(cell.text)[1] if cell.text else "-"
+        return transport_style(cell.text)[1] if cell.text else "-"
     # A change without a ratio is shown as a word.
     text = cell.text if cell.value is None and cell.text else brief_text(cell.value, cell.unit)
     return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")

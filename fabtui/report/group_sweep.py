@@ -13,9 +13,8 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text, value_text
 from fabtui.report.tables import aligned
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import transport_of
 
-#: Words for transports, by their beginning.
-_WORDS = {"NET/IB": "RDMA", "NET/Socket": "TCP", "NET/OFI": "libfabric", "TCP": "TCP"}
 #: Length of names of arms that name the columns if the transports are not known.
 _SHORT = 12
 #: GB/s are 10^9 bytes per second, Gb/s 10^9 bits.
@@ -105,4 +104,4 @@ def _word(rows: Sequence[TableRow | None]) -> str:
     if not known:
         return ""
     most = Counter(known[-1].split(", ")).most_common(1)[0][0]
-    return next((word for start, word in _WORDS.items() if most.startswith(start)), most)
+    return transport_of(most).word

@@ -16,7 +16,7 @@ from fabtui.presentation.cell_levels import (
     short_number,
     short_value,
     style_of,
-    transport_of,
+    transport_style,
 )
 
 
@@ -122,7 +122,7 @@ def test_ok_cells_are_graded_and_others_are_not() -> None:
     ],
 )
 def test_transports_are_distinct(text: str, slot: CellStyle, short: str) -> None:
-    assert transport_of(text) == (slot, short)
+    assert transport_style(text) == (slot, short)
 
 
 def test_sizes() -> None:

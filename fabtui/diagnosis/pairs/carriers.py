@@ -19,6 +19,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import Path, transport_of
 
 #: Bytes on the wire per byte that an IPoIB interface counts, at most: headers.
 _HEADERS = 1.1
@@ -79,11 +80,10 @@ def carrier(model: Model, measurement: Measurement) -> Carrier | None:
 
 def _reported(transport: str | None) -> tuple[Way | None, str]:
     """Return the way that the library names. A plug-in (``NET/OFI``) may use either."""
-    words = (transport or "").upper().split("/")
-    if words == ["TCP"]:
+    found = transport_of(transport)
+    if found.path is Path.GLOO:
         return Way.TCP, "gloo uses TCP only"
-    way = Way.TCP if "SOCKET" in words else Way.RDMA if {"IB", "GDRDMA"} & set(words) else None
-    return (way, f"NCCL: {one_line(transport or '', 60)}") if way else (None, "")
+    return (Way(found.way), f"NCCL: {one_line(transport or '', 60)}") if found.way else (None, "")
 
 
 def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:

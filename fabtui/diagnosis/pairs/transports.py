@@ -20,11 +20,14 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.pair_table import PairTable, Places, parts
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import Path, device_of
 
 if TYPE_CHECKING:
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
     Odd = Generator[None, None, tuple[Flags, Flags]]
 
+#: Paths of NCCL that leave a GPU over a network.
+_NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
     "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
@@ -161,12 +164,12 @@ class SocketFallback(TransportRule):
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         able = np.array([_has_rdma(context, node) for node in places.nodes])
         yield
-        tested = (table.kind > 0) & (table.path > 2)
+        tested = (table.kind > 0) & np.isin(table.path, _NETWORK)
         able = able[places.node]
         for ends in (table.source, table.target):
             tested &= able[ends]
             yield
-        return tested & (table.path == 3), tested
+        return tested & (table.path == Path.TCP), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "ibv_devinfo", context.model), on_node(node, "ls /dev/infiniband", context.model)]
@@ -188,10 +191,10 @@ class NoGpuDirect(TransportRule):
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
         setup = np.zeros(4, dtype=bool)
-        setup[table.kind[table.path == 5]] = True
+        setup[table.kind[table.path == Path.GPUDIRECT]] = True
         yield
-        tested = setup[table.kind] & (table.kind > 0) & (table.path >= 4)
-        return tested & (table.path == 4), tested
+        tested = setup[table.kind] & (table.kind > 0) & np.isin(table.path, (Path.RDMA, Path.GPUDIRECT))
+        return tested & (table.path == Path.RDMA), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", context.model)]
@@ -216,11 +219,11 @@ class NoPeerToPeer(TransportRule):
         active = {node: _with_active_nvlinks(context, node) for node in places.nodes}
         connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
         yield
-        tested = (table.kind == 0) & (table.path > 0)
+        tested = (table.kind == 0) & np.isin(table.path, (Path.P2P, Path.SHM, *_NETWORK))
         for ends in (table.source, table.target):
             tested &= connected[ends]
             yield
-        return tested & (table.path > 1), tested
+        return tested & (table.path != Path.P2P), tested
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return [on_node(node, "nvidia-smi topo -p2p n", context.model)]
@@ -266,8 +269,7 @@ def _devices_used(
 ) -> Generator[None, None, dict[tuple[str, int], Counter[str]]]:
     """Return how often each node sends over each device on each rail, to other nodes; yield after small steps."""
     shapes, shape_of, _ = context.model.columns()
-    device_of = {name: _device_of(name) for name in {shape.transport for shape in shapes if shape is not None}}
-    named = [device_of[shape.transport] if shape is not None else "" for shape in shapes]
+    named = ["" if shape is None else one_line(device_of(shape.transport), 40) for shape in shapes]
     names = sorted(set(named))
     device = np.array([names.index(name) for name in named])
     rails = int(places.rail.max(initial=0)) + 1
@@ -276,7 +278,7 @@ def _devices_used(
     counts = np.zeros((int(end.max(initial=0)) + 1) * len(names), dtype=np.int64)
     yield
     for part in parts(len(table)):
-        off = (table.kind[part] > 0) & (table.path[part] > 2)
+        off = (table.kind[part] > 0) & np.isin(table.path[part], _NETWORK)
         code = end[table.source[part][off]] * len(names) + device_of_row[table.row[part][off]]
         counts += np.bincount(code, minlength=len(counts))
         yield
@@ -288,12 +290,6 @@ def _devices_used(
         if names[name]:
             found.setdefault((places.nodes[place // rails], place % rails), Counter())[names[name]] += int(counts[one])
     return found
-
-
-def _device_of(transport: str | None) -> str:
-    """Return the device of a transport such as ``NET/IB/mlx5_0/GDRDMA``, or "" without one."""
-    parts = (transport or "").split(" ", 1)[0].split("/")
-    return one_line(parts[2], 40) if len(parts) > 2 and parts[0] == "NET" else ""
 
 
 def _active_devices(context: PairContext, node: str) -> set[str]:
@@ -356,9 +352,9 @@ class BelowLinkLimit(Rule[PairContext]):
             # Of so few pairs none can be called slow, so that each counts.
             limit, path, m = min(samples, key=lambda one: (one.measurement.value or 0.0) / one.limit.value)
             usual, manner = m.value or 0.0, "at worst"
-        noted = path in (2, 3)
+        noted = path in (Path.SHM, Path.TCP)
         given = number(model.options.get("limit_share"))
-        least = _LEAST_PCIE if path == 1 and limit.what == PCIE else _LEAST_SHARE
+        least = _LEAST_PCIE if path == Path.P2P and limit.what == PCIE else _LEAST_SHARE
         share = _LEAST_NOTED if noted else least if given is None else min(given, 1.0)
         if not 0 < usual < share * limit.value:
             return None
@@ -387,7 +383,7 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
     for part in parts(len(table)):
         share = table.share[part]
         stands_for_class = (np.abs(share) < _USUAL) | (np.isneginf(table.limit[part]) & ~np.isnan(share))
-        found.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] > 0)))
+        found.append(part.start + np.flatnonzero(stands_for_class & (table.path[part] != Path.UNKNOWN)))
         yield None
     usual = np.concatenate(found)
     code = table.kind[usual] * 8 + table.path[usual]

@@ -14,6 +14,7 @@ from fabtui.model.facts.node_view import ProbedNode, active_ports, dicts, field,
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
+from fabtui_node.parsers.nccl.transports import Path, transport_of
 from fabtui_node.parsers.nvidia.topo import NEAR, nvlinks
 
 NVLINK, PCIE, RDMA, INTERFACE = "NVLink", "PCIe", "RDMA port", "interface"
@@ -97,23 +98,24 @@ class LinkLimits:
     def _parts(self, measurement: Measurement, here: _Links, there: _Links, inside: bool) -> list[Limit]:
         """Return the limits of the parts of a path; none if one of them is unknown."""
         transport = measurement.transport or ""
-        path = _path(transport)
+        kind = transport_of(transport)
+        path = kind.path
         pcie = _both(PCIE, here.pcie, there.pcie)
-        if path == "P2P":
+        if path is Path.P2P:
             return _p2p(here, there, inside) or (pcie if inside and _on_pcie(here, there) else [])
-        if path == "SHM":
+        if path is Path.SHM:
             return pcie
-        # libfabric uses several NICs per GPU. Within a node no network limits, nor between the nodes of a lab.
-        if inside or "OFI" in transport.upper().split("/"):
+        # Within a node no network limits, nor between the nodes of a lab.
+        if inside or not kind.one_nic:
             return []
-        if path == "Socket" and self._model.lab is None:
+        if path is Path.TCP and self._model.lab is None:
             return _both(
                 INTERFACE,
                 _interface(here, transport, measurement.src_addr),
                 _interface(there, transport, measurement.dst_addr),
             )
-        rdma = _both(RDMA, here.rdma, there.rdma) if path.startswith("IB") else []
-        if path == "IB/GDRDMA":
+        rdma = _both(RDMA, here.rdma, there.rdma) if path in (Path.RDMA, Path.GPUDIRECT) else []
+        if path is Path.GPUDIRECT:
             return rdma + pcie if rdma and pcie else []
         # Through host memory, data still leaves each GPU over its PCIe link.
         return rdma + pcie if rdma else []
@@ -122,12 +124,6 @@ class LinkLimits:
 def limit_of(model: Model, measurement: Measurement) -> Limit | None:
     """Return the theoretical limit of a pair on the path that its p2p measurement used, or None if unknown."""
     return LinkLimits(model).of(measurement)
-
-
-def _path(transport: str) -> str:
-    from fabtui.model.pair_table import PATHS, path_of
-
-    return PATHS[path_of(transport)]
 
 
 def gpu_of(gpus: Any, end: Endpoint) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from fabtui.presentation.cell_levels import (
     ratio,
     short_value,
     style_of,
-    transport_of,
+    transport_style,
 )
 from fabtui.presentation.numbers import percent_text, spoken
 from fabtui.presentation.wording import CLASS_WORDS
@@ -229,7 +229,7 @@ class EndpointCells(CellSource):
 
     def _number(self, cell: Cell, width: int) -> str:
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
-            return (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
+            return (transport_style(cell.text)[1] if cell.text else "")[: width - 1]
         return "" if cell.value is None else short_value(cell.value, cell.unit, min(width - 1, 4))
 
     def judge(self, row: int, column: int) -> tuple[CellStyle, Cell | None, float | None]:
@@ -259,7 +259,7 @@ class EndpointCells(CellSource):
             names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
             slot = CellStyle.SKIPPED if names in self.model.untested else slot
         if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
-            slot = transport_of(cell.text)[0]
+            slot = transport_style(cell.text)[0]
         if cell.running:
             slot = CellStyle.RUNNING if cell.measurement is None else slot
         elif gone and (slot in (CellStyle.UNTESTED, CellStyle.SKIPPED) or slot in _FINE):
@@ -386,7 +386,7 @@ def lines_below(
     if layer is Layer.HEALTH:
         # The layer that is bad.
         return [] if cell.verdict is Verdict.OK else [str(measured.layer)[:width]]
-    slot, short = transport_of(measured.transport) if measured.transport else (CellStyle.PAD, "")
+    slot, short = transport_style(measured.transport) if measured.transport else (CellStyle.PAD, "")
     if share is None:
         return [short]
     names = (short, glyphs.of_style[slot] if short else "", "")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
-from fabtui.model.pair_table import Places, path_of, relations
+from fabtui.model.pair_table import Places, relations
 
 
 def table(models: dict[str, str], rails: int = 2) -> EndpointTable:
@@ -130,23 +130,3 @@ def test_results_of_two_nodes_fill_the_cells_of_both_directions() -> None:
     assert list(ends.cells_of("a:0", "b:0")) == [(0, 1)]
     assert list(ends.cells_of("a", "b")) == [(0, 1), (1, 0)]
     assert list(ends.cells_of("a", "all")) == []
-
-
-@pytest.mark.parametrize(
-    ("transport", "path"),
-    [
-        (None, 0),
-        ("P2P/CUMEM", 1),
-        ("CUMEM", 1),
-        ("IPC", 1),
-        ("SHM/direct", 2),
-        ("NET/Socket/eth0", 3),
-        ("NET/IB/mlx5_0", 4),
-        ("UCX", 4),
-        ("NET/OFI/0/GDRDMA", 5),
-        ("NET/IB/0/GDRDMA", 5),
-        ("TCP", 0),
-    ],
-)
-def test_the_path_of_a_transport(transport: str | None, path: int) -> None:
-    assert path_of(transport) == path

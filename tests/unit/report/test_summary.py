@@ -28,7 +28,8 @@ def test_a_good_session_reads_well(make_model: Maker) -> None:
     assert "2 nodes, 4 x CPU rank" in text
     assert "p2p, GB/s at 4 MiB; a row sends, a column receives" in text
     assert "ping: 2 of 2 address pairs answer, round trip 0.050 ms (median)" in text
-    assert text.split("\n\n")[5].splitlines() == [
+    assert "The library reports TCP for 8 of 8 pairs between nodes" in text
+    assert text.split("\n\n")[6].splitlines() == [
         "all_reduce",
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong",
         "  all        -  64 KiB        -           -        1.50      -",

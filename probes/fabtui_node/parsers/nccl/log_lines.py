@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.nccl.transports import Path, path_of
 
 # A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
@@ -115,7 +116,7 @@ def cost_of(via: str) -> int:
         return 1 if match["p2p_kind"].startswith("indirect") else 0
     if match["shm"]:
         return 2
-    if match["plugin"] == "Socket":
+    if path_of(via) is Path.TCP:
         return 6
     return (3 if match["gdr"] else 4) + (1 if match["proxy"] else 0)
 
@@ -344,7 +345,7 @@ class _Parser:
         hung = [rank for rank, found in sorted(self.ranks.items()) if found["init"] == "started"]
         if hung and any(found["init"] == "complete" for found in self.ranks.values()):
             self.notes.warn("ranks that began to initialise and did not end: " + ", ".join(map(str, hung[:20])))
-        if any(edge["via"].startswith("NET/Socket") for edge in self.edges.values()):
+        if any(path_of(edge["via"]) is Path.TCP for edge in self.edges.values()):
             self.notes.warn("pairs are connected over sockets (TCP), not over RDMA")
         if not self.lines:
             self.notes.warn("no line of NCCL")
