@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
+from fabtui.importers.catalogue import formats
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import convertible, model
 from fabtui.report.summary import ASCII, UNICODE, problems, summary
@@ -13,17 +14,9 @@ from fabtui.sanitize import clean, one_line
 
 #: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
-#: Formats with NCCL errors, and the maximum numbers of warnings examined and meanings shown.
-_LOGS = ("nccl-log", "torch-log", "nccl-tests", "megatron-log", "all_reduce_bench")
+#: Maximum numbers of warnings examined and meanings shown.
 _MOST_WARNINGS = 200
 _MOST_MEANINGS = 4
-#: Values for --json only: a matrix or a selection represents them in text.
-_TOO_MUCH = {
-    "ping-csv": ("rows",),
-    "p2p-test": ("pairs",),
-    "megatron-log": ("timeline",),
-    "job-monitor": ("timeline",),
-}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -56,7 +49,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
 def shown_values(result: Result) -> dict[str, Any]:
     """Return the values of a result without those that are shown apart, or that only ``--json`` has."""
     answered = isinstance(result.values.get("answer"), list)
-    left_out = (*_TOO_MUCH.get(result.kind, ()), *(("answer", "next") if answered else ()))
+    left_out = (*(formats()[result.kind].hidden if result.known else ()), *(("answer", "next") if answered else ()))
     return {name: value for name, value in result.values.items() if name not in left_out}
 
 
@@ -73,7 +66,7 @@ def _problems(result: Result, width: int, plain: bool) -> list[str]:
 
 def meanings(result: Result) -> list[str]:
     """Return the meanings of the NCCL errors of a log, each once, with the next commands."""
-    if result.kind not in _LOGS:
+    if not (result.known and formats()[result.kind].errors):
         return []
     first = result.values.get("first_cause")
     texts = [*([first] if isinstance(first, str) else []), *result.warnings]

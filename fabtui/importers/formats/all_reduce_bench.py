@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, size
 
@@ -203,4 +204,6 @@ _LIKELY = first_of(
 )
 _TITLE = "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload"
 _UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}
-FORMATS = [Format("all_reduce_bench", _TITLE, _LIKELY, parse, units=_UNITS)]
+FORMATS = [
+    Format("all_reduce_bench", _TITLE, _LIKELY, parse, units=_UNITS, convert=benchmarks.all_reduce_bench, errors=True)
+]

@@ -11,6 +11,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, whole
 
@@ -126,4 +127,4 @@ _LIKELY = first_of(
     (0.9, r"(?i)^\|?[ \t]{0,20}(?:#|number of )?(?:gpus?|ranks?|nodes?|devices?)[ \t]{0,40}\|.{0,400}\bbusbw\b"),
 )
 _TITLE = "table of bus bandwidths by the number of GPUs, HTML or with bars"
-FORMATS = [Format("busbw-table", _TITLE, _LIKELY, parse)]
+FORMATS = [Format("busbw-table", _TITLE, _LIKELY, parse, convert=benchmarks.busbw_tables)]

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
@@ -125,4 +126,14 @@ _LIKELY = first_of(
     (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
 )
 _TITLE = "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency"
-FORMATS = [Format("p2pBandwidthLatencyTest", _TITLE, _LIKELY, parse)]
+FORMATS = [
+    Format(
+        "p2pBandwidthLatencyTest",
+        _TITLE,
+        _LIKELY,
+        parse,
+        aliases="p2p-bandwidth",
+        convert=benchmarks.cuda_p2p,
+        incomparable=True,
+    )
+]

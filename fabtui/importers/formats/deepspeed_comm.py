@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, whole
 
@@ -86,4 +87,14 @@ _LIKELY = first_of(
     (0.95, r"(?i)^[ \t]*Size \(Bytes\)\s+Description\s+Duration.{0,40}Throughput \(\w+\)\s+BusBW \(\w+\)"),
 )
 _TITLE = "DeepSpeed communication benchmarks: time, throughput and bus bandwidth by size"
-FORMATS = [Format("deepspeed-comm", _TITLE, _LIKELY, parse, units={"bytes": "B", "time": "us", "busbw": "GB/s"})]
+FORMATS = [
+    Format(
+        "deepspeed-comm",
+        _TITLE,
+        _LIKELY,
+        parse,
+        units={"bytes": "B", "time": "us", "busbw": "GB/s"},
+        aliases="deepspeed|ds_bench|deepspeed-comm-bench",
+        convert=benchmarks.collective_tables,
+    )
+]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped, when
+from fabtui.importers.to_model.snapshots import add_snapshot
 from fabtui.model.events import APPLY_ERRORS, Event, event_from_json
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
@@ -146,8 +147,8 @@ _JOB_UNITS = {
     **{"used": "B", "power": "W", "utilization": "%"},
 }
 FORMATS = [
-    Format("fabtui-csv", "a CSV snapshot of fabtui", _LIKELY_CSV, _parse_csv),
-    Format("fabtui-json", "a JSON snapshot of fabtui", _LIKELY_JSON, _parse_json),
+    Format("fabtui-csv", "a CSV snapshot of fabtui", _LIKELY_CSV, _parse_csv, convert=add_snapshot),
+    Format("fabtui-json", "a JSON snapshot of fabtui", _LIKELY_JSON, _parse_json, convert=add_snapshot),
     Format("job-report", "the report of fabtui job as JSON", _LIKELY_JOB, _parse_job, units=_JOB_UNITS),
     Format("fabtui-recording", "a recording of fabtui", _LIKELY_RECORDING, _parse_recording),
 ]

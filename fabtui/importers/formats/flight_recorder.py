@@ -58,4 +58,4 @@ _LIKELY = first_of(
     (0.95, r'"pg_status"\s*:\s*\{'),
 )
 _TITLE = "PyTorch flight recorder: collectives, sends and receives of each rank, who is behind"
-FORMATS = [Format(NAME, _TITLE, _LIKELY, parse)]
+FORMATS = [Format(NAME, _TITLE, _LIKELY, parse, aliases="torchfrtrace|nccl-trace|fr")]

@@ -94,4 +94,4 @@ _LIKELY = first_of(
     (0.6, r"^[ \t]{0,8}-[IWE]- .{1,300}\n(?:.*\n){0,3}?[ \t]{0,8}-[IWE]- "),
 )
 _TITLE = "ibdiagnet: warnings and errors of each check of an InfiniBand fabric"
-FORMATS = [Format("ibdiagnet", _TITLE, _LIKELY, parse)]
+FORMATS = [Format("ibdiagnet", _TITLE, _LIKELY, parse, aliases="ibdiagnet2")]

@@ -58,4 +58,4 @@ def parse(text: str) -> Reading:
 _LIKELY = first_of((0.99, r"(?i)^\*{3,60} last (?:output|error|gpu) message \*{3,60}$"))
 _TITLE = "monitor of a training job: ends of the output, error and GPU files of each node, settings, iteration times"
 _UNITS = {**megatron.FORMATS[0].units, **gpustat.FORMATS[0].units}
-FORMATS = [Format("job-monitor", _TITLE, _LIKELY, parse, units=_UNITS, log=True)]
+FORMATS = [Format("job-monitor", _TITLE, _LIKELY, parse, units=_UNITS, log=True, hidden=("timeline",))]

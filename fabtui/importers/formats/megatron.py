@@ -145,4 +145,16 @@ _UNITS = {
     **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
     **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
 }
-FORMATS = [Format("megatron-log", _TITLE, _LIKELY, parse, units=_UNITS, log=True)]
+FORMATS = [
+    Format(
+        "megatron-log",
+        _TITLE,
+        _LIKELY,
+        parse,
+        units=_UNITS,
+        log=True,
+        aliases="megatron(?:-(?:info|timers))?",
+        errors=True,
+        hidden=("timeline",),
+    )
+]

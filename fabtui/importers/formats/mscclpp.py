@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_number, number, plain_lines, size, whole
 
@@ -174,4 +175,14 @@ _LIKELY = first_of(
 _TITLE = "MSCCL++: mscclpp-test, its Python benchmark and experiments"
 _TIME = dict.fromkeys(("time", "avg_time", "min_time", "nccl_time"), "us")
 _RATE = dict.fromkeys(("algbw", "busbw", "avg_algbw", "max_algbw", "nccl_algbw"), "GB/s")
-FORMATS = [Format("mscclpp", _TITLE, _LIKELY, parse, units={"bytes": "B", **_TIME, **_RATE})]
+FORMATS = [
+    Format(
+        "mscclpp",
+        _TITLE,
+        _LIKELY,
+        parse,
+        units={"bytes": "B", **_TIME, **_RATE},
+        aliases=r"msccl\+\+|mscclpp-(?:test|expt)|all\w+_test_perf",
+        convert=benchmarks.collective_tables,
+    )
+]

@@ -158,4 +158,4 @@ _LIKELY = first_of(
 )
 _TITLE = "NCCL Inspector: bus bandwidth of the operations of a job, by communicator and rank"
 _UNITS = {"bytes": "B", "busbw": "GB/s", "busbw_min": "GB/s", "time": "us"}
-FORMATS = [Format("nccl-inspector", _TITLE, _LIKELY, parse, units=_UNITS, log=True)]
+FORMATS = [Format("nccl-inspector", _TITLE, _LIKELY, parse, units=_UNITS, log=True, aliases="inspector|rccl-inspector")]

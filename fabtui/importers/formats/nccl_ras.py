@@ -59,4 +59,4 @@ _LIKELY = first_of(
     (0.9, r"^[ \t]*Communicator ranks have different (?:\w+ operation counts|status)$"),
 )
 _TITLE = "NCCL RAS: launched collectives of each rank, silent processes, who is behind"
-FORMATS = [Format("nccl-ras", _TITLE, _LIKELY, parse, units={"collection_time": "s"})]
+FORMATS = [Format("nccl-ras", _TITLE, _LIKELY, parse, units={"collection_time": "s"}, aliases="ncclras|ras")]

@@ -11,6 +11,7 @@ import re
 from pathlib import PurePath
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines, whole
 
@@ -415,5 +416,14 @@ _UNITS = {
     **{"i_min": "us", "i_max": "us", "i_p99": "us", "i_cv": "%"},
 }
 FORMATS = [
-    Format("nccl-tests", "nccl-tests: tables of all_reduce_perf and its kin", _LIKELY, parse, units=_UNITS),
+    Format(
+        "nccl-tests",
+        "nccl-tests: tables of all_reduce_perf and its kin",
+        _LIKELY,
+        parse,
+        units=_UNITS,
+        aliases=r"\w+_perf(?:_mpi)?",
+        convert=benchmarks.nccl_tests,
+        errors=True,
+    ),
 ]

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
 
@@ -210,4 +211,4 @@ _LIKELY = first_of(
     (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
 )
 _TITLE_OF_FORMAT = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
-FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, _LIKELY, parse)]
+FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, _LIKELY, parse, convert=benchmarks.nvbandwidth, incomparable=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, whole
 
@@ -130,4 +131,15 @@ def parse(text: str) -> Reading:
 
 _LIKELY = first_of((0.98, r"^[^\n]{0,40}# OSU \w"), (0.75, r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)"))
 _TITLE_OF_FORMAT = "OSU micro-benchmarks: osu_bw, osu_bibw, osu_latency, osu_allreduce and the others"
-FORMATS = [Format("osu", _TITLE_OF_FORMAT, _LIKELY, parse, units={"bytes": "B"})]
+FORMATS = [
+    Format(
+        "osu",
+        _TITLE_OF_FORMAT,
+        _LIKELY,
+        parse,
+        units={"bytes": "B"},
+        aliases=r"osu_\w+",
+        convert=benchmarks.osu,
+        incomparable=True,
+    )
+]

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 
 from fabtui.importers.matrix import matrix
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
@@ -122,4 +123,14 @@ def parse(text: str) -> Reading:
 
 
 _LIKELY = first_of((0.99, r"^==> (?:.*/)?" + FILE.pattern + r" <==$"), (0.9, r"^\S+ \[\d+\] : (?:BEG|END|OK) "))
-FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", _LIKELY, parse)]
+FORMATS = [
+    Format(
+        "p2p-test",
+        "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks",
+        _LIKELY,
+        parse,
+        convert=benchmarks.p2p_runs,
+        incomparable=True,
+        hidden=("pairs",),
+    )
+]

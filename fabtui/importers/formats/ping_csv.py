@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from fabtui.importers.matrix import matrix
+from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 
 COLUMNS = ("SourceNode", "SourceIP", "DestinationNode", "DestinationIP", "NetworkSegment", "Status")
@@ -85,4 +86,6 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 _LIKELY = first_of((0.99, r"\A\ufeff* *" + " *, *".join(COLUMNS)))
-FORMATS = [Format("ping-csv", "a ping mesh as CSV: " + _HEADING, _LIKELY, parse)]
+FORMATS = [
+    Format("ping-csv", "a ping mesh as CSV: " + _HEADING, _LIKELY, parse, convert=benchmarks.ping_csv, hidden=("rows",))
+]

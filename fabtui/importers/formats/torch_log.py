@@ -167,4 +167,15 @@ _LIKELY = first_of(
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
 _TITLE = "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors"
-FORMATS = [Format("torch-log", _TITLE, _LIKELY, parse, units={"limit": "ms", "ran": "ms"}, log=True)]
+FORMATS = [
+    Format(
+        "torch-log",
+        _TITLE,
+        _LIKELY,
+        parse,
+        units={"limit": "ms", "ran": "ms"},
+        log=True,
+        aliases="torch-failure|pytorch|torch",
+        errors=True,
+    )
+]

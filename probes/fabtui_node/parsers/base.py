@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 #: Maximum number and width of the lines kept that were not understood.
 UNKNOWN_LINES = 50
@@ -36,6 +36,13 @@ class Format(NamedTuple):
         argv: The command as a probe runs it; empty if no probe does.
         units: The unit of each value that has one, by the name it has in ``values``, at any depth.
         log: True if it may have dates and tags before its lines, of which several processes wrote some.
+        aliases: Regular expression of its other names: tools of a suite, and synonyms.
+        convert: Adds its measurements to a draft of a session, given the values and a name for an unknown node; None if
+            it has none.
+        incomparable: True if what it measures between pairs must not stand beside pairs of another format.
+        facts: Returns the values of probes that the output has, by the name of the probe; None if no probe has them.
+        errors: True if it may have the errors of libraries that the catalogue of errors explains.
+        hidden: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     """
 
     name: str
@@ -45,6 +52,12 @@ class Format(NamedTuple):
     argv: Tuple[str, ...] = ()
     units: Dict[str, str] = {}  # noqa: RUF012 - never changed
     log: bool = False
+    aliases: str = ""
+    convert: Optional[Callable[[Any, Dict[str, Any], str], None]] = None
+    incomparable: bool = False
+    facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Any]]]] = None
+    errors: bool = False
+    hidden: Tuple[str, ...] = ()
 
 
 def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:

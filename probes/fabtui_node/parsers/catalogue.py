@@ -1,27 +1,32 @@
-"""Formats of outputs of commands that run on nodes, by name; modules are imported on first use.
+"""Formats of outputs of commands that run on nodes, by name.
 
-A format's module holds ``FORMATS``, a list of `fabtui_node.parsers.base.Format`.
+A module with a format holds ``FORMATS``, a list of `fabtui_node.parsers.base.Format`; it is found by its folder.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Dict
+import pkgutil
+from typing import Any, Dict
 
 from fabtui_node.parsers.base import Format
 
-_MODULES = (
-    # InfiniBand, RoCE and network interfaces.
-    *("ib.rdma_ports", "net.ethtool", "ib.fabric", "ib.management", "ib.routes", "ib.ibswinfo"),
-    # GPUs, NVLinks and the kernel's log.
-    *("nvidia.smi_table", "nvidia.smi_query", "nvidia.query_csv", "nvidia.topo", "nvidia.smi_nvlink"),
-    *("nvidia.dcgmi", "nvidia.fabric_manager_log", "kernel.dmesg"),
-    # Tests between nodes that probes run.
-    *("net.iperf3", "ib.perftest", "net.ping", "nccl.log_lines"),
-)
+
+def formats_in(package: str) -> Dict[str, Format]:
+    """Return the formats that the modules of a package and of the packages in it declare, by name.
+
+    Raises:
+        ValueError: Two formats have the same name.
+    """
+    folder: Any = importlib.import_module(package)
+    names = sorted(module.name for module in pkgutil.walk_packages(folder.__path__, package + "."))
+    declared = [form for name in names for form in getattr(importlib.import_module(name), "FORMATS", ())]
+    found = {form.name: form for form in declared}
+    if len(found) < len(declared):
+        raise ValueError("two formats have the same name")
+    return found
 
 
 def formats() -> Dict[str, Format]:
     """Return all formats of commands that run on nodes, by name."""
-    modules = (importlib.import_module("fabtui_node.parsers." + module) for module in _MODULES)
-    return {form.name: form for module in modules for form in module.FORMATS}
+    return formats_in("fabtui_node.parsers")

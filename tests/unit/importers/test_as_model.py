@@ -15,9 +15,11 @@ from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
+from fabtui.importers.to_model.builder import Draft
 from fabtui.importers.to_model.dispatch import events, model, rivals, stem
+from fabtui.importers.to_model.snapshots import add_snapshot
 from fabtui.model.endpoints import PairClass
-from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, event_from_json
+from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, SessionStart, event_from_json
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -303,3 +305,19 @@ def test_a_table_by_gpus() -> None:
     assert rows == [(8, [(45.25, 22.625), (5.0, 2.5)]), (16, [(44.5, None), None])]
     assert found.comparison == ["RDMA", "TCP"]
     assert not list(modelled(text.replace("all_reduce", "all_reduce and all_gather")).measurements())
+
+
+@pytest.mark.parametrize(
+    ("layer", "probe"),
+    [
+        *(("mtu", "ping"), ("udp", "udp"), ("tcp", "udp"), ("iperf3", "iperf3"), ("ib_write_bw", "perftest")),
+        *(("p2p", "p2p"), ("world", "p2p"), ("alltoall", "alltoall")),
+    ],
+)
+def test_a_snapshot_names_the_probe_of_each_layer(layer: str, probe: str) -> None:
+    row = {"layer": layer, "src": "a:0", "dst": "b:0", "verdict": "ok", "value": 1.0, "unit": "GB/s"}
+    draft = Draft()
+    add_snapshot(draft, {"measurements": [row]}, "")
+    start = draft.events()[0]
+    assert isinstance(start, SessionStart)
+    assert start.options["probes"] == [probe]

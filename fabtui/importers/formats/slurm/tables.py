@@ -387,12 +387,12 @@ def _likely(tool: _Tool, text: str) -> float:
     return 0.9 if tool.name == "sacct" and "Slurm accounting storage is disabled" in text else 0.0
 
 
-def _format(tool: _Tool, title: str, parse: Callable[[str], Reading]) -> Format:
-    return Format(tool.name, title, functools.partial(_likely, tool), parse)
+def _format(tool: _Tool, title: str, parse: Callable[[str], Reading], aliases: str = "") -> Format:
+    return Format(tool.name, title, functools.partial(_likely, tool), parse, aliases=aliases)
 
 
 FORMATS = [
     _format(_SINFO, "Slurm's sinfo: partitions, states of nodes, reasons", _parse_sinfo),
     _format(_SQUEUE, "Slurm's squeue: jobs and steps", _parse_squeue),
-    _format(_SACCT, "Slurm's sacct and sstat: accounts of jobs", _parse_sacct),
+    _format(_SACCT, "Slurm's sacct and sstat: accounts of jobs", _parse_sacct, "sstat"),
 ]

@@ -48,4 +48,4 @@ _LIKELY = first_of(
     (0.93, r"^[#$].{0,200}\bscontrol(?: -\S+)* show topo"),
 )
 _TITLE = "Slurm's topology: switches or blocks, and the leaf of each node"
-FORMATS = [Format("slurm-topology", _TITLE, _LIKELY, parse)]
+FORMATS = [Format("slurm-topology", _TITLE, _LIKELY, parse, aliases=r"topology(?:\.conf)?")]

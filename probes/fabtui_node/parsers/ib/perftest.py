@@ -252,5 +252,7 @@ FORMATS = [
         parse,
         ("ib_write_bw",),
         _UNITS,
+        aliases=r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+",
+        incomparable=True,
     )
 ]

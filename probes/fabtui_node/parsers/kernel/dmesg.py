@@ -446,4 +446,8 @@ _UNITS = {
     **{"width": "lanes", "width_capable": "lanes", "power": "W"},
 }
 
-FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS, log=True)]
+FORMATS = [
+    Format(
+        "dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS, log=True, aliases=r"dmesg-\w+|xid"
+    )
+]

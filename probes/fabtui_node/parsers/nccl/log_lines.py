@@ -397,4 +397,4 @@ def _likely(text: str) -> float:
 
 
 _TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
-FORMATS = [Format("nccl-log", _TITLE, _likely, parse, log=True)]
+FORMATS = [Format("nccl-log", _TITLE, _likely, parse, log=True, aliases="nccl-debug-log|nccl", errors=True)]

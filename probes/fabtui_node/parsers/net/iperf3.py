@@ -137,4 +137,14 @@ _LIKELY = first_of(
     (0.9, "^iperf3: (?:error|interrupt)"),
 )
 _UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
-FORMATS = [Format("iperf3", "iperf3: bandwidth of TCP or UDP, text or -J", _LIKELY, parse, ("iperf3", "-J"), _UNITS)]
+FORMATS = [
+    Format(
+        "iperf3",
+        "iperf3: bandwidth of TCP or UDP, text or -J",
+        _LIKELY,
+        parse,
+        ("iperf3", "-J"),
+        _UNITS,
+        aliases="iperf",
+    )
+]

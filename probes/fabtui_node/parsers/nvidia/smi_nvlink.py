@@ -198,6 +198,7 @@ FORMATS = [
         parse_nvlink_status,
         ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
+        aliases="(?:nvidia-smi-)?nvlink(?:-s|-status)?",
     ),
     Format(
         "nvidia-smi-nvlink-e",
@@ -209,6 +210,7 @@ FORMATS = [
         parse_nvlink_errors,
         ("nvidia-smi", "nvlink", "-e"),
         {"counters": "events since the driver was loaded", "fec": "codewords", "rates": "errors a bit"},
+        aliases="nvlink-e|nvlink-errors",
     ),
     Format(
         "nvidia-smi-nvlink-R",

@@ -246,6 +246,7 @@ FORMATS = [
         _likely_topology,
         parse_topology,
         ("nvidia-smi", "topo", "-m"),
+        aliases="topo(?:-m)?",
     ),
     Format(
         "nvidia-smi-topo-p2p",
@@ -253,5 +254,6 @@ FORMATS = [
         _likely_p2p,
         parse_p2p,
         ("nvidia-smi", "topo", "-p2p", "r"),
+        aliases="topo-p2p",
     ),
 ]
