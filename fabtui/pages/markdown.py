@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fabtui.pages.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.presentation.text_table import aligned, padded
 from fabtui.sanitize import clean, one_line
 
 #: Characters that are markup within a line, where they stand so that they would be.
@@ -73,24 +74,15 @@ def _table(table: Table) -> Iterator[str]:
     yield from _title(table.title)
     if table.grid:
         # A matrix as it stands in a terminal: a table of Markdown would be three times as wide.
-        yield from _fenced(_columns([[one_line(cell) for cell in row] for row in table.rows], " ", table))
+        yield from _fenced(aligned([[*map(one_line, row)] for row in table.rows], table.left, gap=" ", indent=""))
     else:
-        rows = _columns([[_cell(cell) for cell in row] for row in table.rows], " | ", table)
-        head, *rest = [f"| {row} |" for row in rows]
-        rule = "".join(f"|{':' if at in table.left else '-'}---{'' if at in table.left else ':'}" for at in _all(table))
+        head, *rest = [
+            f"| {' | '.join(row)} |" for row in padded([[*map(_cell, row)] for row in table.rows], table.left)
+        ]
+        rule = "".join("|:---" if at in table.left else "|----:" for at in range(len(table.rows[0])))
         yield from (head, f"{rule}|", *rest, "")
     for note in table.notes:
         yield from (_inline(note), "")
-
-
-def _all(table: Table) -> range:
-    return range(len(table.rows[0]))
-
-
-def _columns(rows: list[list[str]], gap: str, table: Table) -> list[str]:
-    widths = [max(len(row[at]) for row in rows) for at in _all(table)]
-    forms = [f"{'<' if at in table.left else '>'}{width}" for at, width in enumerate(widths)]
-    return [gap.join(f"{cell:{form}}" for cell, form in zip(row, forms, strict=True)) for row in rows]
 
 
 def _entry(entry: Entry) -> Iterator[str]:

@@ -24,6 +24,7 @@ from fabtui.presentation.preflight_lines import (
     plain,
     values_of,
 )
+from fabtui.presentation.text_table import filled
 from fabtui.report.group_sweep import sweep_tables
 from fabtui.report.preflight import change_lines
 from fabtui.report.session_diff import HEAD, LEFT, count_rows, finding_line, outcome_text, pair_tables
@@ -99,7 +100,7 @@ def sweep_blocks(model: Model) -> Iterator[Block]:
 
 def _filled(table: Table) -> Table:
     """Return a table without columns that are empty in all rows."""
-    shown = [at for at, column in enumerate(zip(*table.rows, strict=True)) if any(column)]
+    shown = filled(table.rows, nothing=("",))
     left = [place for place, at in enumerate(shown) if at in table.left]
     return table._replace(rows=[[row[at] for at in shown] for row in table.rows], left=left)
 

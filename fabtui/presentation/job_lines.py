@@ -14,6 +14,7 @@ from fabtui.jobs.watchdog import Phase
 from fabtui.jobs.watchdog import Verdict as HangVerdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, clock_text
 from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
 from fabtui.sanitize import one_line
@@ -159,25 +160,18 @@ def table_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
     """Return the table of nodes."""
     rows = node_cells(report)
     shown = headings_for(rows, width)
-    widths = {name: _column(rows, name) for name in shown}
-    lines: Lines = [[(f" {_padded(shown, widths, dict(zip(HEADINGS, HEADINGS, strict=True)))}", MUTED)]]
-    for row in rows:
-        style = state_style(row.state)
-        lines.append(clipped([(f" {_padded(shown, widths, row.texts)}", style)], width, glyphs.ellipsis))
+    left = [at for at, name in enumerate(shown) if name not in RIGHT]
+    cells = [[row.texts[name] or "-" for name in shown] for row in rows]
+    head, *texts = aligned([shown, *cells], left, indent=" ")
+    lines: Lines = [[(head, MUTED)]]
+    for row, text in zip(rows, texts, strict=True):
+        lines.append(clipped([(text, state_style(row.state))], width, glyphs.ellipsis))
     return lines if rows else []
 
 
 def state_style(state: str) -> str:
     """Return the style of a node's state."""
     return {"suspect": "bold $warning", "no logs": MUTED}.get(state, "")
-
-
-def _padded(shown: Sequence[str], widths: dict[str, int], texts: dict[str, str]) -> str:
-    cells = [
-        f"{texts[name] or '-':>{widths[name]}}" if name in RIGHT else f"{texts[name] or '-':<{widths[name]}}"
-        for name in shown
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def iteration_line(report: JobReport, glyphs: Glyphs) -> Line:

@@ -13,6 +13,7 @@ from fabtui.model.facts.node_view import Value
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence as evidence_of
 from fabtui.presentation.findings import title
+from fabtui.presentation.text_table import padded
 
 #: A piece of a line: its text and its role: ``bad``, ``warn``, ``note``, ``name``, ``head``, ``dim`` or "".
 Piece = tuple[str, str]
@@ -152,22 +153,22 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
     groups = alike(table, facts)
     title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
     room = max(_WIDEST_CELL, (width - title - 4) // len(groups) - 4)
-    cells = {
-        fact.name: [cut(cell_text(table, fact, names, glyphs), room, glyphs) for names in groups] for fact in facts
-    }
     heads = [nodes_text(names, room, glyphs) for names in groups]
-    widths = [max(len(head), *(len(row[at]) + 2 for row in cells.values())) for at, head in enumerate(heads)]
-    if len(groups) > MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
-        return _by_value(table, facts, width, glyphs)
-    shown_heads = [(f"{head:<{each}}  ", "head") for head, each in zip(heads, widths, strict=True)]
-    lines: list[Line] = [[(" " * (title + 4), ""), *shown_heads]]
+    rows = []
     for fact in facts:
         roles = odd_roles(table, fact)
-        line: Line = _title(fact, title, bool(roles), glyphs)
-        for names, cell, each in zip(groups, cells[fact.name], widths, strict=True):
-            role = roles.get(names[0], "")
-            line.append((f"{cell + (' ' + glyphs.differs if role else ''):<{each}}  ", role))
-        lines.append(line)
+        texts = [cut(cell_text(table, fact, names, glyphs), room, glyphs) for names in groups]
+        # The blanks keep the place of a mark.
+        marks = [f" {glyphs.differs}" if names[0] in roles else "  " for names in groups]
+        rows.append([text + mark for text, mark in zip(texts, marks, strict=True)])
+    first, *rest = padded([heads, *rows], range(len(heads)))
+    if len(groups) > MOST_COLUMNS or 4 + title + sum(len(head) + 2 for head in first) > width:
+        return _by_value(table, facts, width, glyphs)
+    lines: list[Line] = [[(" " * (title + 4), ""), *((f"{head}  ", "head") for head in first)]]
+    for fact, cells in zip(facts, rest, strict=True):
+        roles = odd_roles(table, fact)
+        pieces = [(f"{cell}  ", roles.get(names[0], "")) for names, cell in zip(groups, cells, strict=True)]
+        lines.append([*_title(fact, title, bool(roles), glyphs), *pieces])
     return lines
 
 

@@ -11,7 +11,7 @@ from fabtui.export.collectives_table import SweepRow, TableRow, group_sweep
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text, value_text
-from fabtui.report.tables import aligned
+from fabtui.presentation.text_table import aligned
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import transport_of
 

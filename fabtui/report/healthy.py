@@ -12,7 +12,8 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
-from fabtui.report.tables import aligned, capped
+from fabtui.presentation.text_table import aligned
+from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
 _WHERE = "--json has them all"

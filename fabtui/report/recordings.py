@@ -13,8 +13,9 @@ from fabtui.model.events import SessionStart
 from fabtui.model.recording import apply_recorded, last_time, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
+from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import clock_text
-from fabtui.report.tables import aligned, cut
+from fabtui.report.tables import cut
 from fabtui.sanitize import one_line
 
 #: Maximum number of recordings in the list.

@@ -19,9 +19,10 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import pairs_text, title
 from fabtui.presentation.numbers import spoken_text, value_text
 from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, plain
+from fabtui.presentation.text_table import aligned
 from fabtui.report.preflight import change_lines
 from fabtui.report.summary import finding_lines
-from fabtui.report.tables import aligned, capped, takes_unicode
+from fabtui.report.tables import capped, takes_unicode
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of rows of pairs and of lines of findings.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fabtui.model.facts.node_view import number, text
 from fabtui.model.session_model import Model
-from fabtui.report.tables import MOST_LINES, aligned
+from fabtui.presentation.text_table import aligned
+from fabtui.report.tables import MOST_LINES
 from fabtui.sanitize import one_line
 
 

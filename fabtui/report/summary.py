@@ -26,6 +26,7 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, known_text, pairs_text, title
 from fabtui.presentation.numbers import brief_text, scales_text, share_text, size_text, spoken_text, value_text
+from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import limit_text
 from fabtui.report.carriers import carrier_lines
 from fabtui.report.grid import Shown, grid, grids
@@ -34,7 +35,7 @@ from fabtui.report.healthy import what_to_do
 from fabtui.report.networks import networks
 from fabtui.report.preflight import before_tests
 from fabtui.report.storage import storage_table
-from fabtui.report.tables import MOST_LINES, aligned, capped
+from fabtui.report.tables import MOST_LINES, capped
 from fabtui.sanitize import one_line
 
 _WIDEST_NODES = 40

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
-from io import StringIO
+from collections.abc import Sequence
 from typing import Any, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from fabtui.importers.matrix import is_matrix
+from fabtui.presentation.text_table import aligned
 from fabtui.sanitize import one_line
 
 #: Maximum number of lines of a list.
@@ -42,21 +37,6 @@ _ID_ENDS = ("name", "node", "rank", "bus", "guid", "kind", "bytes", "src")
 _MOST_BLOCKS = 3
 _DEEPEST = 8
 _NONE = "-"
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Return rows (of the same length) as lines of aligned columns, two blanks apart; those of text are ``left``."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for at in range(len(rows[0])):
-        table.add_column(justify="left" if at in left else "right", no_wrap=True)
-    for row in rows:
-        # As Text: text of nodes and files is never parsed as markup.
-        table.add_row(*map(Text, row))
-    width = sum(max(map(cell_len, column)) + 2 for column in zip(*rows, strict=True))
-    console = Console(width=width + 2, file=StringIO(), color_system=None, force_terminal=False, legacy_windows=False)
-    with console.capture() as capture:
-        console.print(table)
-    return [f"  {line}".rstrip() for line in capture.get().splitlines()]
 
 
 class Layout:

@@ -9,7 +9,7 @@ import sys
 from fabtui.config.file import ConfigFile, Found, Problem, config_path, merged, read_config, template
 from fabtui.config.options import OptionSpec, settings
 from fabtui.errors import InputError
-from fabtui.report.tables import aligned
+from fabtui.presentation.text_table import aligned
 from fabtui.sanitize import one_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import check_keys, key_rows

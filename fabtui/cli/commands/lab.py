@@ -16,7 +16,7 @@ from fabtui.lab.spec import MAX_ENDPOINTS, LabSpec
 from fabtui.lab.standing.lab import StandingLab, standing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
-from fabtui.report.tables import aligned
+from fabtui.presentation.text_table import aligned
 
 HELP = """\
 Make nodes and networks on this machine, plant faults in them and heal them, while other commands watch.
