@@ -73,7 +73,7 @@ from fabtui.transport.ssh_config import (
     expand_path,
     parse,
     parse_jumps,
-    resolve_without_ssh,
+    plain_block,
     unsupported_setting,
 )
 from fabtui_node import protocol
@@ -618,7 +618,7 @@ def _ssh(data: bytes) -> None:
         except ValueError as error:
             _refused(error)
     elif number == 2:
-        resolve_without_ssh(_file(rest, "ssh_config"), "n0", None, None)
+        plain_block(_file(rest, "ssh_config"), "n0")
     elif number == 3:
         load_file(str(_file(rest, "known_hosts")))
     else:

@@ -36,6 +36,7 @@ from fabtui.transport.ssh_config import (
     SshSettings,
     check_host,
     is_plain,
+    no_ssh,
     policy_for,
 )
 from fabtui.transport.step_tree import StepTree
@@ -270,7 +271,7 @@ class Connector:
             self._resolver = Resolver(options.ssh_config)
         ssh = self._resolver.ssh
         if ssh is None:
-            raise NodeUnreachable("local", "there is no ssh program here", "install the OpenSSH client")
+            raise no_ssh()
         within, via = options.connect_timeout, ""
         more: list[str] = []
         policy: Policy = "strict" if options.host_key_policy == "config" else options.host_key_policy

@@ -1,7 +1,8 @@
 """Resolve hosts through the user's ssh configuration by running ``ssh -G``.
 
 Only OpenSSH reads its configuration as OpenSSH does, with includes, matches and the site's files. Without an ``ssh``
-binary, the parser of asyncssh is used. Hosts with settings that asyncssh does not support are left to OpenSSH.
+binary, only a given file of plain blocks is read, such as a lab's. Hosts with settings that asyncssh does not support
+are left to OpenSSH.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.link import NodeUnreachable
@@ -269,7 +270,11 @@ class Resolver:
 
     async def _ask(self, host: str, user: str | None, port: int | None) -> SshSettings:
         if self.ssh is None:
-            return await asyncio.to_thread(resolve_without_ssh, self._ssh_config, host, user, port)
+            block = await asyncio.to_thread(plain_block, self._ssh_config, host)
+            if block is None:
+                raise no_ssh()
+            found = parse(host, block)
+            return replace(found, user=user or found.user, port=port or found.port)
         options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
@@ -311,57 +316,35 @@ class Resolver:
         return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
-def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, port: int | None) -> SshSettings:
-    """Return what asyncssh's own parser finds of a host.
+def no_ssh() -> NodeUnreachable:
+    """Return the error for a machine without OpenSSH."""
+    hint = "install openssh-client, or pass --via or --transport srun"
+    return NodeUnreachable("local", "there is no ssh program on this machine to read the ssh configuration", hint)
 
-    It knows no StrictHostKeyChecking: unknown host keys are refused.
 
-    Raises:
-        ConfigBroken: The file does not parse, or cannot be read.
+def plain_block(path: Path | None, host: str) -> str | None:
+    """Return the settings of a host as ``ssh -G`` prints them; None if only OpenSSH can read the file.
+
+    A plain file has one ``Host NAME`` block for each host, without patterns, conditions and other files.
     """
-    from asyncssh.config import ConfigParseError, SSHClientConfig
-
-    default = Path(home(), ".ssh", "config")
-    paths = [ssh_config] if ssh_config is not None else [default] if os.access(default, os.R_OK) else []
+    if path is None:
+        return None
+    lines: list[str] = []
+    block = ""
     try:
-        config: Any = SSHClientConfig.load(
-            None, list(paths), False, False, False, getpass.getuser(), user or (), host, port or ()
-        )
-    except (ConfigParseError, OSError, ValueError) as error:
-        raise ConfigBroken(str(error)) from None
-    except IndexError:
-        # A line such as "User=", of which the parser takes what is not there.
-        raise ConfigBroken(f"{paths[0]}: a keyword or its value is missing on a line") from None
-    settings = SshSettings(host, str(config.get("Hostname", host)), str(user or config.get("User", getpass.getuser())))
-    user_files = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
-    global_files = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])
-    default_keys = [f"{home()}/.ssh/{name}" for name in ("id_rsa", "id_ecdsa", "id_ed25519")]
-    jump = config.get("ProxyJump")
-    try:
-        jumps = parse_jumps(str(jump)) if jump else ()
-    except ValueError as error:
-        raise ConfigBroken(str(error)) from None
-    proxy = config.get("ProxyCommand")
-    timeout = config.get("ConnectTimeout")
-    return replace(
-        settings,
-        port=int(port or config.get("Port", 22)),
-        jumps=jumps,
-        proxy_command=None if proxy in (None, "", "none") else str(proxy),
-        user_known_hosts=_files(user_files, settings),
-        global_known_hosts=_files(global_files, settings),
-        host_key_alias=config.get("HostKeyAlias"),
-        identities=tuple(str(file) for file in config.get("IdentityFile", ()) or default_keys),
-        certificates=tuple(str(file) for file in config.get("CertificateFile", ()) or ()),
-        identity_agent=config.get("IdentityAgent") or None,
-        identities_only=bool(config.get("IdentitiesOnly")),
-        connect_timeout=float(timeout) if timeout else None,
-    )
-
-
-def _files(names: Any, settings: SshSettings) -> tuple[str, ...]:
-    paths = (expand_path(str(name), settings) for name in names)
-    return tuple(str(path) for path in paths if path is not None)
+        text = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        value = value.strip().strip('"')
+        if key.lower() == "host":
+            block = value
+        if not block or key.lower() in ("match", "include") or any(sign in block for sign in "*?! "):
+            return None
+        if block == host and key.lower() != "host":
+            lines.append(f"{key} {value}")
+    return "\n".join(lines) or None
 
 
 #: Timeout (s) of ``klist``.

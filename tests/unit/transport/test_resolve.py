@@ -22,7 +22,7 @@ from fabtui.transport.ssh_config import (
     home,
     parse,
     parse_jumps,
-    resolve_without_ssh,
+    plain_block,
     split_files,
     unsupported_setting,
 )
@@ -208,32 +208,45 @@ async def test_an_asker_that_gives_up_does_not_take_the_answer_from_others(tmp_p
     await resolver.close()
 
 
-def test_without_ssh(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Port 22\n",
+        "Host n1\nMatch all\n",
+        "Host n*\n  Port 22\n",
+        "Host n1 n2\n",
+        "Include x\n",
+        "Host n2\n Port 1\n",
+    ],
+)
+def test_only_plain_blocks_are_read_without_ssh(tmp_path: Path, text: str) -> None:
     config = tmp_path / "config"
-    config.write_text(
-        "Host n1\n  HostName 10.0.0.1\n  Port 2200\n  User me\n  ProxyJump u@gate:33\n"
-        "  UserKnownHostsFile none\n  GlobalKnownHostsFile /site\n  IdentityFile ~/k\nHost bad\n  Port x\n"
-    )
-    resolved = resolve_without_ssh(config, "n1", None, None)
-    assert (resolved.hostname, resolved.port, resolved.user) == ("10.0.0.1", 2200, "me")
-    assert resolved.jumps == (Jump("gate", "u", 33),)
-    assert (resolved.user_known_hosts, resolved.global_known_hosts) == ((), ("/site",))
-    assert resolved.strict == "ask"
-    with pytest.raises(ConfigBroken):
-        resolve_without_ssh(config, "bad", None, None)
-    with pytest.raises(ConfigBroken):
-        resolve_without_ssh(tmp_path / "missing", "n1", None, None)
+    config.write_text(text)
+    assert plain_block(config, "n1") is None
+    assert plain_block(tmp_path / "missing", "n1") is None
+    assert plain_block(None, "n1") is None
 
 
-async def test_where_there_is_no_ssh_its_configuration_is_read_all_the_same(
+async def test_where_there_is_no_ssh_plain_blocks_are_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     config = tmp_path / "config"
-    config.write_text("Host n1\n  HostName 10.0.0.1\n")
+    config.write_text(
+        "Host n2\n  Port 1\n\nHost n1\n  HostName 10.0.0.1\n  Port 2200\n  User me\n"
+        '  UserKnownHostsFile "/a b"\n  GlobalKnownHostsFile none\n  IdentityFile "/k%%/id"\n'
+        "  StrictHostKeyChecking yes\n"
+    )
     resolver = Resolver(config)
     assert resolver.ssh is None
-    assert (await resolver.resolve("n1")).hostname == "10.0.0.1"
+    found = await resolver.resolve("n1")
+    assert (found.hostname, found.port, found.user, found.strict) == ("10.0.0.1", 2200, "me", "yes")
+    assert (found.global_known_hosts, found.identities) == ((), ("/k%%/id",))
+    assert (await resolver.resolve("n1", "you", 6)).port == 6
+    with pytest.raises(NodeUnreachable, match="there is no ssh program on this machine") as refused:
+        await resolver.resolve("n3")
+    assert refused.value.hint == "install openssh-client, or pass --via or --transport srun"
     await resolver.close()
     assert os.environ["PATH"] == str(tmp_path)
 
