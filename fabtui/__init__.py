@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fabtui.version import __version__
 
 if TYPE_CHECKING:
-    from fabtui.export.dataframe import SnapshotFrame, load_snapshot
-    from fabtui.export.frames import Frames
+    from fabtui.export.frames import Frames, SnapshotFrame, load_snapshot
     from fabtui.importers.load import load
 
 __all__ = ["Frames", "SnapshotFrame", "__version__", "load", "load_snapshot"]
@@ -23,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(load, name)
     if name in ("load_snapshot", "SnapshotFrame"):
-        from fabtui.export import dataframe
+        from fabtui.export import frames
 
-        return getattr(dataframe, name)
+        return getattr(frames, name)
     raise AttributeError(f"module 'fabtui' has no attribute {name!r}")

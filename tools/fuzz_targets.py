@@ -48,7 +48,7 @@ from fabtui.lab.spec import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import chosen_nodes, expand, expand_listed, fold, read_hosts
-from fabtui.presentation.job_text import job_text
+from fabtui.presentation.job_lines import job_text
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary

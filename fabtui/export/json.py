@@ -1,4 +1,4 @@
-"""Session as one JSON object."""
+"""Session as one JSON object, and the schemas (2020-12) of all JSON files, with their versions, in ``schema/``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when
-from fabtui.export.schemas import FORMATS, address
 from fabtui.model.exit_codes import not_tested
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
@@ -113,3 +112,40 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [cleaned(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+#: Version of each kind of file: its ``format``. A change that readers must know about has a new one, and a new file.
+#: 2 of ``session``: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands.
+#: 3: findings have ``id``, ``subject``, ``title`` (was ``text``), ``pairs`` as a list, ``share``, ``confidence`` and
+#: ``rivals``.
+#: 2 of ``preflight``: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
+FORMATS = {"session": 3, "preflight": 2, "diff": 1, "planner": 1}
+_ADDRESS = "https://raw.githubusercontent.com/fabtui/fabtui/main/fabtui/export/schema/"
+_SHARED = "session"
+#: Kinds of files whose schemas refer to the shared one.
+_REFERRING = ("preflight", "diff")
+
+
+def address(name: str) -> str:
+    """Return the address of a schema, which its file and the files that it describes give."""
+    return f"{_ADDRESS}{_file(name)}"
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the schema of a kind of file (`FORMATS`); those that it refers to are part of it.
+
+    Nothing has to be fetched: a schema that others share is in ``$defs`` with its own ``$id``, as JSON Schema 2020-12
+    defines it for compound documents.
+    """
+    found: dict[str, Any] = _read(name)
+    if name in _REFERRING:
+        found["$defs"] = {_SHARED: _read(_SHARED)}
+    return found
+
+
+def _read(name: str) -> Any:
+    return json.loads((Path(__file__).parent / "schema" / _file(name)).read_text("utf-8"))
+
+
+def _file(name: str) -> str:
+    return f"{name}-{FORMATS[name]}.json"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -236,3 +237,63 @@ def _limited(text: object) -> str:
 def _escaped(text: object) -> str:
     """Return the value of a label: one line without control characters, escaped as the text format demands."""
     return _limited(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+#: Maximum size (bytes) of an earlier file whose values are kept.
+_LARGEST = 64 << 20
+_OURS = "# HELP fabtui_"
+#: At the start of a line: a label may hold this text.
+_OF_ROUNDS = f"\n{_OURS}watch_"
+_END = "# EOF\n"
+
+
+class RoundState(StrEnum):
+    """Outcome of a round."""
+
+    COMPLETE = "complete"
+    OVER_BUDGET = "over-budget"
+    NOTHING_TESTED = "nothing-tested"
+    ERROR = "error"
+
+
+class Round(NamedTuple):
+    """A round that has ended: its outcome, and its start and end in seconds since the epoch."""
+
+    state: RoundState
+    began: float
+    ended: float
+
+
+def write_round(found: Round, model: Model | None, path: Path, contents: Exposition) -> None:
+    """Write the metrics of a round, whole or not at all (OSError).
+
+    Args:
+        found: The round.
+        model: Its session; None keeps the values that the file has.
+        path: File to write.
+        contents: Contents of the file.
+    """
+    values = _kept(path) if model is None else families_text(families(model, contents.pairs), contents)
+    write_text(values.removesuffix(_END) + families_text(_round_families(found), contents), path)
+
+
+def _round_families(found: Round) -> Iterator[Family]:
+    yield Family("watch_round_timestamp_seconds", "End of the latest round.", [Sample({}, found.ended)])
+    took = found.ended - found.began
+    yield Family("watch_round_duration_seconds", "Duration of the latest round.", [Sample({}, took)])
+    states = [Sample({"state": state}, int(state is found.state)) for state in RoundState]
+    yield Family("watch_round_state", "Outcome of the latest round; 1 for the one that it had.", states)
+
+
+def _kept(path: Path) -> str:
+    """Return the values of sessions in a file of ours, or nothing."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST).decode()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    # A file that is cut, or somebody else's, holds nothing of use.
+    if not text.startswith(_OURS) or not text.endswith(_END):
+        return ""
+    values = f"\n{text.removesuffix(_END)}".partition(_OF_ROUNDS)[0].strip("\n")
+    return f"{values}\n" if values else ""

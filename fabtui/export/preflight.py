@@ -8,7 +8,7 @@ from pathlib import Path
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import table_text, when
-from fabtui.export.schemas import FORMATS, address
+from fabtui.export.json import FORMATS, address
 from fabtui.model.events import APPLY_ERRORS
 from fabtui.model.facts.compare import Earlier, earlier_of
 from fabtui.model.facts.node_view import Value

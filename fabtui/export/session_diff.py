@@ -7,8 +7,7 @@ from typing import Any
 
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff
 from fabtui.export.csv import table_text
-from fabtui.export.json import cleaned
-from fabtui.export.schemas import FORMATS, address
+from fabtui.export.json import FORMATS, address, cleaned
 from fabtui.model.measurement import Measurement
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import one_line

@@ -19,9 +19,7 @@ from fabtui.pages.findings import entries, further, listed, state_of, verdict
 from fabtui.pages.layers import layer_panels
 from fabtui.pages.readings import reading_section
 from fabtui.pages.tables import change_blocks, collective_blocks, comparison_blocks, nodes, preflight_blocks
-from fabtui.report.carriers import carrier_lines
-from fabtui.report.networks import networks
-from fabtui.report.storage import storage_table
+from fabtui.report.session_notes import carrier_lines, networks, storage_table
 from fabtui.report.summary import head_lines, mesh_lines
 from fabtui.sanitize import one_line
 

@@ -11,9 +11,8 @@ from fabtui.model.session_model import Model
 from fabtui.pages.diagnosed import Diagnosed
 from fabtui.pages.document import Block, Lines, Panel, Picture, Table
 from fabtui.pictures.connectivity import connectivity_svg
-from fabtui.pictures.matrix import matrix_svg
-from fabtui.presentation.class_table import class_rows
-from fabtui.presentation.legends import layer_title
+from fabtui.pictures.heatmap import matrix_svg
+from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, value_text
 from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
 

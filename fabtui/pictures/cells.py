@@ -14,7 +14,7 @@ from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import RANKS, CellStyle, style_of, transport_style
-from fabtui.presentation.domain import common_domain, without
+from fabtui.presentation.wording import common_domain, without_domain
 
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -85,10 +85,10 @@ def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -
     whole.fill(layer)
     slots, values = whole.slots[np.ix_(order, order)], whole.values[np.ix_(order, order)]
     domain = common_domain(model.nodes)
-    nodes = [without(domain, end.node) for end in ends]
+    nodes = [without_domain(domain, end.node) for end in ends]
     methods = usual_method(whole.methods)
     if len(ends) <= MOST_ENDPOINTS:
-        names = [without(domain, str(end)) for end in ends]
+        names = [without_domain(domain, str(end)) for end in ends]
         return Cells(names, nodes, order.tolist(), slots, values, *methods)
     slots, values, nodes = by_node(slots, values, nodes, layer.spec.less_is_better)
     return Cells(nodes, nodes, [], slots, values, *methods)

@@ -13,15 +13,14 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.pictures.cells import MOST_ENDPOINTS, by_node, method_of, usual_method
-from fabtui.pictures.heatmap import Heatmap, Mode, method_text
-from fabtui.pictures.matrix import words_of
+from fabtui.pictures.heatmap import Heatmap, Mode, method_text, words_of
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene, label
 from fabtui.pictures.svg import svg
 from fabtui.presentation.cell_levels import CellStyle, style_of
-from fabtui.presentation.domain import common_domain, without
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.numbers import spoken_text
+from fabtui.presentation.wording import common_domain, without_domain
 from fabtui.sanitize import one_line
 
 #: Prefix lengths of segments whose networks are not known, of IPv4 and IPv6.
@@ -45,9 +44,9 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     found = list(model.addresses.pairs(layer))
     seats = _seats(model, found)
     domain = common_domain(model.nodes)
-    names = list(dict.fromkeys(f"{without(domain, node)} {segment}" for (node, _), segment in seats.items()))
+    names = list(dict.fromkeys(f"{without_domain(domain, node)} {segment}" for (node, _), segment in seats.items()))
     if len(names) < len(seats):
-        names = [f"{without(domain, node)} {address}" for node, address in seats]
+        names = [f"{without_domain(domain, node)} {address}" for node, address in seats]
     place = {seat: at for at, seat in enumerate(seats)}
     slots = np.full((len(seats), len(seats)), CellStyle.UNTESTED, dtype=np.uint8)
     np.fill_diagonal(slots, CellStyle.DIAGONAL)
@@ -62,7 +61,7 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
     notes = [method_text(method, methods), f"rows and columns by network segment: {len(set(groups))}"]
     if len(names) > MOST_ENDPOINTS:
         slots, values, names = by_node(
-            slots, values, [without(domain, node) for node, _ in seats], layer.spec.less_is_better
+            slots, values, [without_domain(domain, node) for node, _ in seats], layer.spec.less_is_better
         )
         groups, cells = names, {}
         notes[1] = f"{len(seats)} addresses: a cell is the worst pair of addresses of two nodes"

@@ -1,4 +1,4 @@
-"""Text of a healthy set: options and commands for the shell, lines of a host file, JSON."""
+"""Text of a healthy set: options and commands for the shell, lines of a host file, rank orders, JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.healthy_set import HealthySet
+from fabtui.diagnosis.rank_order import Hop, RankOrder
 from fabtui.model.endpoints import Endpoint
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import title
+from fabtui.presentation.numbers import spoken_text, spoken_texts
 from fabtui.sanitize import one_line
 
 _LONGEST = 200
@@ -95,3 +97,31 @@ def _by_node(ends: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
     for end in ends:
         found.setdefault(end.node, []).append(end)
     return found
+
+
+def order_lines(order: RankOrder, ring: bool) -> list[str]:
+    """Return what the order gains, and how much of it is unknown: ``slowest neighbour 4.10 -> 9.80 GB/s``."""
+    shape = "ring" if ring else "pipeline"
+    before, after = order.before, order.after
+    if before is None or after is None:
+        return [f"{shape} in the given order: the bandwidth of no neighbours is known"]
+    if after is before:
+        lines = [f"slowest neighbour {_text(before)} ({_pair(before)}) in the given order; no better {shape} was found"]
+    else:
+        values = [_text(before), _text(after)]
+        if before.value and after.value:
+            values = spoken_texts([before.value, after.value], "GB/s")
+        lines = [
+            f"slowest neighbour {values[0]} -> {values[1]} ({_pair(before)} before, {_pair(after)} in this {shape})"
+        ]
+    if order.unknown:
+        lines.append(f"{count(order.unknown, 'pair')} of neighbours was not tested")
+    return lines
+
+
+def _text(hop: Hop) -> str:
+    return spoken_text(hop.value, "GB/s") if hop.value else "without a path"
+
+
+def _pair(hop: Hop) -> str:
+    return f"{one_line(hop.source)} - {one_line(hop.destination)}"

@@ -15,7 +15,7 @@ from fabtui.jobs.watchdog import Verdict as HangVerdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.text_table import aligned
-from fabtui.presentation.wording import MUTED, Part, clock_text
+from fabtui.presentation.wording import MUTED, Part, clock_text, plain
 from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
 from fabtui.sanitize import one_line
 
@@ -281,3 +281,22 @@ def tail_lines(report: JobReport, width: int, glyphs: Glyphs) -> Lines:
 def _number(file: LogFile, report: JobReport) -> int:
     gpus = report.facts.logs.gpus.get(file.node)
     return TAIL_LINES[file.stream] or (len(gpus.latest.gpus) if gpus is not None and gpus.latest else 1)
+
+
+def job_text(report: JobReport, width: int, *, ascii_only: bool) -> str:
+    """Return state, findings, nodes, iteration times, settings, ends of the logs, and what could not be read."""
+    glyphs = Glyphs(ascii_only)
+    lines: Lines = wrapped(title_line(report), width, 2)
+    for finding in report.findings:
+        lines += finding_lines(finding, width, glyphs)
+    table = table_lines(report, width, glyphs)
+    lines += [[], *table] if table else []
+    iterations = iteration_line(report, glyphs)
+    lines += [[], *wrapped(iterations, width, 11)] if iterations else []
+    lines += setting_lines(report, width)
+    lines += tail_lines(report, width, glyphs)
+    unread = [wrapped([(" could not be read: ", ""), (text, "")], width, 4) for text in report.unread]
+    lines += [[]] if unread else []
+    lines += [line for found in unread for line in found]
+    text = "\n".join(plain(line).removeprefix(" ").rstrip() for line in lines) + "\n"
+    return text.encode("ascii", "replace").decode("ascii") if ascii_only else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
@@ -139,3 +140,22 @@ def ping_extra(measurement: Measurement) -> str:
 def plain(parts: list[Part]) -> str:
     """Return parts as text."""
     return "".join(text for text, _ in parts)
+
+
+def common_domain(names: Iterable[str]) -> str:
+    """Return the domain that several node names share, with its first dot, or ""; labels omit it."""
+    # The first part of a name is never part of the domain.
+    parts = [name.split(".") for name in dict.fromkeys(names)]
+    common: list[str] = []
+    for at in zip(*(reversed(one[1:]) for one in parts), strict=False):
+        if len(parts) < 2 or len(set(at)) > 1:
+            break
+        common.insert(0, at[0])
+    # IP addresses may share their last parts as well.
+    has_letters = any(character.isalpha() for part in common for character in part)
+    return "." + ".".join(common) if has_letters and all(one[0] for one in parts) else ""
+
+
+def without_domain(domain: str, text: str) -> str:
+    """Return a text without the common domain of node names; not for commands to be typed."""
+    return text.replace(domain, "") if domain else text

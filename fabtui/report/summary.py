@@ -28,13 +28,11 @@ from fabtui.presentation.findings import evidence, known_text, pairs_text, title
 from fabtui.presentation.numbers import brief_text, scales_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import limit_text
-from fabtui.report.carriers import carrier_lines
 from fabtui.report.grid import Shown, grid, grids
 from fabtui.report.group_sweep import group_sweep_tables
 from fabtui.report.healthy import what_to_do
-from fabtui.report.networks import networks
 from fabtui.report.preflight import before_tests
-from fabtui.report.storage import storage_table
+from fabtui.report.session_notes import carrier_lines, networks, storage_table
 from fabtui.report.tables import MOST_LINES, capped
 from fabtui.sanitize import one_line
 

@@ -17,7 +17,7 @@ from textual.screen import Screen
 from fabtui.diagnosis.knowledge.next_commands import login_words
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
-from fabtui.pictures.matrix import matrix_scene
+from fabtui.pictures.heatmap import matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.svg import svg
 from fabtui.sanitize import one_line

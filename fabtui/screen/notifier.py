@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from fabtui.model.events import NodeState
 from fabtui.nodeset import count
-from fabtui.presentation.domain import without
 from fabtui.presentation.findings import headline
+from fabtui.presentation.wording import without_domain
 from fabtui.screen.context import AppContext
 
 #: Minimum time (s) between two notifications; what happens meanwhile is reported together.
@@ -89,4 +89,4 @@ class Notifier:
         counts = findings.tally.counts
         bad = sum(number for verdict, number in counts.items() if verdict.bad)
         text = f"{bad or 'none'} of {count(sum(counts.values()), 'pair')} bad"
-        return f"{text}: {without(findings.domain, headline(findings.found[0]))}" if findings.found else text
+        return f"{text}: {without_domain(findings.domain, headline(findings.found[0]))}" if findings.found else text

@@ -16,9 +16,8 @@ from fabtui.diagnosis.session import search
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.domain import common_domain
 from fabtui.presentation.preflight_lines import ASCII, UNICODE, short_lines
-from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wording import MUTED, common_domain
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.widgets.finding_lines import styled
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.domain import common_domain
+from fabtui.presentation.wording import common_domain
 from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, CellShape, lay_out, scrolled, squeeze
 from fabtui.screen.grid.lines import LineRenderer

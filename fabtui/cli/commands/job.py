@@ -23,7 +23,7 @@ from fabtui.errors import InputError
 from fabtui.export.job import job_values
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
-from fabtui.presentation.job_text import job_text
+from fabtui.presentation.job_lines import job_text
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs

@@ -17,8 +17,7 @@ from fabtui.export.atomic_write import write_atomically
 from fabtui.export.planner import source_text
 from fabtui.importers.session import read_session
 from fabtui.nodeset import check_name, fold
-from fabtui.presentation.healthy_text import host_lines
-from fabtui.presentation.rank_order_text import order_lines
+from fabtui.presentation.healthy_text import host_lines, order_lines
 from fabtui.sanitize import one_line
 
 HELP = """\

@@ -29,8 +29,7 @@ from fabtui.pages.suffixes import check_suffix
 from fabtui.paths import user_path
 from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.connectivity import connectivity_scene
-from fabtui.pictures.heatmap import MODES, Mode
-from fabtui.pictures.matrix import matrix_scene
+from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene
 from fabtui.pictures.svg import svg

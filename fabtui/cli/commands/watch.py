@@ -22,7 +22,7 @@ from fabtui.config.file import read_config
 from fabtui.config.values import seconds
 from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
-from fabtui.export.round_metrics import Round, RoundState, write_round
+from fabtui.export.openmetrics import Round, RoundState, write_round
 from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.report.summary import outcome_line

@@ -9,7 +9,7 @@ from functools import cached_property
 from rich.cells import cell_len
 
 from fabtui.model.session_model import Model
-from fabtui.presentation.domain import common_domain
+from fabtui.presentation.wording import common_domain
 from fabtui.sanitize import one_line
 
 _NAME_LIMIT = 64

@@ -15,7 +15,7 @@ from fabtui.jobs.monitor.log_file import KEPT, LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import count
 from fabtui.presentation import job_lines
-from fabtui.presentation.job_text import job_text
+from fabtui.presentation.job_lines import job_text
 from fabtui.presentation.wording import MUTED, Part, clock_text
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
 from fabtui.sanitize import one_line

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.presentation.domain import without
 from fabtui.presentation.findings import headline
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
-from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wording import MUTED, without_domain
 from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
@@ -56,7 +55,7 @@ class PanelContent:
         )
         if self._verdict[0] != key:
             shown = [
-                (without(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
+                (without_domain(found.domain, headline(one)).replace(" > ", ">"), _VERDICT_STYLES[one.severity])
                 for one in itertools.islice((one for one in found.found if not one.known), _MAX_IN_VERDICT)
             ]
             known = sum(one.known for one in found.found)

@@ -13,10 +13,9 @@ from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.class_table import class_rows
-from fabtui.presentation.domain import without
+from fabtui.presentation.legends import class_rows
 from fabtui.presentation.preflight_lines import Line as RoleLine
-from fabtui.presentation.wording import MUTED, Part, plain
+from fabtui.presentation.wording import MUTED, Part, plain, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.context import FindingsState
@@ -185,12 +184,12 @@ class _Block:
         style = MUTED if one.known else SEVERITY_STYLES[one.severity]
         here = pair is not None and pair in one.cells
         head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", "")]
-        head.append((without(domain, finding_text.title(one)), MUTED if one.known else ""))
+        head.append((without_domain(domain, finding_text.title(one)), MUTED if one.known else ""))
         if one.acknowledged is not None:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         self.title = _with_count(head, finding_text.pairs_text(one), width, glyphs)
         self._reasons = [
-            stacked([[(f"  {without(domain, text)}", MUTED)]], width, 2)
+            stacked([[(f"  {without_domain(domain, text)}", MUTED)]], width, 2)
             for text in (() if one.known else finding_text.evidence(one))
         ]
         self._steps = [

@@ -6,12 +6,12 @@ from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle, Glyphs, bytes_text
-from fabtui.presentation.domain import common_domain, without
 from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
     Part,
     clock_text,
+    common_domain,
     failure_text,
     limit_text,
     ping_extra,
@@ -20,6 +20,7 @@ from fabtui.presentation.wording import (
     time_text,
     value_text,
     verdict_part,
+    without_domain,
 )
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import AxisEntry
@@ -127,7 +128,7 @@ def panel_lines(
     lines.extend([(f"{layer}: ", MUTED), (text, "$error")] for text, layer in errors.items() if text)
     for text, style in link_notes(model, source, target):
         # Only the text about partners names nodes.
-        lines.append([(without(common_domain(model.nodes), text) if style == "$accent" else text, style)])
+        lines.append([(without_domain(common_domain(model.nodes), text) if style == "$accent" else text, style)])
     if why := why_untested(model, source, target, now):
         lines.append([(why, "$warning")])
     for node in dict.fromkeys((source.node, target.node)):

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from fabtui.export.schemas import schema
+from fabtui.export.json import schema
 from fabtui.model.recording import read_events
 
 pytestmark = [

@@ -17,7 +17,7 @@ from fabtui.cli import main as entry
 from fabtui.cli.commands import watch as command
 from fabtui.cli.foreground import Ended, caught_signals, sleep_until
 from fabtui.errors import InputError
-from fabtui.export.round_metrics import write_round
+from fabtui.export.openmetrics import write_round
 from fabtui.session.feeds import live
 from fabtui.session.feeds.live import Opener
 from fabtui.session.options import SessionOptions

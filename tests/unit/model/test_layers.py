@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fabtui.export.csv import write_csv
-from fabtui.export.dataframe import load_snapshot
+from fabtui.export.frames import load_snapshot
 from fabtui.export.json import as_json
 from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_layers, key_layers, registered
 from fabtui.model.measurement import Verdict

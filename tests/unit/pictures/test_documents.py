@@ -11,7 +11,7 @@ from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.model.session_model import Model
 from fabtui.pictures.connectivity import connectivity_png, connectivity_scene
-from fabtui.pictures.matrix import matrix_png, matrix_scene
+from fabtui.pictures.heatmap import matrix_png, matrix_scene
 from fabtui.pictures.palette import colors, rgb
 from fabtui.pictures.png import SCALE
 from fabtui.pictures.scene import Scene, Tiles

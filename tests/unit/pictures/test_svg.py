@@ -19,7 +19,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.pictures.busbw import busbw_png, busbw_svg
 from fabtui.pictures.connectivity import connectivity_png, connectivity_svg
-from fabtui.pictures.matrix import matrix_png, matrix_svg
+from fabtui.pictures.heatmap import matrix_png, matrix_svg
 from fabtui.pictures.palette import colors, css, css_class
 
 from .decoding import decoded

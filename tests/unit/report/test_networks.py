@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabtui.report.networks import networks
+from fabtui.report.session_notes import networks
 from fabtui.sanitize import clean
 
 EVIL = "\x1b[2J\nx"

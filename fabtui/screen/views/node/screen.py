@@ -18,9 +18,17 @@ from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, style_of
-from fabtui.presentation.domain import common_domain
 from fabtui.presentation.findings import title
-from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, time_text, verdict_style
+from fabtui.presentation.wording import (
+    MUTED,
+    Part,
+    clock_text,
+    common_domain,
+    retry_text,
+    state_style,
+    time_text,
+    verdict_style,
+)
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
