@@ -109,7 +109,7 @@ def _rules(model: Model) -> Iterator[Case]:
 
 def _without_data(model: Model) -> dict[Domain, str]:
     """Return the domains of rules that had nothing to judge, with the reason."""
-    layers = {m.layer for m in model.measurements()}
+    layers = model.layers
     tested = any(layer.spec.per is not Per.ADDRESS_PAIR for layer in layers)
     probed = any(look.keys() != {"error"} for node in model.nodes.values() for look in node.probe_results.values())
     has = {

@@ -271,6 +271,10 @@ class CounterLog:
         kept = self._nodes.setdefault(node, deque(maxlen=self._most))
         kept.append(_Interval(since, until, shape, array("q", counts.values())))
 
+    def known(self, node: str) -> bool:
+        """Return True if there are counters of a node."""
+        return node in self._nodes
+
     def began(self, pairs: Iterable[tuple[str, str]], time: float) -> None:
         """Note that tests of pairs have begun."""
         # World tests all begin with their phase, whose time is kept.

@@ -7,7 +7,7 @@ row. The fields that most rows share (layer, verdict, unit, method, transport, e
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from fabtui.model.layers import Layer
@@ -177,6 +177,16 @@ class MeasurementStore:
         """Return the shapes, the shape number of each row, and the value of each row; to be read only."""
         return self._shapes, self._shape_of, self._value
 
+    @property
+    def end_names(self) -> list[str]:
+        """Name of each end, by the numbers in `end_columns`; a name may be there several times."""
+        return [name for name, _ in self._ends]
+
+    @property
+    def end_columns(self) -> tuple[array[int], array[int]]:
+        """Numbers of source and destination of each row; to be read only."""
+        return self._source, self._target
+
     def attempts(self, row: int) -> list[int]:
         """Return a row and those of all attempts before it, the latest first."""
         if row == NONE or self._previous is None:
@@ -217,11 +227,23 @@ class MeasurementStore:
         """Return the names of source and destination of a row."""
         return self._ends[self._source[row]][0], self._ends[self._target[row]][0]
 
-    def rows(self) -> Iterator[int]:
-        """Yield the rows of first attempts, in the order of arrival."""
-        for row, shape in enumerate(self._shape_of):
-            if shape != _UNUSED and (self._previous is None or self._previous[row] == _NO_ROW):
+    def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
+        """Yield the rows of first attempts in some layers (None: in all), in the order of arrival."""
+        wanted = {number for number, shape in self._shapes_in_use(layers)}
+        if not wanted:
+            return
+        for row, number in enumerate(self._shape_of):
+            if number in wanted and (self._previous is None or self._previous[row] == _NO_ROW):
                 yield row
+
+    def _shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[tuple[int, Shape]]:
+        for number, shape in enumerate(self._shapes):
+            if shape is not None and (layers is None or shape.layer in layers):
+                yield number, shape
+
+    def sizes(self, layer: Layer) -> list[int]:
+        """Return the requested message sizes of a layer, the smallest first."""
+        return sorted({shape.asked for _, shape in self._shapes_in_use((layer,)) if shape.asked})
 
     def get(self, row: int) -> Measurement:
         """Return the measurement of a row."""

@@ -95,6 +95,10 @@ class PairIndex(Generic[Kind]):
                 for target, number in zip(rows[source].targets, rows[source].numbers, strict=True):
                     yield kind, names[source], names[target], number
 
+    def kinds(self) -> Collection[Kind]:
+        """Return the kinds that have pairs."""
+        return self._rows.keys()
+
     def has(self, kind: Kind) -> bool:
         """Return True if a kind has pairs."""
         return kind in self._rows

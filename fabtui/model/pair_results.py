@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
 from fabtui.model.endpoints import ClassKey, PairClass
@@ -39,6 +39,7 @@ class PairResults:
 
     Attributes:
         tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
+        both_ways: Whether a p2p test measured both directions at once.
         slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
@@ -56,6 +57,7 @@ class PairResults:
         self._arm_rows: PairIndex[_Arm] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
+        self.both_ways = False
         self.tested = PairList()
         self._flapping: dict[Key, int] = {}
         #: Pairs with attempts since `flapping` was read.
@@ -110,8 +112,10 @@ class PairResults:
         row = store.add(measurement, before)
         self._rows.set(*key, row)
         self.stalled.pop(before, None)
-        if measurement.verdict is Verdict.OK and measurement.layer is Layer.P2P and _stalls(measurement):
-            self.stalled[row] = None
+        if measurement.verdict is Verdict.OK and measurement.layer is Layer.P2P and measurement.extra:
+            self.both_ways |= "both_ways" in measurement.extra
+            if _stalls(measurement.extra):
+                self.stalled[row] = None
         if largest == NONE:
             return [row]
         if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
@@ -230,15 +234,23 @@ class PairResults:
         """Yield the ordered pairs that have a measurement, with their layers."""
         return ((layer, src, dst) for layer, src, dst, _ in self._rows.items())
 
-    def everything(self) -> Iterator[Measurement]:
-        """Yield the latest measurement of each pair and message size, in the order of their first attempts."""
+    def everything(self, layers: Collection[Layer] | None = None) -> Iterator[Measurement]:
+        """Yield the latest measurement of each pair and message size, in the order of their first attempts.
+
+        Args:
+            layers: Layers of the measurements; None for all.
+        """
+        return map(self._store.get, self.rows(layers))
+
+    def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
+        """Yield the rows of `everything`."""
         store = self._store
-        for first in store.rows():
-            last = self._rows.get(store.shape(first).layer, *store.ends(first))
-            if last == first:
-                yield store.get(first)
-                continue
-            yield from (store.get(row) for row in self._of_each_size(last))
+        last_of = {store.attempts(last)[-1]: last for last in store.repeated()}
+        for first in store.rows(layers):
+            if (last := last_of.get(first)) is None:
+                yield first
+            else:
+                yield from self._of_each_size(last)
 
     def _of_each_size(self, last: int) -> Iterable[int]:
         """Return the rows of the latest attempt at each message size, among all attempts up to a row."""
@@ -263,6 +275,15 @@ class PairResults:
         row = self._arm_rows.get(kind, measurement.src, measurement.dst)
         return None if row == NONE else self._arm_store.get(row)
 
+    @property
+    def layers(self) -> Collection[Layer]:
+        """Layers with measurements."""
+        return self._rows.kinds()
+
+    def sizes(self, layer: Layer) -> list[int]:
+        """Return the message sizes that were requested in a layer, the smallest first."""
+        return self._store.sizes(layer)
+
     def has(self, layer: Layer) -> bool:
         """Return True if a layer has measurements."""
         return self._rows.has(layer)
@@ -278,9 +299,7 @@ class PairResults:
         """Yield the verdict of each ordered pair of a layer, and its ends."""
         for src, targets, rows in self.rows_by_source(layer):
             for dst, row in zip(targets, rows, strict=True):
-                own = self._store.shape(row).verdict
-                judged = own is Verdict.OK and layer.spec.judged
-                yield self.verdict(self._store.get(row)) if judged else own, src, dst
+                yield self._verdict_of_row(self._store.shape(row), self._store.value(row), src, dst), src, dst
 
     def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:
         """Yield the first and the latest attempt at each pair of a layer that was tested several times."""
@@ -344,20 +363,9 @@ class PairResults:
         slow = values is not None and values.is_slow(value, self.slow_below)
         return Verdict.SLOW if slow else Verdict.OK
 
-    def verdicts(self, without: Layer | None = None) -> Iterator[Verdict]:
-        """Yield the verdict of each pair and message size, if wanted without those of a layer."""
-        store = self._store
-        for layer, src, dst, last in self._rows.items():
-            if layer is without:
-                continue
-            if store.previous(last) == NONE:
-                yield self._verdict_of_row(store.shape(last), store.value(last), src, dst)
-            else:
-                yield from (self.verdict(store.get(row)) for row in self._of_each_size(last))
 
-
-def _stalls(measurement: Measurement) -> bool:
+def _stalls(extra: dict[str, Any]) -> bool:
     """Return True if the 99th percentile of the message times is far above the median."""
-    times = (measurement.extra or {}).get("times")
+    times = extra.get("times")
     median, p99 = (times.get(name) for name in ("median", "p99")) if isinstance(times, dict) else (None, None)
     return isinstance(median, (int, float)) and isinstance(p99, (int, float)) and p99 > STALL * median

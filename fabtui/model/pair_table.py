@@ -5,14 +5,16 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
+import math
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, EndpointTable, address_order
+from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, EndpointTable, PairClass, address_order
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
     Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
+    Column = array[int] | Ints
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
@@ -129,6 +132,7 @@ class PairTable:
         kind: Relation: 0 same node, 1 same rail, 2 cross leaf, 3 cross rail.
         row: Row in the store of measurements.
         path: `Path` of the transport.
+        value: Value in the unit of the layer; NaN without one.
     """
 
     source: Ints
@@ -140,6 +144,7 @@ class PairTable:
     kind: Ints
     row: Ints
     path: Ints
+    value: Floats
 
     def __len__(self) -> int:
         return len(self.source)
@@ -208,6 +213,79 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
                     rows.append(row)
             sources.extend([source] * (len(targets) - len(sources)))
             yield None
+    yield from _filled(results, table, layer, (sources, targets, rows))
+
+
+def each_size(results: PairResults, table: EndpointTable, layer: Layer) -> PairTable:
+    """Return the results of a layer at each message size, in the order of the first tests of the pairs.
+
+    Only those at the size that counts of a pair are judged by their class.
+    """
+    rows = array("i", results.rows((layer,)))
+    numbers = np.array([-1 if (at := table.number(name)) is None else at for name in results.store.end_names])
+    chosen = np.asarray(rows, dtype=np.int32)
+    ends = [numbers[np.array(column)[chosen]] if len(numbers) else chosen for column in results.store.end_columns]
+    known = (ends[0] >= 0) & (ends[1] >= 0)
+    *_, found = _filled(results, table, layer, (ends[0][known], ends[1][known], chosen[known]))
+    assert found is not None
+    if len(results.sizes(layer)) > 1:
+        counting = np.array([row for _, _, rows in results.rows_by_source(layer) for row in rows], dtype=np.int32)
+        others = np.flatnonzero(~np.isin(found.row, counting))
+        own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
+        found.verdict[others] = np.array(own, dtype=np.int8)
+    return found
+
+
+def medians(results: PairResults, table: EndpointTable, layer: Layer, size: int | None) -> dict[PairClass, float]:
+    """Return the median for each class of the good values of a layer, at a message size (None: at all)."""
+    found = each_size(results, table, layer)
+    shapes, shape_of, _ = results.store.columns()
+    good_shapes = [
+        shape is not None and shape.verdict is Verdict.OK and shape.has_value and size in (None, shape.asked)
+        for shape in shapes
+    ]
+    good = np.array(good_shapes)[np.asarray(shape_of)[found.row]]
+    values = {kind: found.value[good & (found.kind == number)] for number, kind in enumerate(PAIR_CLASSES)}
+    return {kind: quantile(each) for kind, each in values.items() if len(each)}
+
+
+def bad_rows(results: PairResults, table: EndpointTable, layer: Layer) -> list[int]:
+    """Return the rows of the results of a layer, at each message size, that have a bad verdict."""
+    found = each_size(results, table, layer)
+    rows: list[int] = found.row[found.bad].tolist()
+    return rows
+
+
+def node_blocks(
+    results: PairResults, table: EndpointTable, layer: Layer
+) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
+    """Yield for each ordered pair of nodes the worst verdict of its pairs in a layer, and the worst share of usual."""
+    found, places = pair_table(results, table, layer), Places.of(table)
+    count = len(places.nodes)
+    code = places.node[found.source] * count + places.node[found.target]
+    verdicts, shares = np.zeros(count * count, dtype=np.int8), np.full(count * count, np.inf)
+    np.maximum.at(verdicts, code, found.verdict)
+    np.fmin.at(shares, code, np.exp(found.share))
+    for one in np.flatnonzero(np.bincount(code)).tolist():
+        a, b = divmod(one, count)
+        share = float(shares[one])
+        yield (places.nodes[a], places.nodes[b]), SEVERITY[verdicts[one]], None if math.isinf(share) else share
+
+
+def verdict_counts(results: PairResults, table: EndpointTable, layer: Layer) -> Counter[Verdict]:
+    """Return the number of results of a layer, at each message size, by verdict."""
+    found = each_size(results, table, layer)
+    if len(found) < sum(1 for _ in results.rows((layer,))):
+        # Files of other tools may have pairs of unknown endpoints.
+        return Counter(map(results.verdict, results.everything((layer,))))
+    counts = np.bincount(found.verdict, minlength=len(SEVERITY))
+    return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
+
+
+def _filled(
+    results: PairResults, table: EndpointTable, layer: Layer, columns: tuple[Column, Column, Column]
+) -> Iterator[PairTable | None]:
+    """Yield None after each small step, and at the end the table of some sources, targets and rows."""
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
     yield None
@@ -222,23 +300,24 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
         yield None
     classes = _Classes(results, layer, Places.of(table))
     yield None
-    found = _empty(sources, targets, rows)
+    found = _empty(*columns)
     yield None
     for part in parts(len(found)):
         its_rows = found.row[part]
         its_shapes = shape_column[its_rows]
         found.verdict[part], found.path[part] = codes[its_shapes], paths[its_shapes]
-        classes.fill(found, part, np.where(has_value[its_shapes], value_column[its_rows], np.nan))
+        found.value[part] = np.where(has_value[its_shapes], value_column[its_rows], np.nan)
+        classes.fill(found, part, found.value[part])
         yield None
     yield found
 
 
-def _empty(sources: array[int], targets: array[int], rows: array[int]) -> PairTable:
+def _empty(sources: Column, targets: Column, rows: Column) -> PairTable:
     """Return a table of pairs without what is known about them, to be filled part by part."""
     source, target, row = (np.asarray(column, dtype=np.int32) for column in (sources, targets, rows))
     verdict, kind, path = (np.empty(len(row), dtype=np.int8) for _ in range(3))
     share, spread, limit = (np.empty(len(row), dtype=np.float32) for _ in range(3))
-    return PairTable(source, target, verdict, share, spread, limit, kind, row, path)
+    return PairTable(source, target, verdict, share, spread, limit, kind, row, path, np.empty(len(row)))
 
 
 class _Classes:

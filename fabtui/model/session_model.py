@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.acknowledgements import AcknowledgementLog
@@ -125,7 +125,7 @@ class Model:
         self.commands = CommandLog(self.log)
         self._table = EndpointTable()
         self._walked: dict[str, str] = {}  #: Leaf of each port by GUID, from nodes that scanned the whole fabric.
-        self._results = PairResults(self._table.key_between, self.key_of)
+        self.results = PairResults(self._table.key_between, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
         self.inferred_leaves = False
         self.comparison: list[str] = []
@@ -236,7 +236,7 @@ class Model:
 
     def _set_rates(self) -> None:
         if self._table.set_rates({name: data_rate(record.inventory) for name, record in self.nodes.items()}):
-            self._results.classes_changed()
+            self.results.classes_changed()
             self._changed = None
 
     def _on_look(self, event: ProbeResult) -> None:
@@ -261,22 +261,22 @@ class Model:
         if self.inferred_leaves or any(known.get(number) != leaf for number, leaf in found.items()):
             self._table.leaves = {number: leaf for number, leaf in {**known, **found}.items() if leaf is not None}
             self.inferred_leaves = False
-            self._results.classes_changed()
+            self.results.classes_changed()
             self._changed = None
 
     def _find_structure(self) -> None:
         """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
-        self._results.settle()
+        self.results.settle()
         table = self._table
         if not self._has_new_pairs or (table.halves and table.leaves):
             return
         self._has_new_pairs = False
-        layer = Layer.P2P if self._results.has(Layer.P2P) else Layer.WORLD
-        if not self._results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
+        layer = Layer.P2P if self.results.has(Layer.P2P) else Layer.WORLD
+        if not self.results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
         from fabtui.model import pair_table, structure
 
-        found = pair_table.pair_table(self._results, table, layer)
+        found = pair_table.pair_table(self.results, table, layer)
         if halves := structure.halves(found, table) if not table.halves else {}:
             table.halves = halves
         groups = structure.node_groups(found, table) if not table.leaves else {}
@@ -284,8 +284,8 @@ class Model:
             table.leaves = groups
             self.inferred_leaves = True
         if halves or groups:
-            self._results.classes_changed()
-            self._results.settle()
+            self.results.classes_changed()
+            self.results.settle()
             self._changed = None
 
     def _on_phase(self, event: PhaseStart) -> None:
@@ -322,7 +322,7 @@ class Model:
         layer, pair = measurement.layer, (measurement.src, measurement.dst)
         self._has_new_pairs |= layer in (Layer.P2P, Layer.WORLD) and measurement.arm is None
         if layer.spec.by_address and measurement.arm is None:
-            self._results.add_value(measurement, self.addresses.take(measurement))
+            self.results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
             return
         since = self.phase.since if layer == self.phase.name else 0.0
@@ -333,9 +333,9 @@ class Model:
         if self.experiments.take(measurement):
             pass
         elif measurement.arm is not None:
-            self._results.add_to_arm(measurement)
+            self.results.add_to_arm(measurement)
         else:
-            self._add_followed(measurement) if layer in FOLLOWED else self._results.add(measurement)
+            self._add_followed(measurement) if layer in FOLLOWED else self.results.add(measurement)
         if layer is not Layer.LATENCY:
             # Latency comes with the bandwidth of the same test.
             self.done += 1
@@ -346,11 +346,11 @@ class Model:
     def _add_followed(self, measurement: Measurement) -> None:
         """Add a result; log a change of the verdict of its pair. The first results of a sweep are no changes."""
         between = measurement.layer, measurement.src, measurement.dst
-        before = self._results.verdict_between(*between)
-        self._results.add(measurement)
+        before = self.results.verdict_between(*between)
+        self.results.add(measurement)
         if before is None and not measurement.verdict.bad:
             return
-        after = self._results.verdict_between(*between)
+        after = self.results.verdict_between(*between)
         assert after is not None
         counts = measurement if before is after else self.latest(*between) or measurement
         turn = self.turns.take(self.now, counts, before, after)
@@ -361,7 +361,7 @@ class Model:
         """Note that a sweep or watching can be compared with the sweep before, if the pair was tested before it."""
         before = self.latest(measurement.layer, measurement.src, measurement.dst)
         if before is not None and measurement.layer in COMPARED and 0 < before.time < since:
-            self._results.compared_since = since
+            self.results.compared_since = since
             if measurement.layer == self.phase.name:
                 self.sweep_since = since
             self._changed = None
@@ -379,7 +379,7 @@ class Model:
 
     def _on_plan(self, event: PlanUpdate) -> None:
         if event.slow_below is not None:
-            self._results.slow_below = event.slow_below
+            self.results.slow_below = event.slow_below
         if event.arms is not None:
             self.comparison = list(event.arms)
         self.suspects.update(((src, dst), text) for src, dst, text in event.suspects)
@@ -398,7 +398,7 @@ class Model:
         self.watching = event.on
         self._watch_since = 0.0
         if event.on:
-            bad = ((src, dst) for verdict, src, dst in self._results.verdicts_in(Layer.P2P) if verdict.bad)
+            bad = ((src, dst) for verdict, src, dst in self.results.verdicts_in(Layer.P2P) if verdict.bad)
             self.turns.watch(self.now, bad)
 
     def _on_end(self, event: SessionEnd) -> None:
@@ -444,7 +444,35 @@ class Model:
         """Yield None after each small step, and at last the results of the pairs of endpoints of a layer as arrays."""
         from fabtui.model.pair_table import in_steps
 
-        return in_steps(self._results, self._table, layer)
+        return in_steps(self.results, self._table, layer)
+
+    def each_size(self, layer: Layer) -> PairTable:
+        """Return the results of the pairs of endpoints of a layer at each message size, as arrays."""
+        from fabtui.model.pair_table import each_size
+
+        return each_size(self.results, self._table, layer)
+
+    def medians(self, layer: Layer, size: int | None = None) -> dict[PairClass, float]:
+        """Return the median for each class of the good values of a layer of endpoint pairs, at a size or at all."""
+        from fabtui.model.pair_table import medians
+
+        return medians(self.results, self._table, layer, size)
+
+    def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
+        """Yield those of `measurements` that have a bad verdict."""
+        from fabtui.model.pair_table import bad_rows
+
+        for layer in layers:
+            if layer.spec.per is Per.ENDPOINT_PAIR:
+                yield from map(self.results.store.get, bad_rows(self.results, self._table, layer))
+            else:
+                yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
+
+    def node_blocks(self, layer: Layer) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
+        """Yield for each ordered pair of nodes its worst verdict and worst share of what is usual in a layer."""
+        from fabtui.model.pair_table import node_blocks
+
+        return node_blocks(self.results, self._table, layer)
 
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
@@ -459,38 +487,38 @@ class Model:
 
     def retested(self) -> Iterator[tuple[bool, bool]]:
         """Yield for each pair that was tested again in p2p whether it was slow at first, and whether it passes now."""
-        for before, latest in self._results.repeated(Layer.P2P):
-            yield self._results.was_slow(before), self.verdict(latest) is Verdict.OK
+        for before, latest in self.results.repeated(Layer.P2P):
+            yield self.results.was_slow(before), self.verdict(latest) is Verdict.OK
 
     def with_stalls(self) -> list[Measurement]:
         """Return passed p2p measurements, some messages of which took far longer than the median."""
-        return [self._results.store.get(row) for row in self._results.stalled]
+        return [self.results.store.get(row) for row in self.results.stalled]
 
     def error_at(self, row: int) -> str | None:
         """Return the error of the measurement of a row of a `PairTable`, or None."""
-        return self._results.store.shape(row).error
+        return self.results.store.shape(row).error
 
     def made_at(self, row: int) -> bool:
         """Return True if a lab fault made the measurement of a row of a `PairTable`."""
-        return self._results.store.shape(row).made
+        return self.results.store.shape(row).made
 
     def stored(self, row: int) -> Measurement:
         """Return the measurement of a row of a `PairTable`."""
-        return self._results.store.get(row)
+        return self.results.store.get(row)
 
     def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
         """Return the shapes, the shape number and the value of the rows of a `PairTable`; to be read only."""
-        return self._results.store.columns()
+        return self.results.store.columns()
 
     @property
     def tested(self) -> PairList:
         """Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place."""
-        return self._results.tested
+        return self.results.tested
 
     @property
     def flapping(self) -> dict[tuple[Layer, str, str], int]:
         """Number of turns of each flapping pair, by layer."""
-        return self._results.flapping
+        return self.results.flapping
 
     def number(self, name: str) -> int | None:
         """Return the number of the endpoint of a name (``n060:3``), or None."""
@@ -541,28 +569,39 @@ class Model:
         """
         if layer.spec.by_address:
             return self.addresses.attempts(layer, src, dst)
-        return self._results.history(layer, src, dst, most)
+        return self.results.history(layer, src, dst, most)
 
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
-        return self._results.latest(layer, src, dst)
+        return self.results.latest(layer, src, dst)
 
     def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
         """Return the latest measurement of each address pair of two nodes in a layer of those."""
         return self.addresses.latest(layer, src_node, dst_node)
 
-    def measurements(self) -> Iterator[Measurement]:
-        """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last."""
-        yield from self._results.everything()
-        yield from self.addresses.everything()
+    def measurements(self, *layers: Layer) -> Iterator[Measurement]:
+        """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last.
+
+        Args:
+            layers: Layers of the measurements; all without any.
+        """
+        yield from self.results.everything(layers or None)
+        for layer in self.addresses.layers:
+            if not layers or layer in layers:
+                yield from self.addresses.pairs(layer)
+
+    @property
+    def layers(self) -> KeysView[Layer]:
+        """Layers with measurements, without those of the further arms of an A/B comparison."""
+        return dict.fromkeys((*self.results.layers, *self.addresses.layers)).keys()
 
     def arms(self) -> Iterator[Measurement]:
         """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
-        return self._results.arms()
+        return self.results.arms()
 
     def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
         """Return the measurement of the same pair at the same message size in another arm, or None."""
-        return self._results.in_arm(arm, measurement)
+        return self.results.in_arm(arm, measurement)
 
     def counters_between(self, node: str, since: float, until: float) -> Deltas:
         """Return the counter deltas of a node over all intervals that overlap a time (epoch seconds); {} for none.
@@ -582,6 +621,10 @@ class Model:
         """
         return self._counters.of(measurement)
 
+    def has_counters(self, node: str) -> bool:
+        """Return True if counters of a node are known, of any time."""
+        return self._counters.known(node)
+
     def traffic_of(self, measurement: Measurement) -> dict[str, Traffic]:
         """Return the data that both nodes of a pair sent and received during its measurement, other tests included.
 
@@ -591,34 +634,34 @@ class Model:
 
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
-        return self._results.verdict(measurement)
+        return self.results.verdict(measurement)
 
     def is_slow(self, measurement: Measurement) -> bool:
         """Return True if a measurement, which need not be known yet, is slow among the values of its class."""
-        return self._results.was_slow(measurement)
+        return self.results.was_slow(measurement)
 
     def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
         """Return the good values of a class in a layer, or None; the caller must not change them."""
-        return self._results.values(layer, kind)
+        return self.results.values(layer, kind)
 
     def lowest(self, layer: Layer) -> float | None:
         """Return the lowest value of a layer, or None."""
-        return self._results.lowest(layer)
+        return self.results.lowest(layer)
 
     def median(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return what is usual in a class of a layer, the median of its best values, or None."""
-        values = self._results.values(layer, kind)
+        values = self.results.values(layer, kind)
         return None if values is None else values.median
 
     @property
     def slow_below(self) -> float:
         """Share of its class median below which a value of a narrow class is slow."""
-        return self._results.slow_below
+        return self.results.slow_below
 
     def limit(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return the value beyond which one of a class is slow, or None if there are too few values."""
-        values = self._results.values(layer, kind)
-        return None if values is None or not layer.spec.judged else values.limit(self._results.slow_below)
+        values = self.results.values(layer, kind)
+        return None if values is None or not layer.spec.judged else values.limit(self.results.slow_below)
 
     def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
         """Return the measurement that a cell of the grid shows, or None; of several addresses, the worst."""
@@ -637,7 +680,7 @@ class Model:
 
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
-        found = {(src, dst): None for layer, src, dst in self._results.pairs() if layer in layers}
+        found = {(src, dst): None for layer, src, dst in self.results.pairs() if layer in layers}
         for layer in self.addresses.layers:
             if layer in layers:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
@@ -661,14 +704,14 @@ class Model:
     @property
     def compared_since(self) -> float:
         """Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one, or of watching; 0 without."""
-        return self._results.compared_since
+        return self.results.compared_since
 
     @property
     def compared_layer(self) -> Layer:
         """Layer that is compared with the baseline, or with the previous sweep."""
         if self.baseline is not None:
             return self.baseline.layer
-        return next((layer for layer in COMPARED if self._results.has(layer)), Layer.P2P)
+        return next((layer for layer in COMPARED if self.results.has(layer)), Layer.P2P)
 
     def change(self, src: int, dst: int) -> Change | None:
         """Return the change of a pair of endpoint numbers since the baseline or previous sweep; None without one."""
@@ -710,26 +753,39 @@ class Model:
 
     def counts(self) -> dict[Verdict, int]:
         """Return how many measured cells of the pair and node layers have each verdict, pings included."""
-        found = Counter(self._results.verdicts())
-        found.update(self.verdict(measurement) for measurement in self.addresses.everything())
+        found = Counter(self.verdict(measurement) for measurement in self.addresses.everything())
+        for layer in self.results.layers:
+            found += self._verdict_counts(layer)
         return dict(found)
+
+    def _verdict_counts(self, layer: Layer) -> Counter[Verdict]:
+        if layer.spec.per is not Per.ENDPOINT_PAIR:
+            return Counter(map(self.verdict, self.measurements(layer)))
+        from fabtui.model.pair_table import verdict_counts
+
+        return verdict_counts(self.results, self._table, layer)
 
     def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
         """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""
         if not layer.spec.by_address:
-            return (verdict for verdict, _, _ in self._results.verdicts_in(layer))
+            return (verdict for verdict, _, _ in self.results.verdicts_in(layer))
         pairs = self.addresses.node_pairs(layer)
         return (self.verdict(one) for pair in pairs for one in self.by_address(layer, *pair))
 
     def confirmed(self) -> set[Verdict]:
         """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance."""
         found = {self.verdict(one) for one in self.addresses.everything()}
-        found.update(self._results.verdicts(without=Layer.WORLD))
-        for verdict, src, dst in self._results.verdicts_in(Layer.WORLD):
-            alone = self.latest(Layer.P2P, src, dst) if verdict is Verdict.SLOW else None
-            if alone is None or self.verdict(alone) is not Verdict.OK:
-                found.add(verdict)
+        for layer in self.results.layers:
+            counts = self._verdict_counts(layer)
+            if layer is Layer.WORLD and counts.pop(Verdict.SLOW, 0) and not self._slow_by_chance():
+                found.add(Verdict.SLOW)
+            found.update(counts)
         return found
+
+    def _slow_by_chance(self) -> bool:
+        """Return True if all pairs that are slow in world pass in p2p."""
+        slow = ((src, dst) for verdict, src, dst in self.results.verdicts_in(Layer.WORLD) if verdict is Verdict.SLOW)
+        return all(self.results.verdict_between(Layer.P2P, *pair) is Verdict.OK for pair in slow)
 
     @property
     def elapsed(self) -> float:

@@ -89,7 +89,7 @@ def has_values(model: Model, layer: Layer) -> bool:
     if layer is Layer.CHANGE:
         return model.comparable
     if layer is Layer.TRANSPORT:
-        return any(m.transport for m in model.measurements() if m.layer is Layer.P2P)
+        return any(m.transport for m in model.measurements(Layer.P2P))
     # The first verdict is enough: a large fabric has hundreds of thousands.
     return bool(model.endpoints) if layer is Layer.HEALTH else any(True for _ in model.verdicts_in(layer))
 
@@ -119,7 +119,7 @@ def unit_text(model: Model, layer: Layer) -> str:
     """Return the unit and the message size of a layer, or its title."""
     if layer is Layer.CHANGE:
         return "current value / earlier value"
-    found = (m.unit for m in model.measurements() if m.layer is layer and m.value is not None and m.unit)
+    found = (m.unit for m in model.measurements(layer) if m.value is not None and m.unit)
     # The first one is enough: a large fabric has hundreds of thousands.
     unit = one_line(next(found, ""), 20)
     if not unit:
@@ -128,8 +128,8 @@ def unit_text(model: Model, layer: Layer) -> str:
         return f"{unit}, less is better"
     if layer.spec.by_address:
         return unit
-    sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
-    return unit + (f" at {size_text(max(sizes))}" if sizes else "")
+    sizes = model.results.sizes(layer)
+    return unit + (f" at {size_text(sizes[-1])}" if sizes else "")
 
 
 def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
@@ -235,20 +235,27 @@ def _shown_block(verdict: Verdict, share: float | None, wide: bool) -> str:
 
 def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
     """Return the blocks between nodes, from the measurements: there are millions of cells."""
+    wanted = health_layers() if layer is Layer.HEALTH else (Layer(layer.spec.shows or layer),)
     found: dict[tuple[str, str], Block] = {}
-    wanted = health_layers() if layer is Layer.HEALTH else (layer.spec.shows or layer,)
-    for m in model.measurements():
-        if m.layer not in wanted:
-            continue
+    for each in wanted:
+        if each in model.layers and each.spec.per is Per.ENDPOINT_PAIR:
+            for pair, verdict, share in model.node_blocks(each):
+                _add_block(found, pair, (verdict, None if layer.spec.better is None else share))
+    others = [each for each in wanted if each.spec.per is not Per.ENDPOINT_PAIR]
+    for m in model.measurements(*others) if others else ():
         src, dst = _node(model, m.src), _node(model, m.dst)
         if src is None or dst is None:
             continue
         block = (model.verdict(m), None if layer is Layer.HEALTH else _share(model, layer, m))
         for pair in {(src, dst), (dst, src)} if m.layer.spec.per is Per.NODE_PAIR else {(src, dst)}:
-            known = found.get(pair, block)
-            shares = [share for share in (known[1], block[1]) if share is not None]
-            found[pair] = (worst([known[0], block[0]]), min(shares, default=None))
+            _add_block(found, pair, block)
     return found
+
+
+def _add_block(found: dict[tuple[str, str], Block], pair: tuple[str, str], block: Block) -> None:
+    known = found.get(pair, block)
+    shares = [share for share in (known[1], block[1]) if share is not None]
+    found[pair] = (worst([known[0], block[0]]), min(shares, default=None))
 
 
 def _node(model: Model, name: str) -> str | None:

@@ -41,7 +41,7 @@ def networks(model: Model) -> list[str]:
     lines = ["tested networks: " + _listed(tested)]
     used = {end.rail for end in model.endpoints if end.kind == "cpu" and end.rail is not None}
     idle = sorted({rail for rail, _ in tested if rail >= 0} - used)
-    if used and idle and any(m.layer in (Layer.P2P, Layer.WORLD) for m in model.measurements()):
+    if used and idle and not model.layers.isdisjoint((Layer.P2P, Layer.WORLD)):
         ranks = max(idle) + 1
         lines.append(f"no CPU rank sends over rail {', '.join(map(str, idle))}: --ranks-per-node {ranks}")
     if left_out:

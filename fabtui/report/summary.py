@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
@@ -137,7 +137,7 @@ def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
     """Return the requested grids; by default p2p, and world if the two differ."""
     if shown.layers is None or shown.layers:
         return grids(model, shown.layers, signs.dot, shown.width)
-    tested = {m.layer for m in model.measurements()}
+    tested = model.layers
     parts = [grid(model, layer, signs.dot, shown.width) for layer in (Layer.P2P,) if layer in tested]
     if Layer.WORLD in tested:
         whole = _world_line(model) if Layer.P2P in tested else []
@@ -149,7 +149,7 @@ def _world_line(model: Model) -> list[str]:
     """Return one line about the layer world if every pair has the same verdict as in p2p."""
     if differing(model):
         return []
-    found = [model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD]
+    found = list(model.verdicts_in(Layer.WORLD))
     bad = sum(verdict is not Verdict.OK for verdict in found)
     usual = ", ".join(f"{kind} {spoken_text(value, 'GB/s')}" for kind, value in _of_classes(model, Layer.WORLD))
     what = f"{bad} of {len(found)} pairs are not ok, as in p2p" if bad else f"whole, all {len(found)} pairs are ok"
@@ -161,16 +161,16 @@ def _of_classes(model: Model, layer: Layer) -> list[tuple[PairClass, float]]:
 
 
 def _medians(model: Model) -> list[str]:
-    tested = {m.layer for m in model.measurements()}
-    sizes = sorted({size for m in model.measurements() if m.layer is Layer.P2P and (size := m.asked_bytes)})
-    rows = [(f"p2p {size_text(size)}", "GB/s", _medians_at(model, size)) for size in sizes[:-1]]
+    tested, sizes = model.layers, model.results.sizes(Layer.P2P)
+    rows = [(f"p2p {size_text(size)}", "GB/s", _in_order(model.medians(Layer.P2P, size))) for size in sizes[:-1]]
     name = f"p2p {size_text(sizes[-1])}" if len(sizes) > 1 else "p2p"
     rows.append((name, "GB/s", _of_classes(model, Layer.P2P)))
-    rows.append(("bidirectional", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _bidirectional(model, m))))
+    if model.results.both_ways:
+        rows.append(("bidirectional", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _bidirectional(model, m))))
     if Layer.P2P not in tested or differing(model):
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
-    for layer, unit in ((Layer.LATENCY, "us"), *((tool, tool.spec.unit) for tool in TOOLS)):
-        rows.append((str(layer), unit, _medians_of(model, layer, lambda m: m.value)))
+    rows.append((str(Layer.LATENCY), "us", _in_order(model.medians(Layer.LATENCY))))
+    rows += [(str(tool), tool.spec.unit, _medians_of(model, tool, lambda m: m.value)) for tool in TOOLS]
     rows = [row for row in rows if row[2]]
     width = max((len(name) for name, _, _ in rows), default=0)
     lines = ["usual values"] if rows else []
@@ -179,8 +179,8 @@ def _medians(model: Model) -> list[str]:
     return lines
 
 
-def _medians_at(model: Model, size: int) -> list[tuple[PairClass, float]]:
-    return _medians_of(model, Layer.P2P, lambda m: m.value if m.asked_bytes == size else None)
+def _in_order(found: Mapping[PairClass, float]) -> list[tuple[PairClass, float]]:
+    return [(kind, found[kind]) for kind in PAIR_CLASSES if kind in found]
 
 
 def _bidirectional(model: Model, m: Measurement) -> float | None:
@@ -196,10 +196,10 @@ def _medians_of(
 ) -> list[tuple[PairClass, float]]:
     """Return the median for each class of what a function takes out of the good measurements of a layer."""
     found: dict[PairClass, list[float]] = {}
-    for m in model.measurements():
-        if m.layer is layer and m.verdict is Verdict.OK and (value := value_of(m)) is not None:
+    for m in model.measurements(layer):
+        if m.verdict is Verdict.OK and (value := value_of(m)) is not None:
             found.setdefault(model.class_of(m), []).append(value)
-    return [(kind, statistics.median(found[kind])) for kind in PAIR_CLASSES if kind in found]
+    return _in_order({kind: statistics.median(values) for kind, values in found.items()})
 
 
 def mesh_lines(model: Model) -> list[str]:
@@ -428,12 +428,11 @@ def findings_head(listed: Sequence[Finding]) -> str:
 
 def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
     """Return the message sizes at which pairs are bad in p2p, if it was tested with several."""
-    tested = [m for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes]
-    if len({m.asked_bytes for m in tested}) < 2:
+    if len(model.results.sizes(Layer.P2P)) < 2:
         return {}
     found: dict[tuple[str, str], list[int]] = {}
-    for m in tested:
-        if model.verdict(m).bad:
+    for m in model.bad_measurements(Layer.P2P):
+        if m.asked_bytes:
             found.setdefault((m.src, m.dst), []).append(m.asked_bytes or 0)
     return found
 
@@ -471,14 +470,14 @@ def _bad(
     Findings cover the measurements of the mesh ``explained`` and ``covered_pairs``.
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
-    for m in model.measurements():
+    for m in model.bad_measurements(*(layer for layer in model.layers if layer not in _IN_TABLES)):
         covered = m.layer in MESH and (m.layer, address_pair(m)) in explained
-        if m.layer not in _IN_TABLES and not covered and model.verdict(m).bad:
+        if not covered:
             found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
     # A pair that fails in bandwidth fails in latency as well; it is listed once.
     failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
     groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
-    swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
+    swept = len(model.results.sizes(Layer.P2P)) > 1
     notes = PortNotes(model)
     total = len(groups)
     groups = [group for group in groups if not _is_covered(model, group[0], covered_pairs)]

@@ -206,7 +206,7 @@ def _modes(model: Model, name: str, modes: Sequence[Mode]) -> tuple[Mode, ...]:
     if name == CURVES:
         return MODES[:1]
     layer = Layer(name)
-    measured = (m for m in model.measurements() if m.layer == (layer.spec.shows or layer))
+    measured = model.measurements(Layer(layer.spec.shows or layer))
     valued = layer.spec.better is not None and any(m.value is not None for m in measured)
     return tuple(mode for mode in modes if mode == "verdict" or valued)
 

@@ -7,19 +7,25 @@ then the other way remains. If none is ruled out, or both are, the counters do n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 from fabtui.model.counter_log import Traffic
 from fabtui.model.endpoints import node_of
 from fabtui.model.facts.node_view import active_ports, dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.pair_table import joined
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, transport_of
+
+Text = TypeVar("Text", bound=str)
 
 #: Bytes on the wire per byte that an IPoIB interface counts, at most: headers.
 _HEADERS = 1.1
@@ -90,8 +96,8 @@ def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     """Return the way by the counters of both nodes, or why they do not show it."""
     nodes = (node_of(m.src), node_of(m.dst))
     traffic = model.traffic_of(m)
-    if missing := [node for node in nodes if node not in traffic]:
-        return None, f"no counters of {fold(missing)} while it ran"
+    if missing := tuple(node for node in nodes if node not in traffic):
+        return None, _no_counters(missing)
     if inexact := [node for node in nodes if not traffic[node].exact]:
         return None, f"a counter of {fold(inexact)} was reset or is at its limit"
     if not m.bytes:
@@ -106,6 +112,11 @@ def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     if rdma >= m.bytes:
         return None, "RDMA ports and interfaces of both nodes moved enough for it at that time"
     return None, "neither RDMA ports nor interfaces of both nodes counted as much as it moved"
+
+
+@lru_cache(maxsize=1 << 12)
+def _no_counters(nodes: tuple[str, ...]) -> str:
+    return f"no counters of {fold(nodes)} while it ran"
 
 
 def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
@@ -179,22 +190,51 @@ def carriers(model: Model) -> Carriers:
 
 def in_steps(model: Model) -> Iterator[Carriers | None]:
     """Yield None after each small step of the same, and then what it is."""
-    found: list[Carrier] = []
-    for at, m in enumerate(latest_pairs(model)):
-        if (one := carrier(model, m)) is not None:
-            found.append(one)
+    found: Counter[Carrier] = Counter()
+    for at, (row, number) in enumerate(_alike(model)):
+        if (one := carrier(model, model.stored(row))) is not None:
+            found[one] += number
         if at % _STEP == _STEP - 1:
             yield None
     nodes = [name for name, record in model.nodes.items() if record.inventory is not None]
     active = {node: sorted({str(port.get("ca")) for port in active_ports(_ports(model, node))}) for node in nodes}
     yield Carriers(
-        len(found),
-        Counter(one.counted for one in found if one.counted),
-        Counter(one.reported for one in found if one.reported and not one.counted),
-        sum(one.disagree for one in found),
-        Counter(one.why for one in found if not one.counted),
+        found.total(),
+        _tally((one.counted, number) for one, number in found.items()),
+        _tally((one.reported, number) for one, number in found.items() if not one.counted),
+        sum(number for one, number in found.items() if one.disagree),
+        _tally((one.why, number) for one, number in found.items()),
         active,
     )
+
+
+def _tally(found: Iterable[tuple[Text | None, int]]) -> Counter[Text]:
+    counts: Counter[Text] = Counter()
+    for what, number in found:
+        if what:
+            counts[what] += number
+    return counts
+
+
+def _alike(model: Model) -> Iterator[tuple[int, int]]:
+    """Yield rows of the latest pairs, and the number of pairs that each stands for.
+
+    Without counters of a node, all pairs of two nodes over one transport are alike.
+    """
+    *_, alone = model.pair_tables(Layer.P2P)
+    *_, inside = model.pair_tables(Layer.WORLD)
+    assert alone is not None
+    assert inside is not None
+    *_, table = joined(alone, inside, len(model.endpoints))
+    assert table is not None
+    places, (shapes, shape_of, _) = model.places(), model.columns()
+    first, second = places.node[table.source], places.node[table.target]
+    counted = np.array([model.has_counters(name) for name in places.nodes], dtype=bool)
+    each = counted[first] & counted[second]
+    code = (first * np.int64(len(places.nodes)) + second) * len(shapes) + np.asarray(shape_of)[table.row]
+    _, chosen, numbers = np.unique(code[~each], return_index=True, return_counts=True)
+    yield from zip(table.row[~each][chosen].tolist(), numbers.tolist(), strict=True)
+    yield from ((row, 1) for row in table.row[each].tolist())
 
 
 def latest_pairs(model: Model) -> list[Measurement]:

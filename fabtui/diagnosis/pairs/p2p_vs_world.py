@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
 
 Pair = tuple[str, str]
@@ -30,7 +32,7 @@ def relayed(model: Model) -> list[Pair]:
 
     Pairs whose node was lost before the p2p test are left out: their earlier results in world are no evidence.
     """
-    found = (pair for pair, alone, inside in _both(model) if alone.bad and inside is Verdict.OK)
+    found = (pair for pair, alone, inside in _differing(model) if alone.bad and inside is Verdict.OK)
     return [pair for pair in found if not _ended_by_loss(model, model.latest(Layer.P2P, *pair))]
 
 
@@ -62,19 +64,20 @@ def comparison_text(model: Model, src: str, dst: str) -> str | None:
 
 def differing(model: Model) -> list[Pair]:
     """Return the ordered pairs that were tested in both layers and have different verdicts."""
-    return [pair for pair, alone, inside in _both(model) if alone is not inside]
+    return [pair for pair, _, _ in _differing(model)]
 
 
-def _verdicts(model: Model, layer: Layer) -> Iterator[tuple[str, str, Verdict]]:
-    """Yield the verdict of each ordered pair that was tested in a layer, in the order of the grid."""
-    tested = {(m.src, m.dst) for m in model.measurements() if m.layer is layer}
-    places = {pair: (model.number(pair[0]) or 0, model.number(pair[1]) or 0) for pair in tested}
-    for src, dst in sorted(tested, key=places.__getitem__):
-        if (found := model.latest(layer, src, dst)) is not None:
-            yield src, dst, model.verdict(found)
-
-
-def _both(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
-    for src, dst, alone in _verdicts(model, Layer.P2P):
-        if (inside := model.latest(Layer.WORLD, src, dst)) is not None:
-            yield (src, dst), alone, model.verdict(inside)
+def _differing(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
+    """Yield the ordered pairs with different verdicts in p2p and world, and both, in the order of the grid."""
+    if not {Layer.P2P, Layer.WORLD} <= model.layers:
+        return
+    ends = len(model.endpoints)
+    *_, alone = model.pair_tables(Layer.P2P)
+    *_, inside = model.pair_tables(Layer.WORLD)
+    assert alone is not None
+    assert inside is not None
+    _, first, second = np.intersect1d(alone.code(ends), inside.code(ends), assume_unique=True, return_indices=True)
+    differ = alone.verdict[first] != inside.verdict[second]
+    for at, other in zip(first[differ].tolist(), second[differ].tolist(), strict=True):
+        pair = str(model.endpoints[alone.source[at]]), str(model.endpoints[alone.target[at]])
+        yield pair, SEVERITY[alone.verdict[at]], SEVERITY[inside.verdict[other]]

@@ -56,6 +56,7 @@ def made(
         relations(places, source, target)[0],
         count,
         0 * count,
+        share,
     )
     return table, places, ends.endpoints
 
@@ -311,7 +312,7 @@ def busy_cores(share: Callable[[str, str], float]) -> list[Blame]:
     # Values of busy cores spread far: single pairs hardly separate a NIC from its node.
     spread, limit = (np.full(len(pairs), value) for value in (0.5, math.log(0.2)))
     kind = relations(places, source, target)[0]
-    table = PairTable(source, target, np.where(log < limit, SLOW, OK), log, spread, limit, kind, count, 0 * count)
+    table = PairTable(source, target, np.where(log < limit, SLOW, OK), log, spread, limit, kind, count, 0 * count, log)
     return [one for one in blamed(table, places, ends.endpoints) if one is not None]
 
 

@@ -148,7 +148,7 @@ def test_flapping_counts_the_verdicts_that_each_attempt_has() -> None:
         attempts = model.history(Layer.P2P, "a:0", "b:0")
         assert model.history(Layer.P2P, "a:0", "b:0", most=2) == attempts[-2:]
         turned = flapping(model.verdict(attempt) for attempt in attempts[-ATTEMPTS:])
-        model._results.settle()
+        model.results.settle()
         assert model.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned
 
 

@@ -27,7 +27,7 @@ def made(nodes: str, per_node: int, judge: Judge, spread: float = 0.02) -> tuple
     share = np.array([one[2] for one in known], dtype=float)
     same, low = np.full(len(known), OK), np.full(len(known), -np.inf)
     kind = relations(Places.of(ends), source, target)[0]
-    return PairTable(source, target, same, share, np.full(len(known), spread), low, kind, count, 0 * count), ends
+    return PairTable(source, target, same, share, np.full(len(known), spread), low, kind, count, 0 * count, share), ends
 
 
 def across(a: Endpoint, b: Endpoint, size: int = 4) -> bool:
