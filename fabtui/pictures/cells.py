@@ -13,7 +13,7 @@ from fabtui.model.address_log import badness
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import RANKS, CellStyle, style_of, transport_style
+from fabtui.presentation.cell_levels import STYLES, CellStyle, style_of, transport_style
 from fabtui.presentation.wording import common_domain, without_domain
 
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
@@ -22,8 +22,8 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 #: Maximum number of endpoints with a row and a column each.
 MOST_ENDPOINTS = 1024
 _RANK = np.zeros(len(CellStyle), dtype=np.uint8)
-_RANK[list(RANKS)] = range(len(RANKS))
-_SLOT_AT = np.array(RANKS, dtype=np.uint8)
+_RANK[list(STYLES)] = range(len(STYLES))
+_SLOT_AT = np.array(STYLES, dtype=np.uint8)
 _OF_VERDICT = np.array([style_of(verdict, None) for verdict in SEVERITY], dtype=np.uint8)
 
 

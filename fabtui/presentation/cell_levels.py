@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from fabtui.model.layers import Layer
+from fabtui.model.cell_level import BY_PATH, Level, level_of
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.numbers import spoken
-from fabtui_node.parsers.nccl.transports import Path, transport_of
+from fabtui_node.parsers.nccl.transports import transport_of
 
 
 class CellStyle(IntEnum):
-    """Index into a colour ramp. `PAD` is the default style of the screen; theme files name the others."""
+    """Index into a colour ramp, for the levels of cells and for what surrounds them.
+
+    `PAD` is the default style of the screen; theme files name the others.
+    """
 
     PAD = 0
     UNTESTED = 1
@@ -49,30 +52,12 @@ class CellStyle(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
-#: Minimum shares of the class median for a good and for a fair cell; below it is low. The verdict decides on slow.
-GOOD_FROM = 0.95
-FAIR_FROM = 0.85
-
-#: Slots by severity: a block of cells shows the last of these that it contains.
+#: Style of each level, by its number.
+STYLES: tuple[CellStyle, ...] = tuple(
+    CellStyle.PAD if level is Level.HIDDEN else CellStyle[level.name] for level in Level
+)
+#: Paths of transports in the grid.
 _TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCKET, CellStyle.OTHER)
-_FINE = (
-    CellStyle.PAD,
-    CellStyle.DIAGONAL,
-    CellStyle.UNTESTED,
-    *_TRANSPORT_SLOTS,
-    CellStyle.GOOD,
-    CellStyle.FAIR,
-    CellStyle.LOW,
-)
-_UNKNOWN = (CellStyle.GONE, CellStyle.SKIPPED, CellStyle.RUNNING, CellStyle.INCONCLUSIVE)
-RANKS: tuple[CellStyle, ...] = (
-    *_FINE,
-    *_UNKNOWN,
-    CellStyle.FLAPPING,
-    CellStyle.SLOW,
-    CellStyle.TIMEOUT,
-    CellStyle.FAILED,
-)
 
 #: Slots of bad cells.
 BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED})
@@ -82,8 +67,6 @@ CURSOR_ON: dict[int, CellStyle] = {
     CellStyle.TIMEOUT: CellStyle.CURSOR_TIMEOUT,
     CellStyle.FAILED: CellStyle.CURSOR_FAILED,
 }
-
-_BY_VERDICT = {verdict: CellStyle[verdict.name] for verdict in Verdict if verdict is not Verdict.OK}
 
 
 class Glyphs:
@@ -119,45 +102,15 @@ class Glyphs:
         }
 
 
-def ratio(layer: Layer, value: float | None, median: float | None) -> float | None:
-    """Return a value relative to the median of its class, or None if unknown: 1 is the median, less is worse.
-
-    In the layer ``change``, 1 is unchanged.
-    """
-    if layer is Layer.CHANGE:
-        # Its values are ratios.
-        return value
-    if value is None or median is None or median <= 0 or value < 0:
-        return None
-    if layer.spec.less_is_better:
-        return median / value if value > 0 else 1.0
-    return value / median
-
-
 def style_of(verdict: Verdict, share: float | None) -> CellStyle:
-    """Return the slot of a verdict; if it is ok, that of its share of the class median."""
-    if verdict is not Verdict.OK:
-        return _BY_VERDICT[verdict]
-    if share is None or share >= GOOD_FROM:
-        return CellStyle.GOOD
-    return CellStyle.FAIR if share >= FAIR_FROM else CellStyle.LOW
-
-
-_BY_PATH = {
-    Path.UNKNOWN: CellStyle.OTHER,
-    Path.P2P: CellStyle.P2P,
-    Path.SHM: CellStyle.SHM,
-    Path.TCP: CellStyle.SOCKET,
-    Path.RDMA: CellStyle.RDMA,
-    Path.GPUDIRECT: CellStyle.RDMA,
-    Path.GLOO: CellStyle.SOCKET,
-}
+    """Return the style of a verdict; if it is ok, of its share of the class median."""
+    return STYLES[level_of(verdict, share)]
 
 
 def transport_style(text: str) -> tuple[CellStyle, str]:
     """Return the style and the short name of a transport named by the library."""
     found = transport_of(text)
-    return _BY_PATH[found.path], found.short
+    return STYLES[BY_PATH[found.path]], found.short
 
 
 def short_number(value: float, width: int) -> str:

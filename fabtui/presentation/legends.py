@@ -6,10 +6,11 @@ import time
 from collections import Counter
 
 from fabtui.model.baseline import SLOW_BELOW
+from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, CellStyle, bytes_text, full_value
+from fabtui.presentation.cell_levels import CellStyle, bytes_text, full_value
 from fabtui.presentation.numbers import percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line

@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Iterable
 
+from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, style_of
+from fabtui.presentation.cell_levels import Glyphs, full_number, style_of
 from fabtui.presentation.numbers import percent_text, spoken
 from fabtui.sanitize import one_line
 

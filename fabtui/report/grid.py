@@ -9,11 +9,12 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.config.values import listed
+from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM, ratio
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_style
+from fabtui.presentation.cell_levels import transport_style
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
 from fabtui.sanitize import one_line
 

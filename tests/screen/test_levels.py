@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import (
@@ -12,7 +13,6 @@ from fabtui.presentation.cell_levels import (
     Glyphs,
     bytes_text,
     cell_text,
-    ratio,
     short_number,
     short_value,
     style_of,

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from fabtui.errors import InputError
+from fabtui.model.cell_level import Level
 from fabtui.model.events import Measured, NodeState, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.cells import RANK, RowOrder
+from fabtui.screen.grid.cells import RowOrder
 from fabtui.screen.grid.navigation import ViewState, Zoom
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
@@ -159,16 +160,16 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
         while not view.index.step(0.0):
             pass
     size = view.source.axis.size
-    ranks = [[RANK[view.source.judge(row, column)[0]] for column in range(size)] for row in range(size)]
-    floor = RANK[CellStyle.UNTESTED]
+    ranks = [[STYLES.index(view.source.judge(row, column)[0]) for column in range(size)] for row in range(size)]
+    floor = Level.UNTESTED
     for row in range(size):
-        known = view.index.ranks[row]
+        known = view.index.levels[row]
         assert [rank for rank in known if rank > floor] == [rank for rank in ranks[row] if rank > floor]
-        assert view.index.bad_per_row[row] == sum(rank >= RANK[CellStyle.SLOW] for rank in ranks[row])
+        assert view.index.bad_per_row[row] == sum(rank >= Level.SLOW for rank in ranks[row])
     for a in range(3):
         for b in range(3):
             cells = [ranks[row][column] for row, column in view.index.cells_of(a, b)]
-            assert max(view.index.block_ranks[a, b], floor) == max(*cells, floor)
+            assert max(view.index.node_levels[a, b], floor) == max(*cells, floor)
             assert view.index.tested[a, b] == sum(rank > floor for rank in cells)
     assert view.index.bad == view.index.bad_shown == len(view.index.worst(1000))
 
@@ -375,12 +376,7 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
         await pilot.pause(0.1)
         shown = app.main.minimap
         assert shown.display
-        failed = [
-            (y, x)
-            for y, line in enumerate(shown._tiles)
-            for x, rank in enumerate(line)
-            if rank == RANK[CellStyle.FAILED]
-        ]
+        failed = [(y, x) for y, line in enumerate(shown._tiles) for x, rank in enumerate(line) if rank == Level.FAILED]
         down, across = len(shown._tiles), len(shown._tiles[0])
         assert failed == [(20 * down // 24, 21 * across // 24)]
         rows, columns = shown._visible
@@ -396,9 +392,9 @@ async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) ->
 def test_tiles_lose_nothing(rows: int, columns: int, across: int, down: int, data: st.DataObject) -> None:
     row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
     ranks = np.zeros((rows, columns), np.uint8)
-    ranks[row, column] = RANK[CellStyle.FAILED]
+    ranks[row, column] = Level.FAILED
     found = tiles(ranks, min(down, rows), min(across, columns))
-    assert sum(rank == RANK[CellStyle.FAILED] for line in found for rank in line) == 1
+    assert sum(rank == Level.FAILED for line in found for rank in line) == 1
 
 
 def test_a_synthetic_recording_is_marked_everywhere(tmp_path: Path) -> None:

@@ -10,21 +10,20 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabtui.model.cell_level import judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import (
     MARKED,
-    RANKS,
+    STYLES,
     CellStyle,
     Glyphs,
     cell_text,
     full_number,
     full_value,
-    ratio,
     short_value,
-    style_of,
     transport_style,
 )
 from fabtui.presentation.numbers import percent_text, spoken
@@ -34,14 +33,6 @@ from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.prompts import Filter
-
-
-RANK: dict[int, int] = {int(slot): rank for rank, slot in enumerate(RANKS)}
-SLOW, TIMEOUT, FAILED = RANK[CellStyle.SLOW], RANK[CellStyle.TIMEOUT], RANK[CellStyle.FAILED]
-#: Lowest rank of bad cells.
-BAD_FROM = SLOW
-#: Highest rank of cells without a result.
-NOTHING = RANK[CellStyle.UNTESTED]
 
 
 class RowOrder(StrEnum):
@@ -118,8 +109,6 @@ _MEDIAN_STEP = 0.02
 _MAX_UNIT_SEARCH = 2000
 #: Number of values whose largest message size is that of the layer.
 _ENOUGH_SIZES = 8
-
-_FINE = frozenset({CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW})
 
 
 class EndpointCells(CellSource):
@@ -233,44 +222,16 @@ class EndpointCells(CellSource):
         return "" if cell.value is None else short_value(cell.value, cell.unit, min(width - 1, 4))
 
     def judge(self, row: int, column: int) -> tuple[CellStyle, Cell | None, float | None]:
-        """Return slot, cell (if there is one) and share of the class median of two positions."""
+        """Return style, cell (if there is one) and share of the class median of two positions."""
         source, target = self.axis.entries[row], self.axis.entries[column]
-        if row == column and self.layer.spec.per is not Per.NODE_PAIR:
-            return (CellStyle.GONE if source.gone else CellStyle.DIAGONAL), None, None
-        gone = source.gone or target.gone
-        src, dst = source.number, target.number
-        if src is None or dst is None:
-            return (CellStyle.GONE if gone else CellStyle.UNTESTED), None, None
-        cell = self.model.cell(self.layer, src, dst)
-        if row == column and cell.measurement is None:
-            return CellStyle.DIAGONAL, None, None
-        if self.filter is not None and not self.filter.lets(self.model, cell, src, dst):
-            return CellStyle.PAD, None, None
-        share = None
-        if cell.measurement is None or cell.value is None:
-            slot = style_of(cell.verdict, None)
-        else:
-            share = ratio(self.layer, cell.value, self.model.usual(cell.measurement))
-            slot = style_of(cell.verdict, share)
-        if self.model.flapping and slot in _FINE and self.flaps(src, dst):
-            slot = CellStyle.FLAPPING
-        if slot is CellStyle.UNTESTED and self.model.untested and self.layer.spec.per is Per.ENDPOINT_PAIR:
-            # The reason why a pair was not tested is known.
-            names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
-            slot = CellStyle.SKIPPED if names in self.model.untested else slot
-        if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
-            slot = transport_style(cell.text)[0]
-        if cell.running:
-            slot = CellStyle.RUNNING if cell.measurement is None else slot
-        elif gone and (slot in (CellStyle.UNTESTED, CellStyle.SKIPPED) or slot in _FINE):
-            slot = CellStyle.GONE
-        return slot, cell, share
-
-    def flaps(self, src: int, dst: int) -> bool:
-        """Return True if a pair is flapping in the layer; for health, in any layer."""
-        names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
-        layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
-        return any((layer, *names) in self.model.flapping for layer in layers)
+        if source.number is None or target.number is None:
+            gone = source.gone or target.gone
+            diagonal = row == column and self.layer.spec.per is not Per.NODE_PAIR
+            style = CellStyle.DIAGONAL if diagonal else CellStyle.UNTESTED
+            return (CellStyle.GONE if gone else style), None, None
+        lets = None if self.filter is None else self.filter.lets
+        level, cell, share = judge(self.model, self.layer, source.number, target.number, lets)
+        return STYLES[level], cell, share
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and message size of the values of the layer; the unit is "" while there are none."""

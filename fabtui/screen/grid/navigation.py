@@ -10,15 +10,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.errors import InputError
+from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.facts.leaf_names import leaf_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import RANKS, CellStyle, Glyphs
+from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
-from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, RowOrder
+from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
 from fabtui.screen.grid.widget import GridView
 
@@ -262,18 +263,8 @@ class ViewState:
         self.pair = self.source.axis.entries[a], self.source.axis.entries[b]
 
 
-_OK = frozenset(
-    RANK[slot]
-    for slot in (
-        CellStyle.GOOD,
-        CellStyle.FAIR,
-        CellStyle.LOW,
-        CellStyle.P2P,
-        CellStyle.SHM,
-        CellStyle.RDMA,
-        CellStyle.SOCKET,
-    )
-)
+#: Levels of good cells, and of cells that name a transport.
+_OK = frozenset((*FINE, *BY_PATH.values()))
 
 
 def block_parts(view: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
@@ -281,14 +272,14 @@ def block_parts(view: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
     index = view.index
     cells = index.cells(a, b)
     counts = index.counts(a, b)
-    ok = sum(counts.get(rank, 0) for rank in (*_OK, RANK[CellStyle.OTHER]))
+    ok = sum(counts.get(level, 0) for level in _OK)
     parts: list[Part] = []
-    for rank in range(len(RANKS) - 1, NOTHING, -1):
-        slot = RANKS[rank]
-        if rank in _OK or slot is CellStyle.OTHER or not counts.get(rank):
+    for level in reversed(Level):
+        if level <= Level.UNTESTED or level in _OK or not counts.get(level):
             continue
-        word = "node gone" if slot is CellStyle.GONE else slot.key
-        parts += [(f"{glyphs.of_style[slot]} {counts[rank]} {word}", f"{CELL}{slot.key}"), ("  ", "")]
+        style = STYLES[level]
+        word = "node gone" if level is Level.GONE else style.key
+        parts += [(f"{glyphs.of_style[style]} {counts[level]} {word}", f"{CELL}{style.key}"), ("  ", "")]
     if ok:
         parts += [(f"{ok} ok", f"{CELL}{CellStyle.GOOD.key}"), ("  ", "")]
     left = cells - int(index.tested[a, b])

@@ -9,8 +9,9 @@ from textual.binding import BindingType
 from textual.dom import DOMNode
 from textual.screen import Screen
 
+from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.layers import key_layers
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, CellStyle
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped

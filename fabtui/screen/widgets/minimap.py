@@ -9,10 +9,10 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
+from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
-from fabtui.presentation.cell_levels import RANKS, CellStyle, Glyphs
+from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
 from fabtui.presentation.legends import meanings
-from fabtui.screen.grid.cells import BAD_FROM, NOTHING
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
@@ -25,12 +25,12 @@ _INTERVAL = 0.5
 _TEXTS = {CellStyle.GOOD: "o", CellStyle.LOW: "_", CellStyle.SKIPPED: "."}
 
 
-def _slot(rank: int, visible: bool) -> CellStyle:
-    if rank >= BAD_FROM:
-        return RANKS[rank]
+def _slot(level: int, visible: bool) -> CellStyle:
+    if level >= Level.SLOW:
+        return STYLES[level]
     if visible:
-        return CellStyle.GOOD if rank > NOTHING else CellStyle.LOW
-    return CellStyle.SKIPPED if rank > NOTHING else CellStyle.PAD
+        return CellStyle.GOOD if level > Level.UNTESTED else CellStyle.LOW
+    return CellStyle.SKIPPED if level > Level.UNTESTED else CellStyle.PAD
 
 
 class Minimap(PaintedWidget):

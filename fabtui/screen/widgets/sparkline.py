@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, Glyphs, ratio, style_of
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, style_of
 from fabtui.presentation.numbers import spoken_texts
 from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, verdict_tone
 from fabtui.sanitize import one_line

@@ -13,9 +13,10 @@ import pytest
 from fabtui.export.csv import write_csv
 from fabtui.export.frames import load_snapshot
 from fabtui.export.json import as_json
+from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_layers, key_layers, registered
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.cell_levels import CellStyle, ratio, style_of
+from fabtui.presentation.cell_levels import CellStyle, style_of
 from fabtui.presentation.legends import legend, meanings
 from fabtui.report.grid import Shown, grid
 from fabtui.report.summary import summary

@@ -1,0 +1,432 @@
+"""Levels of all cells of a layer, judged once per change, and folded to the blocks of two nodes.
+
+A pass over all pairs reads the columns of the results, 8,192 pairs at a time, so that no key press waits for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabtui.model.address_log import badness
+from fabtui.model.cell_level import (
+    BY_PATH,
+    BY_VERDICT,
+    FAIR_FROM,
+    FINE,
+    GOOD_FROM,
+    Judged,
+    Level,
+    judge,
+)
+from fabtui.model.layers import Layer, Per, health_layers
+from fabtui.model.measurement import SEVERITY, Measurement
+from fabtui.model.pair_table import PairTable, parts
+from fabtui.model.session_model import Cell, Model
+from fabtui_node.parsers.nccl.transports import path_of
+
+Levels = NDArray[np.uint8]
+Ints = NDArray[Any]
+
+#: Cells judged one by one between two checks of the clock.
+_CELLS_PER_STEP = 40
+_OF_CODE = np.array([BY_VERDICT[verdict] for verdict in SEVERITY], np.uint8)
+_CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
+_FINE = np.isin(np.arange(len(Level)), list(FINE))
+
+
+class CellMatrix:
+    """Level of each cell of a layer, in the order of some rows.
+
+    Args:
+        model: The session.
+        layer: The layer.
+        rows: Number of the endpoint of each row; None for the row of a node without endpoints.
+        starts: First row of each node.
+        lets: Returns False for a cell that a filter hides.
+
+    Attributes:
+        levels: `Level` of each cell that has been judged, 0 for others.
+        slowness: 1 / share of the class median; 0 where it is unknown. Untouched zeros take no memory.
+        node_levels: Worst level of each block, by nodes.
+        tested: Number of cells of each block with a result.
+        bad_per_row: Number of bad cells of each row.
+        version: Grows when a cell becomes bad or ceases to be bad.
+    """
+
+    version = 0
+
+    def __init__(
+        self,
+        model: Model,
+        layer: Layer,
+        rows: Sequence[int | None],
+        starts: Sequence[int],
+        lets: Callable[[Model, Cell, int, int], bool] | None = None,
+    ) -> None:
+        self.start(model, layer, rows, starts, lets)
+
+    def start(
+        self,
+        model: Model,
+        layer: Layer,
+        rows: Sequence[int | None],
+        starts: Sequence[int],
+        lets: Callable[[Model, Cell, int, int], bool] | None = None,
+    ) -> None:
+        """Start from scratch, with other rows, another layer or another filter."""
+        self._model, self._layer, self._lets = model, layer, lets
+        self.size = size = len(rows)
+        self._number_at = rows
+        self._row_of = np.full(len(model.endpoints), -1)
+        for row, number in enumerate(rows):
+            if number is not None:
+                self._row_of[number] = row
+        self.starts = np.asarray(starts, np.intp)
+        self._ends = np.append(self.starts[1:], size)
+        self.node_of_row = np.repeat(np.arange(len(starts)), self._ends - self.starts)
+        nodes = len(starts)
+        self.levels: Levels = np.zeros((size, size), np.uint8)
+        self.slowness = np.zeros((size, size), np.float32)
+        self.node_levels: Levels = np.zeros((nodes, nodes), np.uint8)
+        self.tested = np.zeros((nodes, nodes), np.int32)
+        self.bad_per_row = np.zeros(size, np.int32)
+        self.version += 1
+        self._changed: set[tuple[int, int]] = set()
+        self._pending: set[tuple[int, int]] = set()
+        #: Cells that changed while a pass over the columns runs, which may have read them before.
+        self._touched: set[tuple[int, int]] = set()
+        self._again = False
+        self._whole = False
+        self._pass: Iterator[None] | None = self._judge_all()
+
+    @classmethod
+    def of_model(cls, model: Model, layer: Layer, numbers: Sequence[int] | None = None) -> CellMatrix:
+        """Return the whole matrix of some endpoints, by default of all, each node's next to each other."""
+        ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
+        starts = [at for at, end in enumerate(ends) if not at or ends[at - 1].node != end.node]
+        found = cls(model, layer, [end.number for end in ends], starts)
+        while not found.step(1.0):
+            pass
+        return found
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def rejudge(self) -> None:
+        """Judge every cell with a result again, because the class medians moved."""
+        self._again = self._pass is not None
+        self._pass = self._pass or self._judge_all()
+
+    def touch(self, cells: Iterable[tuple[int, int]]) -> None:
+        """Judge some cells again, because they changed."""
+        self._pending.update(cells)
+
+    @property
+    def complete(self) -> bool:
+        """True once every cell has been judged, if perhaps against earlier medians."""
+        return self._whole and not self._pending
+
+    @property
+    def busy(self) -> bool:
+        """True while cells wait to be judged."""
+        return self._pass is not None or bool(self._pending)
+
+    def step(self, budget: float) -> bool:
+        """Judge cells for about ``budget`` seconds; return True if none are left."""
+        end = time.perf_counter() + budget
+        while self._pending:
+            for _ in range(min(_CELLS_PER_STEP, len(self._pending))):
+                cell = self._pending.pop()
+                if self._pass is not None:
+                    self._touched.add(cell)
+                self._judge(*cell)
+            if time.perf_counter() > end:
+                return not self.busy
+        while self._pass is not None:
+            if next(self._pass, self) is self:
+                self._whole = True
+                self._pass = self._judge_all() if self._again else None
+                self._again = False
+                self._pending, self._touched = self._touched, set()
+            if time.perf_counter() > end:
+                break
+        return not self.busy
+
+    def judged(self, row: int, column: int) -> Judged:
+        """Return the current state of a cell."""
+        src, dst = self._number_at[row], self._number_at[column]
+        if src is None or dst is None:
+            return Judged(Level.UNTESTED)
+        return judge(self._model, self._layer, src, dst, self._lets)
+
+    def _judge(self, row: int, column: int) -> None:
+        level, cell, share = self.judged(row, column)
+        slowness = 0.0
+        if share is not None and cell is not None and cell.value is not None:
+            slowness = 1 / share if share > 0 else np.inf
+        block = int(self.node_of_row[row]), int(self.node_of_row[column])
+        before = int(self.levels[row, column])
+        if slowness != self.slowness[row, column]:
+            self.slowness[row, column] = slowness
+            self._changed.add(block)
+        if level == before:
+            return
+        self.levels[row, column] = level
+        if level >= Level.SLOW or before >= Level.SLOW:
+            self.version += 1
+            self.bad_per_row[row] += int(level >= Level.SLOW) - int(before >= Level.SLOW)
+        self.tested[block] += int(level > Level.UNTESTED) - int(before > Level.UNTESTED)
+        self.node_levels[block] = max(level, self.node_levels[block]) if level > before else self.block(*block).max()
+        self._changed.add(block)
+
+    def _put(self, rows: Ints, columns: Ints, levels: Levels, slowness: NDArray[np.float32]) -> None:
+        """Set many cells."""
+        before = self.levels[rows, columns]
+        moved = slowness != self.slowness[rows, columns]
+        self.slowness[rows[moved], columns[moved]] = slowness[moved]
+        other = levels != before
+        a, b, new, old = rows[other], columns[other], levels[other], before[other]
+        self.levels[a, b] = new
+        bad = (new >= Level.SLOW).astype(np.int32) - (old >= Level.SLOW)
+        if (new >= Level.SLOW).any() or bad.any():
+            self.version += 1
+            np.add.at(self.bad_per_row, a, bad)
+        moved |= other
+        nodes = len(self.starts)
+        blocks = self.node_of_row[rows] * nodes + self.node_of_row[columns]
+        results = (new > Level.UNTESTED).astype(np.int32) - (old > Level.UNTESTED)
+        np.add.at(self.tested.reshape(-1), blocks[other], results)
+        for block in np.unique(blocks[moved]).tolist():
+            at = divmod(block, nodes)
+            self.node_levels[at] = self.block(*at).max()
+            self._changed.add(at)
+
+    def _judge_all(self) -> Iterator[None]:
+        """Judge every cell that may show something, in small steps."""
+        layer = self._layer
+        if self._lets is not None or layer is Layer.CHANGE or layer.spec.per is not Per.ENDPOINT_PAIR:
+            yield from self._one_by_one(self._known())
+            return
+        if layer is Layer.HEALTH:
+            yield from self._judge_health()
+        else:
+            yield from self._judge_columns()
+        model = self._model
+        special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.flapping)]
+        yield from self._one_by_one(self._cells_of_names(special))
+
+    def _one_by_one(self, cells: Iterable[tuple[int, int]]) -> Iterator[None]:
+        for count, cell in enumerate(cells, 1):
+            self._judge(*cell)
+            if not count % _CELLS_PER_STEP:
+                yield
+
+    def _known(self) -> Iterator[tuple[int, int]]:
+        """Yield all cells with a result in layers that this one may show; after the first pass, those known by then."""
+        if self._whole:
+            for row, levels in enumerate(self.levels):
+                for column in np.flatnonzero(levels > Level.UNTESTED).tolist():
+                    yield row, column
+            return
+        model, layer = self._model, self._layer
+        of = set(health_layers()) if layer is Layer.HEALTH else {Layer(layer.spec.shows or layer)}
+        of |= {model.compared_layer} if layer is Layer.CHANGE else set()
+        for names in (list(model.running), list(model.untested), model.pairs_in(of)):
+            yield from self._cells_of_names(names)
+
+    def _cells_of_names(self, names: Iterable[tuple[str, str]]) -> Iterator[tuple[int, int]]:
+        """Yield the cells of ordered pairs of endpoints, and all cells between pairs of nodes."""
+        model = self._model
+        numbers = [self._number_at[start] for start in self.starts.tolist()]
+        nodes = {model.endpoints[number].node: node for node, number in enumerate(numbers) if number is not None}
+        for src, dst in names:
+            a, b = model.number(src), model.number(dst)
+            if a is not None and b is not None:
+                if self._row_of[a] >= 0 and self._row_of[b] >= 0:
+                    yield int(self._row_of[a]), int(self._row_of[b])
+            elif src in nodes and dst in nodes:
+                for block in {(nodes[src], nodes[dst]), (nodes[dst], nodes[src])}:
+                    yield from self.cells_of(*block)
+
+    def _tables(self, layer: Layer) -> Iterator[PairTable | None]:
+        """Yield None after each small step, then the results of a layer with rows and columns instead of numbers."""
+        for table in self._model.pair_tables(layer):
+            if table is not None and len(table):
+                known = len(self._row_of)
+                inside = (table.source < known) & (table.target < known)
+                source = np.where(inside, self._row_of[np.minimum(table.source, known - 1)], -1)
+                target = np.where(inside, self._row_of[np.minimum(table.target, known - 1)], -1)
+                table.source, table.target = source, target
+                yield table
+            else:
+                yield None
+
+    def _judge_columns(self) -> Iterator[None]:
+        layer = self._layer
+        for table in self._tables(Layer(layer.spec.shows or layer)):
+            if table is None:
+                yield
+                continue
+            gone, paths = self._gone(), self._path_levels(table) if layer is Layer.TRANSPORT else None
+            for part in parts(len(table)):
+                levels = _OF_CODE[table.verdict[part]]
+                shares = np.exp(table.share[part])
+                if paths is not None:
+                    shares[:] = np.nan
+                levels[(levels == Level.GOOD) & (shares < GOOD_FROM)] = Level.FAIR
+                levels[(levels == Level.FAIR) & (shares < FAIR_FROM)] = Level.LOW
+                self._put_known(table.source[part], table.target[part], levels, shares, gone, paths, part)
+                yield
+
+    def _put_known(
+        self,
+        rows: Ints,
+        columns: Ints,
+        levels: Levels,
+        shares: NDArray[Any],
+        gone: NDArray[np.bool_],
+        paths: Levels | None = None,
+        part: slice = slice(None),
+    ) -> None:
+        """Set cells that have a result; those of nodes that are gone, and transports by their path."""
+        fine = _FINE[levels]
+        hidden = (fine | (levels == Level.SKIPPED)) & (gone[rows] | gone[columns])
+        if paths is not None:
+            named = fine & (paths[part] != Level.HIDDEN)
+            levels[named] = paths[part][named]
+            hidden &= ~named
+        levels[hidden] = Level.GONE
+        with np.errstate(divide="ignore"):
+            slowness = np.nan_to_num(1 / shares, nan=0.0, posinf=np.inf).astype(np.float32)
+        inside = (rows >= 0) & (columns >= 0)
+        self._put(rows[inside], columns[inside], levels[inside], slowness[inside])
+
+    def _path_levels(self, table: PairTable) -> Levels:
+        shapes, shape_of, _ = self._model.columns()
+        names = ["" if shape is None else shape.transport or "" for shape in shapes]
+        levels = np.array([BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names], np.uint8)
+        found: Levels = levels[np.array(shape_of)[table.row]]
+        return found
+
+    def _gone(self) -> NDArray[np.bool_]:
+        model = self._model
+        gone = {node for node in model.nodes if model.gone(node) is not None}
+        ends = [None if number is None else model.endpoints[number].node for number in self._number_at]
+        return np.array([end in gone for end in ends], bool)
+
+    def _judge_health(self) -> Iterator[None]:
+        """Set the worst verdict of all layers that feed into health."""
+        worst = np.zeros((self.size, self.size), np.uint8)
+        for layer in health_layers():
+            if layer.spec.per is not Per.ENDPOINT_PAIR:
+                for count, (row, column, found) in enumerate(self._of_nodes(layer), 1):
+                    worst[row, column] = max(worst[row, column], _CODE[self._model.verdict(found)])
+                    if not count % _CELLS_PER_STEP:
+                        yield
+                continue
+            for table in self._tables(layer):
+                if table is not None:
+                    inside = (table.source >= 0) & (table.target >= 0)
+                    where = table.source[inside], table.target[inside]
+                    worst[where] = np.maximum(worst[where], table.verdict[inside])
+                yield
+        np.fill_diagonal(worst, 0)
+        gone = self._gone()
+        for row in range(self.size):
+            columns = np.flatnonzero(worst[row])
+            shares = np.full(len(columns), np.nan)
+            self._put_known(np.full(len(columns), row), columns, _OF_CODE[worst[row, columns]], shares, gone)
+            yield
+
+    def _of_nodes(self, layer: Layer) -> Iterator[tuple[int, int, Measurement]]:
+        """Yield the cells between nodes with what they show of a layer of nodes or of addresses."""
+        model = self._model
+        for src, dst in model.pairs_in({layer}):
+            sources, targets = model.endpoints_of(src), model.endpoints_of(dst)
+            if layer.spec.by_address:
+                found = model.by_address(layer, src, dst)
+                own: dict[tuple[str | None, str | None], list[Measurement]] = {}
+                for one in found:
+                    own.setdefault((one.src_addr, one.dst_addr), []).append(one)
+                shown = [max(own.get((a.address, b.address), found), key=badness) for a, b in product(sources, targets)]
+                pairs = list(zip(product(sources, targets), shown, strict=True))
+            else:
+                there, back = (model.latest(layer, *ends) for ends in ((src, dst), (dst, src)))
+                forth = there or back
+                if forth is None:
+                    continue
+                pairs = [((a, b), forth) for a, b in product(sources, targets)]
+                pairs += [((b, a), back or forth) for a, b in product(sources, targets)]
+            for (a, b), one in pairs:
+                row, column = int(self._row_of[a.number]), int(self._row_of[b.number])
+                if row >= 0 and column >= 0:
+                    yield row, column, one
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def filled(self) -> Levels:
+        """Return the levels of all cells, those without a result included."""
+        levels = self.levels.copy()
+        gone = self._gone()
+        empty = (levels == Level.HIDDEN) | (levels == Level.UNTESTED)
+        levels[empty] = Level.UNTESTED
+        levels[empty & (gone[:, None] | gone[None, :])] = Level.GONE
+        at = np.flatnonzero(empty.diagonal())
+        levels[at, at] = Level.DIAGONAL
+        return levels
+
+    def drain_blocks(self) -> set[tuple[int, int]]:
+        """Return the blocks, by nodes, that changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def _slices(self, a: int, b: int) -> tuple[slice, slice]:
+        return slice(self.starts[a], self._ends[a]), slice(self.starts[b], self._ends[b])
+
+    def block(self, a: int, b: int) -> Levels:
+        """Return the levels of the cells of two nodes."""
+        return self.levels[self._slices(a, b)]
+
+    def cells_of(self, a: int, b: int) -> Iterator[tuple[int, int]]:
+        """Yield the cells of two nodes."""
+        rows, columns = self._slices(a, b)
+        return product(range(rows.start, rows.stop), range(columns.start, columns.stop))
+
+    def counts(self, a: int, b: int) -> dict[int, int]:
+        """Return the number of cells of a block per level."""
+        levels, counts = np.unique(self.block(a, b), return_counts=True)
+        return dict(zip(levels.tolist(), counts.tolist(), strict=True))
+
+    def cells(self, a: int, b: int) -> int:
+        """Return the number of cells of a block that can be tested."""
+        rows, columns = int(self._ends[a] - self.starts[a]), int(self._ends[b] - self.starts[b])
+        return rows * columns - (rows if a == b and self._layer.spec.per is not Per.NODE_PAIR else 0)
+
+    def lowest(self, a: int, b: int) -> tuple[float, int, int] | None:
+        """Return value, row and column of the cell of a block with the lowest share of its class median."""
+        slowness = self.slowness[self._slices(a, b)]
+        row, column = divmod(int(slowness.argmax()), slowness.shape[1])
+        position = row + int(self.starts[a]), column + int(self.starts[b])
+        cell = self.judged(*position).cell if slowness[row, column] else None
+        return None if cell is None or cell.value is None else (cell.value, *position)
+
+    def worst_of(self, a: int, b: int) -> tuple[int, int]:
+        """Return row and column of the worst cell of a block; the first cell if none has a result."""
+        level = self.node_levels[a, b]
+        lowest = self.lowest(a, b)
+        if lowest is not None and level <= Level.SLOW:
+            return lowest[1:]
+        block = self.block(a, b)
+        found = int((block == level).argmax()) if level > Level.UNTESTED else int(a == b)
+        row, column = divmod(found, block.shape[1]) if level > Level.UNTESTED else (0, found)
+        return row + int(self.starts[a]), min(column, block.shape[1] - 1) + int(self.starts[b])
+
+    @property
+    def bad(self) -> int:
+        """Number of bad cells."""
+        return int(self.bad_per_row.sum())
