@@ -346,7 +346,9 @@ class CellMatrix:
     def _of_nodes(self, layer: Layer) -> Iterator[tuple[int, int, Measurement]]:
         """Yield the cells between nodes with what they show of a layer of nodes or of addresses."""
         model = self._model
-        for src, dst in model.pairs_in({layer}):
+        if not any(True for _ in model.verdicts_in(layer)):
+            return
+        for src, dst in model.addresses.node_pairs(layer) if layer.spec.by_address else model.pairs_in({layer}):
             sources, targets = model.endpoints_of(src), model.endpoints_of(dst)
             if layer.spec.by_address:
                 found = model.by_address(layer, src, dst)
