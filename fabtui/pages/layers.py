@@ -13,7 +13,7 @@ from fabtui.pages.document import Block, Lines, Panel, Picture, Table
 from fabtui.pictures.connectivity import connectivity_svg
 from fabtui.pictures.heatmap import matrix_svg
 from fabtui.presentation.legends import class_rows, layer_title
-from fabtui.presentation.wording import CLASS_WORDS, failure_text, value_text
+from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
 from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
 
 #: Maximum number of rows of a table of address pairs.
@@ -73,7 +73,7 @@ def _addresses(model: Model, layer: Layer) -> Table:
     rows = [["from", "address", "to", "address", "verdict", "value", ""]]
     for m in islice(sorted(found, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
         ends = [m.src, m.src_addr or "", m.dst, m.dst_addr or ""]
-        rows.append([*ends, str(model.verdict(m)), value_text(m), failure_text(m)])
+        rows.append([*ends, str(model.verdict(m)), measured_text(m), failure_text(m)])
     left = len(found) - _MOST_ADDRESSES
     more = [f"and {left} more address pairs; --csv and --json have them all"] if left > 0 else []
     return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)

@@ -12,8 +12,7 @@ from fabtui.pictures.palette import CURVES
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import CHARACTER, LINE, Item, Line, Scene, Text, label
 from fabtui.pictures.svg import svg
-from fabtui.presentation.cell_levels import full_number
-from fabtui.presentation.numbers import size_text
+from fabtui.presentation.numbers import size_text, value_text
 
 #: Marks of curves, so that they differ without colour.
 _MARKS = "ox+*#@%&"
@@ -141,7 +140,7 @@ def _grid(across: _Axis, upwards: _Axis, low: float, high: float) -> Iterator[It
         if low <= value <= high:
             height = upwards.at(value)
             yield Line([(across.start, height), (across.end, height)], "rule", 0.5)
-            yield Text(across.start - 6, height + 3.5, full_number(value), anchor="end")
+            yield Text(across.start - 6, height + 3.5, value_text(value), anchor="end")
     powers = range(math.ceil(across.low), math.floor(across.high) + 1)
     every = max(1, math.ceil(len(powers) / 8))
     # A single size need not be a power of two.

@@ -21,9 +21,9 @@ from fabtui.pictures.palette import SCALE, STEPS
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
 from fabtui.pictures.svg import svg
-from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, bytes_text, full_value, short_value, transport_style
+from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, transport_style
 from fabtui.presentation.legends import layer_title, meanings
-from fabtui.presentation.numbers import spoken_text
+from fabtui.presentation.numbers import brief_text, bytes_text, short_value, spoken_text
 from fabtui.sanitize import one_line
 
 Mode = Literal["verdict", "value"]
@@ -162,7 +162,7 @@ class Heatmap:
         scene.items += [Box(_MARGIN + at * step, y, step, 12, name) for at, name in enumerate(SCALE)]
         anchors: tuple[Anchor, ...] = ("start", "middle", "end")
         for place, anchor in zip((0, STEPS // 2, STEPS), anchors, strict=True):
-            text = full_value(scale.at(place / STEPS), self.method.unit)
+            text = brief_text(scale.at(place / STEPS), self.method.unit)
             scene.items.append(Text(_MARGIN + place * step, y + 24, text, anchor=anchor))
         kind = "logarithmic" if scale.logarithmic else "linear"
         scene.items.append(Text(_MARGIN, y + 24 + LINE, f"{_unit_text(self.method)}, {kind} scale", "muted"))

@@ -6,7 +6,6 @@ from enum import IntEnum
 
 from fabtui.model.cell_level import BY_PATH, Level, level_of
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.numbers import spoken
 from fabtui_node.parsers.nccl.transports import transport_of
 
 
@@ -113,46 +112,6 @@ def transport_style(text: str) -> tuple[CellStyle, str]:
     return STYLES[BY_PATH[found.path]], found.short
 
 
-def short_number(value: float, width: int) -> str:
-    """Return a number in at most ``width`` (3 or 4) characters, with as many digits as fit: 351, 46.1, .045, 12k."""
-    if value >= 10**width - 0.5:
-        for scale, letter in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
-            if value < scale * 10 ** (width - 1) - scale / 2:
-                return f"{value / scale:.0f}{letter}"
-        return "9" * (width - 1) + "G"
-    whole = 1 if value < 9.5 else len(f"{value:.0f}")
-    decimals = max(0, width - whole - 1)
-    text = f"{value:.{decimals}f}"
-    if len(text) > width:
-        text = f"{value:.{max(0, decimals - 1)}f}"
-    if value < 0.995 and text.startswith("0.") and value > 0:
-        text = f"{value:.{width - 1}f}"[1:]
-        return text if text.strip(".0") else "<." + "0" * (width - 3) + "1"
-    return text
-
-
-def short_value(value: float, unit: str, width: int) -> str:
-    """Return a value in at most ``width`` (3 or 4) characters; a smaller unit is named by its first letter: 20M."""
-    number, name = spoken(value, unit)
-    if name == unit:
-        return short_number(value, width)
-    text = f"{number:.{width - 2}f}"[1:] if number < 0.95 else short_number(number, width - 1)
-    return (text if text.strip(".0") else "<1") + name[0]
-
-
-def full_value(value: float, unit: str) -> str:
-    """Return a number for tables and panels of one unit, with the first letter of a smaller unit: 19.6M."""
-    number, name = spoken(value, unit)
-    return full_number(number) + (name[0] if name != unit else "")
-
-
-def full_number(value: float) -> str:
-    """Return a number for tables and panels: three or more significant digits."""
-    if value == 0 or value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3g}"
-
-
 def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
     """Return the text of a cell in exactly ``width`` characters.
 
@@ -179,15 +138,3 @@ MARKED = frozenset(
         CellStyle.FLAPPING,
     }
 )
-
-
-def bytes_text(count: int | None) -> str:
-    """Return a message size, for example ``256 MiB``; "" for None."""
-    if count is None:
-        return ""
-    size = float(count)
-    for name in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {name}"
-        size /= 1024
-    return f"{size:.4g} GiB"

@@ -10,8 +10,8 @@ from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, bytes_text, full_value
-from fabtui.presentation.numbers import percent_text, scales_text
+from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.numbers import brief_text, bytes_text, percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
 
@@ -68,10 +68,10 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) 
     for at, kind in enumerate(kinds):
         parts += [("  usual ", MUTED)] if not at else []
         parts.append((f"  {CLASS_WORDS[kind]} " if at else f"{CLASS_WORDS[kind]} ", MUTED))
-        parts.append((full_value(model.median(layer, kind) or 0.0, unit), ""))
+        parts.append((brief_text(model.median(layer, kind), unit), ""))
     limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
     if any(limit for _, limit in limits):
-        shown = ", ".join(f"{word} {full_value(limit, unit)}" for word, limit in limits)
+        shown = ", ".join(f"{word} {brief_text(limit, unit)}" for word, limit in limits)
         text = f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}"
         parts += [(text, MUTED)] if len(plain(parts)) + len(text) <= width else []
     elif layer.spec.less_is_better:
@@ -134,7 +134,7 @@ def class_rows(
         worst, best = reversed(ends) if layer.spec.less_is_better else ends
         middle = None if values is None else values.median
         numbers = [worst, middle, best, model.limit(layer, kind)]
-        shown = ["-" if value is None else full_value(value, layer.spec.unit) for value in numbers]
+        shown = [brief_text(value, layer.spec.unit) for value in numbers]
         rows.append([word, str(count), *shown, str(bad[kind]) if layer is Layer.P2P else ""])
     slow = "slow >" if layer.spec.less_is_better else "slow <"
     return [str(layer), "n", "worst", "usual", "best", slow, "bad" if layer is Layer.P2P else ""], rows

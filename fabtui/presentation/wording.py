@@ -12,8 +12,8 @@ from fabtui.model.events import NodeState
 from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, full_number, style_of
-from fabtui.presentation.numbers import percent_text, spoken
+from fabtui.presentation.cell_levels import Glyphs, style_of
+from fabtui.presentation.numbers import percent_text, spoken, spoken_text, value_text
 from fabtui.sanitize import one_line
 
 Part = tuple[str, str]
@@ -89,15 +89,12 @@ def about_text(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h left"
 
 
-def value_text(measurement: Measurement) -> str:
+def measured_text(measurement: Measurement) -> str:
     """Return a measurement's value with its unit, or ``-``."""
-    if measurement.value is None:
-        return "-"
-    value, unit = spoken(measurement.value, measurement.unit)
-    return f"{full_number(value)} {unit}".rstrip()
+    return "-" if measurement.value is None else spoken_text(measurement.value, measurement.unit)
 
 
-def share_text(model: Model, measurement: Measurement) -> str:
+def usual_share_text(model: Model, measurement: Measurement) -> str:
     """Return a value as a percentage of the usual one of its class: ``0.5 % of the usual 360``, or ""."""
     usual = model.usual(measurement)
     share = ratio(measurement.layer, measurement.value, usual)
@@ -111,7 +108,7 @@ def _beside(measurement: Measurement, other: float) -> str:
     assert measurement.value is not None
     value, unit = spoken(other, measurement.unit)
     same = unit == spoken(measurement.value, measurement.unit)[1]
-    return full_number(value) if same else f"{full_number(value)} {unit}"
+    return value_text(value) if same else f"{value_text(value)} {unit}"
 
 
 def limit_text(model: Model, measurement: Measurement) -> str:

@@ -8,16 +8,8 @@ from rich.cells import cell_len
 from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.presentation.cell_levels import (
-    CellStyle,
-    Glyphs,
-    bytes_text,
-    cell_text,
-    short_number,
-    short_value,
-    style_of,
-    transport_style,
-)
+from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text, style_of, transport_style
+from fabtui.presentation.numbers import bytes_text, short_number, short_value
 
 
 @pytest.mark.parametrize(

@@ -15,18 +15,8 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
-from fabtui.presentation.cell_levels import (
-    MARKED,
-    STYLES,
-    CellStyle,
-    Glyphs,
-    cell_text,
-    full_number,
-    full_value,
-    short_value,
-    transport_style,
-)
-from fabtui.presentation.numbers import percent_text, spoken
+from fabtui.presentation.cell_levels import MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
+from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
 from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
@@ -326,9 +316,9 @@ def _value(layer: Layer, cell: Cell, width: int) -> str:
         return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
     if cell.value is None:
         return ""
-    number = full_value(cell.value, cell.unit)
+    number = brief_text(cell.value, cell.unit)
     value, unit = spoken(cell.value, cell.unit)
-    named = f"{full_number(value)} {unit}"
+    named = f"{value_text(value)} {unit}"
     return named if width >= _UNIT_FROM and len(named) < width else number if len(number) <= width else ""
 
 

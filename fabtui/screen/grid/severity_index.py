@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fabtui.model.cell_level import FINE, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
-from fabtui.presentation.cell_levels import STYLES, CellStyle, cell_text, short_value
+from fabtui.presentation.cell_levels import STYLES, CellStyle, cell_text
+from fabtui.presentation.numbers import short_value
 from fabtui.screen.grid.cells import BadCell, CellSource, EndpointCells, RowOrder
 from fabtui.screen.grid.layout import NUMBER_WIDTH, CellShape
 

@@ -21,16 +21,16 @@ from fabtui.model.layers import MESH, Layer, measured_key_layers, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, bytes_text, full_value
-from fabtui.presentation.numbers import spoken_text, spoken_texts
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.numbers import brief_text, bytes_text, spoken_text, spoken_texts
 from fabtui.presentation.wording import (
     MUTED,
     Part,
     failure_text,
     limit_text,
-    share_text,
+    measured_text,
     time_text,
-    value_text,
+    usual_share_text,
     verdict_part,
 )
 from fabtui.presentation.wrapping import Lines, beside, stacked
@@ -214,8 +214,8 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     word, style = verdict_part(verdict, glyphs)
     line += [(word, style), (" " * (10 - len(word)), "")]
     if measurement.value is not None:
-        line.append((f"{value_text(measurement):<9}", "bold"))
-        if share := share_text(model, measurement):
+        line.append((f"{measured_text(measurement):<9}", "bold"))
+        if share := usual_share_text(model, measurement):
             line.append((f" {share}", MUTED))
     loss = (measurement.extra or {}).get("loss")
     if isinstance(loss, (int, float)) and loss:
@@ -475,7 +475,7 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
         values = sorted(one.value for one in known if one.value is not None and not model.verdict(one).bad)
         bad = sum(model.verdict(one).bad for one in known)
         numbers = (
-            [full_value(x, known[0].unit) for x in (values[0], statistics.median(values), values[-1])]
+            [brief_text(x, known[0].unit) for x in (values[0], statistics.median(values), values[-1])]
             if values
             else ["-"] * 3
         )
@@ -527,7 +527,7 @@ def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
     for one in found[: -_MAX_ATTEMPTS - 1 : -1]:
         head = [time_text(one.time), ">" if one.src == src else "<", str(one.layer)]
         verdict = verdict_part(model.verdict(one), glyphs)
-        rows.append([*head, verdict, value_text(one), str(one.attempts), failure_text(one)])
+        rows.append([*head, verdict, measured_text(one), str(one.attempts), failure_text(one)])
     cut = f"latest {_MAX_ATTEMPTS} of {len(found)}, " if len(found) > _MAX_ATTEMPTS else ""
     note = one_line(f"{cut}latest first; > is {src} to {dst}", 160)
     headings = ["time", "", "layer", "verdict", "value", "attempt", "error"]

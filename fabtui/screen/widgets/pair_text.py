@@ -5,7 +5,8 @@ from __future__ import annotations
 from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, Glyphs, bytes_text
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.numbers import bytes_text
 from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
@@ -14,11 +15,11 @@ from fabtui.presentation.wording import (
     common_domain,
     failure_text,
     limit_text,
+    measured_text,
     ping_extra,
-    share_text,
     state_style,
     time_text,
-    value_text,
+    usual_share_text,
     verdict_part,
     without_domain,
 )
@@ -77,7 +78,7 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
     """Return one layer of a pair: verdict unless ok, value, share of the usual value."""
     if measurement is None:
         return [(f"{layer:<8}", MUTED), ("-", MUTED)]
-    share = share_text(model, measurement) if measurement.value is not None else ""
+    share = usual_share_text(model, measurement) if measurement.value is not None else ""
     notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
     result = _result(model, measurement, glyphs, "bold")
     return [(f"{layer:<8}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
@@ -89,7 +90,7 @@ def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) 
     verdict = model.verdict(measurement)
     if verdict is not Verdict.OK:
         parts += [verdict_part(verdict, glyphs), ("  ", "")]
-    return parts if measurement.value is None else [*parts, (value_text(measurement), style)]
+    return parts if measurement.value is None else [*parts, (measured_text(measurement), style)]
 
 
 def panel_lines(
@@ -200,8 +201,8 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
         return parts + [part for line in change_lines(model, source, target) for part in line[1:]]
     if measurement.value is not None:
         parts += [
-            (value_text(measurement), "bold"),
-            (f"  {CLASS_WORDS[kind]} {share_text(model, measurement)}", MUTED),
+            (measured_text(measurement), "bold"),
+            (f"  {CLASS_WORDS[kind]} {usual_share_text(model, measurement)}", MUTED),
         ]
     for text, style in ((failure_text(measurement), "$error"), (one_line(measurement.transport or "", 60), MUTED)):
         if text:
@@ -232,8 +233,8 @@ def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
 def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     parts = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
-        parts.append(value_text(measurement))
-        shares = ", ".join(filter(None, (share_text(model, measurement), limit_text(model, measurement))))
+        parts.append(measured_text(measurement))
+        shares = ", ".join(filter(None, (usual_share_text(model, measurement), limit_text(model, measurement))))
         parts += [f"({shares}, class {model.class_of(measurement)})"] if shares else []
     if measurement.bytes:
         parts.append(f"at {bytes_text(measurement.bytes)}")

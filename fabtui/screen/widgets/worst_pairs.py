@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, value_text
+from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, measured_text
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
@@ -53,7 +53,7 @@ def worst_rows(
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
         kind = None if m is None else model.class_of(m)
-        value = "-" if m is None else value_text(m)
+        value = "-" if m is None else measured_text(m)
         number = (0, 0.0) if m is None or m.value is None else (1, m.value)
         if narrow and value == "-":
             value = word

@@ -9,7 +9,7 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.compare import shown
 from fabtui.model.facts.node_view import dicts, field, single, yes
 from fabtui.model.session_model import NodeRecord
-from fabtui.presentation.cell_levels import bytes_text
+from fabtui.presentation.numbers import bytes_text
 from fabtui.presentation.preflight_lines import UNICODE
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
