@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
 
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.layers import Layer

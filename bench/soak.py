@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.lab.namespaces.faults import KINDS, FaultKind
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network

@@ -96,7 +96,7 @@ def probes() -> str:
 
 def rules() -> str:
     """Return the page of the diagnosis rules."""
-    from fabtui.diagnosis import finding, session  # noqa: F401 - registers all rules
+    from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
     from fabtui.diagnosis.trials import trials_text
     from fabtui.jobs.monitor.rules import JOB_RULES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fabtui.cli.options_from_args import Request, output_path
+from fabtui.diagnosis.diagnosis import exit_code
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.diagnosis.session import exit_code
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import write_table

@@ -263,7 +263,7 @@ class Rule(ABC, Generic[ContextT]):
         )
 
 
-#: All rules, in the order in which they are checked. `fabtui.diagnosis.session` imports every module of rules.
+#: All rules, in the order in which they are checked. `fabtui.diagnosis.diagnosis` imports every module of rules.
 RULES: list[Rule[Any]] = []
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.preflight.context import NodeContext
-from fabtui.diagnosis.session import findings
 from fabtui.model.baseline import SLOW_BELOW, change
 from fabtui.model.facts.compare import PreflightChanges, changes_since, earlier_of
 from fabtui.model.layers import Layer

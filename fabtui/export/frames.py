@@ -16,9 +16,9 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("this needs pandas: pip install 'fabtui[pandas]'", name=error.name) from None
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.diagnosis.session import findings
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, unescaped, untested_pairs

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.acknowledged import in_order
+from fabtui.diagnosis.diagnosis import exit_code, findings
 from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.links.rdma_ports import PortNotes
@@ -16,7 +17,6 @@ from fabtui.diagnosis.pairs.carriers import carrier, carriers
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when

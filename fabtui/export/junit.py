@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree  # nosec B405
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
-from fabtui.diagnosis.session import findings
 from fabtui.export.atomic_write import write_bytes
 from fabtui.export.csv import when
 from fabtui.model.exit_codes import not_tested

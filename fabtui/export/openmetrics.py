@@ -17,9 +17,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from fabtui.diagnosis.diagnosis import exit_code, findings
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.pairs.tally import Survey, Tally
-from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import table_rows
 from fabtui.export.csv import untested_pairs

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
+from fabtui.diagnosis.diagnosis import exit_code, findings
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
-from fabtui.diagnosis.session import exit_code, findings
 from fabtui.model.session_model import Model
 
 

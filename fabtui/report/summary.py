@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
@@ -16,7 +17,6 @@ from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.diagnosis.pairs.message_times import notable
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.session import findings
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass, node_of
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints

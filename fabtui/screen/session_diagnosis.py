@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fabtui.diagnosis.acknowledged import in_order
+from fabtui.diagnosis.diagnosis import search
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.layer_counts import LayerCounts, layer_counts
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
-from fabtui.diagnosis.session import search
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs

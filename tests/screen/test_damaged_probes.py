@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
 from fabtui.diagnosis.links.rdma_ports import port_problems
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.diagnosis.session import findings
 from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.session import exit_code, findings
+from fabtui.diagnosis.diagnosis import exit_code, findings
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

@@ -7,10 +7,10 @@ import re
 import shutil
 import sys
 
+from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.xids import xids
-from fabtui.diagnosis.session import RULES
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
 from fabtui.jobs.monitor.rules import JOB_RULES

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fabtui.cli.options_from_args import output_path
 from fabtui.cli.outputs import write_each, write_first
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.session import findings
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.importers.session import read_session

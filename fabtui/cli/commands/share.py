@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_atomically
 from fabtui.importers.session import read_session

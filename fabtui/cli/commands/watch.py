@@ -20,7 +20,7 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.values import seconds
-from fabtui.diagnosis.session import exit_code
+from fabtui.diagnosis.diagnosis import exit_code
 from fabtui.errors import InputError
 from fabtui.export.openmetrics import Round, RoundState, write_round
 from fabtui.model.exit_codes import NOT_TESTED

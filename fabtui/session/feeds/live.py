@@ -661,7 +661,7 @@ class LiveFeed(Feed):
         assert self._sweep is not None
         await self._pump.flush()
         from fabtui.diagnosis.confirmation import first_planned
-        from fabtui.diagnosis.session import findings
+        from fabtui.diagnosis.diagnosis import findings
 
         async with self._testing:
             self._sweep.warm = False
@@ -683,7 +683,7 @@ class LiveFeed(Feed):
 
             code = latest_preflight(self.model).exit_code
         else:
-            from fabtui.diagnosis.session import exit_code
+            from fabtui.diagnosis.diagnosis import exit_code
 
             code = exit_code(self.model)
         text = self._outcome(code)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import exit_code
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.knowledge.next_commands import path_commands
 from fabtui.diagnosis.mesh.rules import mesh_findings
-from fabtui.diagnosis.session import exit_code
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded
 from fabtui.model.layers import Layer

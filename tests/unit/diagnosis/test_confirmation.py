@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.confirmation import ConfirmationFact, confirmed, first_planned, planned
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Subject, Trial
-from fabtui.diagnosis.session import findings
 from fabtui.diagnosis.trials import TRIALS
 from fabtui.model.events import (
     EXPERIMENT_ARM,

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.knowledge.error_catalogue import (
     Meaning,
     common_error,
@@ -16,7 +17,6 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
 )
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.session import findings
 from fabtui.model.events import Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set, independent
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, NodeState, NodeUpdate, PlanUpdate, SessionStart
 from fabtui.model.layers import Layer

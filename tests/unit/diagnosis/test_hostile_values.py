@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.links.rdma_ports import pair_notes
-from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult
 from fabtui.model.session_model import Model

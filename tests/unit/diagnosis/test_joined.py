@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Severity, Subject
 from fabtui.diagnosis.joined import joined
-from fabtui.diagnosis.session import findings
 from fabtui.model.session_model import Model
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding, Kind
-from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
 from fabtui.model.events import InventoryUpdate, Measured
 from fabtui.model.session_model import Model

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import AddressPair, Finding, Kind
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
-from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, PhaseStart

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import RULES, exit_code
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.diagnosis.preflight.rules import latest_preflight
-from fabtui.diagnosis.session import RULES, exit_code
 from fabtui.model.events import InventoryUpdate, PhaseStart, ProbeResult, SessionStart
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs import p2p_vs_world
-from fabtui.diagnosis.session import findings
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 

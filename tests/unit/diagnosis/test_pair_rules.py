@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
     EndpointsAdded,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis import session
+from fabtui.diagnosis import diagnosis
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.probe_judgements import severity_of
-from fabtui.diagnosis.session import findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, PreflightChanges, changes_since, earlier_of, fact_table
@@ -408,7 +408,7 @@ def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: py
     found = findings(model)
     assert [(one.rule.id, one.severity) for one in found] == [("FT301", "bad"), ("FT302", "warn")]
     assert found[0].next[0] == "ssh n062 ulimit -l"
-    monkeypatch.setattr(session, "_MOST_LISTED", 1)
+    monkeypatch.setattr(diagnosis, "_MOST_LISTED", 1)
     (cause,) = findings(model)
     assert title(cause) == "preflight: 1 bad finding, 1 warning"
     assert evidence(cause)[0].startswith("n062: memlock is 64 KiB")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.links.rdma_ports import pair_notes, port_problems
-from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fabtui.diagnosis import finding, session
+from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
@@ -27,7 +27,7 @@ from tests.unit.test_reference import reference_page
 @pytest.fixture(autouse=True)
 def rules(monkeypatch: pytest.MonkeyPatch) -> list[Rule[object]]:
     """A copy of all rules, which a test may add to."""
-    copied = list(session.RULES)
+    copied = list(diagnosis.RULES)
     monkeypatch.setattr(finding, "RULES", copied)
     return copied
 
@@ -65,7 +65,7 @@ class OddLuck(Rule[PairContext]):
 def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     finding.register(OddLuck)
     model = fabric("ab", 2, dead_if(lambda s, d: False))
-    (found,) = session.findings(model)
+    (found,) = diagnosis.findings(model)
     assert (title(found), evidence(found)) == ("only 4 endpoints", ("the first is a:0",))
 
     screen = SessionDiagnosis(model)
@@ -102,11 +102,11 @@ class NoNodes(NodeRule):
 def test_a_rule_about_nodes_is_in_the_preflight_and_in_the_session() -> None:
     finding.register(NoNodes)
     model = fabric("ab", 2, dead_if(lambda s, d: False))
-    found = session.preflight(model)
+    found = diagnosis.preflight(model)
     text = preflight_text(model, found, None, "", 80, everything=False, ascii_only=True, color=False)
     assert "x a  nodes a, b" in text
     assert [one["id"] for one in as_json(model)["preflight"]] == ["FT914"]
-    assert [title(one) for one in session.findings(model)] == ["nodes a, b"]
+    assert [title(one) for one in diagnosis.findings(model)] == ["nodes a, b"]
 
 
 def test_text_from_nodes_is_no_template() -> None:
@@ -117,4 +117,4 @@ def test_text_from_nodes_is_no_template() -> None:
 
 
 def test_no_findings_without_anything() -> None:
-    assert session.findings(Model()) == []
+    assert diagnosis.findings(Model()) == []

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.finding import Finding, Kind, Severity
-from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
 from fabtui.model.layers import Layer

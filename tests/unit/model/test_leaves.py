@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.model.endpoints import PairClass
 from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
 from fabtui.model.layers import Layer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.recording import apply_recorded, read_events

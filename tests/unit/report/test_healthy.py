@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.session import findings
 from fabtui.model.events import NodeState, NodeUpdate
 from fabtui.model.session_model import Model
 from fabtui.report.healthy import healthy_text

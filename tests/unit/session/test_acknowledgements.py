@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.acknowledged import finding_key
+from fabtui.diagnosis.diagnosis import exit_code, findings
 from fabtui.diagnosis.finding import RULES, Domain, rules_of
-from fabtui.diagnosis.session import exit_code, findings
 from fabtui.export.json import as_json
 from fabtui.model.events import Acknowledged
 from fabtui.model.recording import read_events

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.confirmation import planned
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

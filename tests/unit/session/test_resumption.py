@@ -12,7 +12,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.errors import InputError
 from fabtui.model.events import Event, Measured, NodeState, SessionResumed
 from fabtui.model.layers import Layer

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.session import findings
+from fabtui.diagnosis.diagnosis import findings
 from fabtui.importers.session import read_session
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
