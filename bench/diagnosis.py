@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.layers import Layer
@@ -609,7 +609,7 @@ def run(fabric: Fabric) -> tuple[Model, list[Found]]:
     model = Model()
     for event in fabric.events(model):
         model.apply(event)
-    return model, [as_json(one) for one in findings(model)]
+    return model, [as_json(one) for one in diagnose(model).findings]
 
 
 def _seeded(name: str, seed: int) -> random.Random:

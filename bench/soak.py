@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.lab.namespaces.faults import KINDS, FaultKind
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
@@ -181,7 +181,7 @@ class Soak:
             self.blame(f"{BACK:.0f} s after the repair: {', '.join(self.unwell()[:8])}")
             return
         slow = sum(self.model.verdict(m) is Verdict.SLOW for m in self.model.measurements() if m.layer is Layer.P2P)
-        words = [title(one) for one in findings(self.model)]
+        words = [title(one) for one in diagnose(self.model).findings]
         self.say(f"well after {time.monotonic() - began:.1f} s; {slow} slow; findings: {'; '.join(words) or 'none'}")
 
     async def settled(self, first: Held | None) -> Held:

@@ -26,6 +26,7 @@ from unittest import mock
 
 from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
@@ -339,9 +340,9 @@ def _recording(data: bytes) -> None:
 
 
 def _shown(found: Model) -> None:
-    _fit(summary(found, True))
+    _fit(summary(diagnose(found), True))
     _fit(preflight_text(found, preflight(found), None, "", 100, True, True, False))
-    json.dumps(as_json(found), allow_nan=False)
+    json.dumps(as_json(diagnose(found)), allow_nan=False)
     rows(found)
 
 

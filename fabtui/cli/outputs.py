@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fabtui.cli.options_from_args import Request, output_path
-from fabtui.diagnosis.diagnosis import exit_code
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import write_table
@@ -46,14 +45,13 @@ def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -
     return result
 
 
-def print_session(model: Model, plain: bool, shown: Shown) -> int:
+def print_session(found: Diagnosis, plain: bool, shown: Shown) -> int:
     """Print the summary of a session, or its preflight if that is all there is; return the exit code."""
-    if not model.options.get("looks_only"):
-        sys.stdout.write(summary(model, plain, shown))
-        return exit_code(model)
-    found = preflight(model)
-    print_preflight(model, found, None, "", False, plain)
-    return found.exit_code
+    if found.model.options.get("looks_only"):
+        print_preflight(found.model, found.preflight, None, "", False, plain)
+    else:
+        sys.stdout.write(summary(found, plain, shown))
+    return found.code
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -120,24 +118,42 @@ def write_texts(texts: Mapping[str, Callable[[], str]], outputs: Mapping[str, Pa
     return write_each(files())
 
 
-Writer = Callable[[Model, Path], int | None]
-#: Writer of each output option, which returns the number of rows of a table.
-WRITERS: dict[str, Writer] = {
+#: Writer of each output option with measurements alone, which returns the number of rows of a table.
+MODEL_WRITERS: dict[str, Callable[[Model, Path], int | None]] = {
     "csv": write_csv,
-    "json": write_json,
     "table": write_table,
-    "junit": write_junit,
     "planner": write_planner,
+}
+#: Writer of each output option with findings; that of ``prom`` needs the options of the request.
+DIAGNOSIS_WRITERS: dict[str, Callable[[Diagnosis, Path], None]] = {
+    "json": write_json,
+    "junit": write_junit,
     "report": write_report,
 }
 
 
-def output_files(model: Model, request: Request) -> list[tuple[Path, Callable[[Path], int | None]]]:
-    """Return the files of a request, with what writes them."""
-    writers: dict[str, Writer] = {**WRITERS, "prom": partial(write_openmetrics, contents=request.exposition)}
-    return [(path, partial(writers[name], model)) for name, path in request.outputs.items()]
+def output_files(
+    model: Model, request: Request, found: Diagnosis | None = None
+) -> list[tuple[Path, Callable[[Path], int | None]]]:
+    """Return the files of a request, with what writes them.
+
+    Args:
+        model: The session model.
+        request: The request.
+        found: The diagnosis of the session; by default it is made once a file needs it.
+    """
+    diagnosis = cache(lambda: found or diagnose(model))
+    metrics = partial(write_openmetrics, contents=request.exposition)
+
+    def writer(name: str) -> Callable[[Path], int | None]:
+        if name in MODEL_WRITERS:
+            return partial(MODEL_WRITERS[name], model)
+        write = DIAGNOSIS_WRITERS.get(name, metrics)
+        return lambda path: write(diagnosis(), path)
+
+    return [(path, writer(name)) for name, path in request.outputs.items()]
 
 
-def write_outputs(model: Model, request: Request) -> Iterator[str]:
-    """Write the files of a request; see `write_each`."""
-    return write_each(output_files(model, request))
+def write_outputs(model: Model, request: Request, found: Diagnosis | None = None) -> Iterator[str]:
+    """Write the files of a request; see `output_files` and `write_each`."""
+    return write_each(output_files(model, request, found))

@@ -1,29 +1,129 @@
-"""All findings of a session. Importing this module registers all rules."""
+"""The one diagnosis: evidence in, findings and everything that was derived on the way out.
+
+    found = diagnose(model)                                  # a live session, a recording, outputs turned into a model
+    found = diagnose(Evidence(errors=reader.result()))       # lines of logs, kernel logs, pasted text
+    found = diagnose(Evidence(model, errors, job=facts))     # all that is known about a job and its nodes
+
+A command calls `diagnose` once and hands the result to every writer. Evidence is facts and measurements, whoever
+delivered them: the rules and the error catalogue never see the source. To diagnose what a tool printed, turn it into
+the facts that a probe would report (`importers.to_model`) or into `Causes` (`LogReader`), not into a new rule. The same
+fault has the same `Finding.rule.id` or the same `Finding.code` then, whichever way it came.
+
+Importing this module registers all rules about sessions; those about jobs are registered by `fabtui.jobs`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.confirmation import confirmed
+from fabtui.diagnosis.error_rules import error_findings
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
+from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.joined import joined
+from fabtui.diagnosis.knowledge.log_causes import Causes
 from fabtui.diagnosis.links import rules as link_rules
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import rules as pair_rules
 from fabtui.diagnosis.pairs import transports as transport_rules
 from fabtui.diagnosis.pairs.context import PairContext, in_steps
-from fabtui.diagnosis.pairs.tally import Tally
-from fabtui.diagnosis.preflight.rules import latest_preflight, preflight
+from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.model import exit_codes
 from fabtui.model.session_model import Model
 
-__all__ = ["RULES", "exit_code", "findings", "link_rules", "pair_rules", "preflight", "transport_rules"]
+__all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
 
 #: Maximum number of findings of the preflight that are listed one by one.
 _MOST_LISTED = 3
 _MOST_RELATED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that a diagnosis may look at.
+
+    Attributes:
+        model: Facts of nodes and measurements of pairs.
+        errors: Errors in lines of logs; None if no log was read.
+        job: Facts of a running job, the context of the rules of `Domain.JOBS`; None without a job.
+        expected: Values of facts that the user expects, by the name of the fact.
+    """
+
+    model: Model = field(default_factory=Model)
+    errors: Causes | None = None
+    job: Any = None
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+
+class Findings(NamedTuple):
+    """Findings, the worst and largest first, those that the user knows about last.
+
+    Attributes:
+        listed: The findings of a session; several about the preflight alone are one.
+        all: The same, one by one.
+    """
+
+    listed: list[Finding]
+    all: list[Finding]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the evidence shows, computed once and handed to every writer.
+
+    Attributes:
+        evidence: What was looked at.
+        tally: Verdicts of all pairs, with the tables that they were read from.
+        findings: The findings, the first one first; several about the preflight alone are one.
+        all_findings: The same, one by one.
+        preflight: Facts of the nodes, findings about them, and what could not be inspected.
+        not_examined: What was requested and could not be tested, one line each.
+        code: Exit code of the session.
+    """
+
+    evidence: Evidence
+    tally: Tally
+    findings: list[Finding]
+    all_findings: list[Finding]
+    preflight: Preflight
+    not_examined: list[str]
+    code: int
+
+    @property
+    def model(self) -> Model:
+        """Session model of the evidence."""
+        return self.evidence.model
+
+    @cached_property
+    def healthy(self) -> HealthySet | None:
+        """What is healthy together; None if no pair of endpoints was tested."""
+        return healthy_set(self.model, self.tally, self.findings)
+
+
+def diagnose(evidence: Evidence | Model) -> Diagnosis:
+    """Return the diagnosis of all evidence; of a session that only inspected nodes, its code is that of the preflight.
+
+    Args:
+        evidence: The evidence, or a session model alone.
+    """
+    given = Evidence(evidence) if isinstance(evidence, Model) else evidence
+    model = given.model
+    tally = Survey(model).finish()
+    *_, found = search(model, tally)
+    assert found is not None
+    inspected = preflight(model, given.expected) if given.expected else latest_preflight(model)
+    more = error_findings(given.errors) if given.errors is not None else []
+    if given.job is not None:
+        more += [one for rule in rules_of(Domain.JOBS) for one in rule.findings(given.job)]
+    listed, each = (in_order(model, [*more, *some]) if more else some for some in found)
+    code = inspected.exit_code if model.options.get("looks_only") else _exit_code(model, (*each, *inspected.findings))
+    return Diagnosis(given, tally, listed, each, inspected, exit_codes.not_tested(model), code)
 
 
 @register
@@ -52,21 +152,14 @@ class PreflightSummary(Rule[list[Finding]]):
         yield self.finding("preflight", severity=context[0].severity, nodes=nodes, facts=facts, commands=commands)
 
 
-def exit_code(model: Model, found: Iterable[Finding] | None = None) -> int:
+def _exit_code(model: Model, found: Iterable[Finding]) -> int:
     """Return the exit code of a session: that of its results, or 1 if a finding about something else is bad.
 
     A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster. A GPU
     with memory errors may be as fast as the others.
-
-    Args:
-        model: The session model.
-        found: Its findings; by default they are searched now.
     """
     code = exit_codes.exit_code(model)
-    if code == exit_codes.BAD:
-        return code
-    known = [*(findings(model) if found is None else found), *latest_preflight(model).findings]
-    bad = any(one.severity is Severity.BAD and _counts(one) for one in known)
+    bad = any(one.severity is Severity.BAD and _counts(one) for one in found)
     return exit_codes.BAD if bad else code
 
 
@@ -79,24 +172,14 @@ def _counts(found: Finding) -> bool:
     return isinstance(rule, (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule))
 
 
-def findings(model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False) -> list[Finding]:
-    """Return all findings of a session, the worst and largest first, those that the user knows about last.
+def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Findings | None]:
+    """Yield None after each small step, and all findings at the end; the model must not change meanwhile.
 
     Args:
         model: The session model.
-        tally: The verdicts of its pairs; by default they are gathered now.
-        settled: While the mesh is being filled, return its findings of before.
-        every: List the findings of the preflight one by one, however many.
+        tally: The verdicts of its pairs.
+        settled: While the mesh is being filled, use its findings of before.
     """
-    *_, found = search(model, tally, settled=settled, every=every)
-    assert found is not None
-    return found
-
-
-def search(
-    model: Model, tally: Tally | None = None, *, settled: bool = False, every: bool = False
-) -> Iterator[list[Finding] | None]:
-    """Yield None after each small step, and all findings at the end; the model must not change meanwhile."""
     mesh = settled_mesh_findings(model) if settled else mesh_findings(model)
     explained = [explained_endpoints(model, one) for one in mesh]
     context = PairContext(model, tally, frozenset().union(*explained))
@@ -128,16 +211,14 @@ def search(
     yield None
     found, left = yield from joined(model, results, facts)
     # A GPU in use is left out of a sweep; it matters where it explains something.
-    listed = [
+    found += [
         one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)
     ]
-    checks = [one for one in left if one.rule.domain is Domain.NODES]
-    if every or len(checks) <= _MOST_LISTED:
-        listed += checks
-    else:
-        listed += [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
-    known = []
-    for one in (*found, *listed):
-        known.append(confirmed(model, one))
+    for at, one in enumerate(found):
+        found[at] = confirmed(model, one)
         yield None
-    yield in_order(model, known)
+    checks = [one for one in left if one.rule.domain is Domain.NODES]
+    few = checks
+    if len(checks) > _MOST_LISTED:
+        few = [finding for rule in rules_of(Domain.SUMMARY) for finding in rule.findings(checks)]
+    yield Findings(in_order(model, [*found, *few]), in_order(model, [*found, *checks]))

@@ -34,7 +34,7 @@ class Domain(StrEnum):
     """Subject of a group of rules, which determines the type of their context.
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
-    ``summary``: findings of the preflight.
+    ``summary``: findings of the preflight. ``logs``: the `Causes` in logs. ``jobs``: the facts of a running job.
     """
 
     PAIRS = "pairs"
@@ -42,6 +42,8 @@ class Domain(StrEnum):
     MESH = "mesh"
     NODES = "nodes"
     SUMMARY = "summary"
+    LOGS = "logs"
+    JOBS = "jobs"
 
 
 class Kind(StrEnum):
@@ -183,6 +185,12 @@ class Finding:
         if len(self.nodes) == 1:
             return Subject(Kind.NODE, self.nodes[0])
         return Subject(Kind.NODES, fold(self.nodes)) if self.nodes else Subject(Kind.FABRIC, "all nodes")
+
+    @property
+    def code(self) -> str:
+        """Code of the error behind it in the error catalogue, such as ``E13``; "" if there is none."""
+        code: str = self.facts.get("code") or ""
+        return code
 
     @property
     def share(self) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.model.baseline import SLOW_BELOW, change
@@ -129,7 +129,7 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
     facts = None
     if has_facts(then) and has_facts(now):
         facts = changes_since(earlier_of(NodeContext(then).table), NodeContext(now).table)
-    found, earlier = findings(now, every=True), findings(then, every=True)
+    found, earlier = diagnose(now).all_findings, diagnose(then).all_findings
     known, present = _keys(earlier), _keys(found)
     return SessionDiff(
         sorted(changed, key=lambda one: one.badness),

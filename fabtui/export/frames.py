@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
@@ -16,9 +17,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("this needs pandas: pip install 'fabtui[pandas]'", name=error.name) from None
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, unescaped, untested_pairs
@@ -179,6 +179,7 @@ class Frames:
     def __init__(self, sessions: dict[str, Model], readings: list[dict[str, Any]]) -> None:
         self._sessions = sessions
         self._measured: dict[str, pd.DataFrame] = {}
+        self._diagnosis = functools.cache(diagnose)
         self.readings = readings
 
     def __repr__(self) -> str:
@@ -210,12 +211,12 @@ class Frames:
     @cached_property
     def facts(self) -> pd.DataFrame:
         """One row per node and fact; ``number`` is NaN where ``value`` is no number, ``differs`` from other nodes."""
-        return self._frame(_FACTS, _facts)
+        return self._frame(_FACTS, lambda model: _facts(self._diagnosis(model)))
 
     @cached_property
     def findings(self) -> pd.DataFrame:
         """One row per finding, the worst first; ``nodes``, ``evidence`` and ``next`` are tuples of texts."""
-        return self._frame(_FINDINGS, _findings)
+        return self._frame(_FINDINGS, lambda model: _findings(self._diagnosis(model)))
 
     @cached_property
     def nodes(self) -> pd.DataFrame:
@@ -325,8 +326,8 @@ def _time(seconds: float) -> pd.Timestamp | None:
     return pd.Timestamp(seconds, unit="s", tz="UTC").floor("ms") if seconds else None
 
 
-def _facts(model: Model) -> Iterator[Row]:
-    table = preflight(model).table
+def _facts(found: Diagnosis) -> Iterator[Row]:
+    table = found.preflight.table
     for node in table.nodes:
         differs = table.differing(node)
         for fact in table.facts:
@@ -338,8 +339,8 @@ def _facts(model: Model) -> Iterator[Row]:
             yield {**row, **named, "differs": fact.name in differs}
 
 
-def _findings(model: Model) -> Iterator[Row]:
-    for finding in findings(model, every=True):
+def _findings(diagnosis: Diagnosis) -> Iterator[Row]:
+    for finding in diagnosis.all_findings:
         found = finding_json(finding)
         row = {name: found[name] for name in ("id", "rule", "severity", "title", "share", "confidence")}
         row |= {"component": str(finding.subject.kind), "subject": one_line(finding.subject.name)}

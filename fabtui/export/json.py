@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.acknowledged import in_order
-from fabtui.diagnosis.diagnosis import exit_code, findings
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
-from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.carriers import carrier, carriers
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
-from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when
-from fabtui.model.exit_codes import not_tested
 from fabtui.model.facts.link_limits import LinkLimits
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
@@ -29,11 +25,10 @@ from fabtui.presentation.healthy_text import as_json as healthy_json
 from fabtui.sanitize import clean
 
 
-def as_json(model: Model) -> dict[str, Any]:
-    """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
+def as_json(found: Diagnosis) -> dict[str, Any]:
+    """Return a session as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
+    model = found.model
     notes, limits = PortNotes(model), LinkLimits(model)
-    tally = Survey(model).finish()
-    found = findings(model, tally)
     value = {
         "format": FORMATS["session"],
         # Readers recognise the file by the first two.
@@ -41,7 +36,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "$schema": address("session"),
         "started": when(model.started),
         "ended": when(model.now),
-        "exit": exit_code(model, found),
+        "exit": found.code,
         "lab": model.lab,
         "faults": model.faults,
         "options": model.options,
@@ -55,20 +50,20 @@ def as_json(model: Model) -> dict[str, Any]:
         "group_sweep": sweep_json(model),
         "carriers": carriers(model).sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
-        "not_tested": not_tested(model),
-        "findings": [finding_json(one) for one in found],
-        "mesh": [finding_json(one) for one in found if one.rule.domain is Domain.MESH],
-        "healthy": healthy_json(healthy_set(model, tally, found)),
-        "preflight": [finding_json(one) for one in in_order(model, preflight(model).findings)],
+        "not_tested": found.not_examined,
+        "findings": [finding_json(one) for one in found.findings],
+        "mesh": [finding_json(one) for one in found.findings if one.rule.domain is Domain.MESH],
+        "healthy": healthy_json(found.healthy),
+        "preflight": [finding_json(one) for one in in_order(model, found.preflight.findings)],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
     whole: dict[str, Any] = cleaned(value)
     return whole
 
 
-def write_json(model: Model, path: Path) -> None:
-    """Write a model as JSON, whole or not at all (OSError)."""
-    text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+def write_json(found: Diagnosis, path: Path) -> None:
+    """Write a session as JSON, whole or not at all (OSError)."""
+    text = json.dumps(as_json(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
 

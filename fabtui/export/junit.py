@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree  # nosec B405
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
 from fabtui.export.atomic_write import write_bytes
 from fabtui.export.csv import when
-from fabtui.model.exit_codes import not_tested
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -43,10 +42,10 @@ class Case(NamedTuple):
     output: str = ""
 
 
-def junit_text(model: Model) -> str:
+def junit_text(found: Diagnosis) -> str:
     """Return a session as JUnit XML."""
-    suites: dict[str, list[Case]] = {}
-    for case in (*_rules(model), *_classes(model), *_left_out(model)):
+    model, suites = found.model, dict[str, list[Case]]()
+    for case in (*_rules(found), *_classes(model), *_left_out(found)):
         suites.setdefault(case.suite, []).append(case)
     seconds = f"{model.elapsed:.3f}"
     every = [case for cases in suites.values() for case in cases]
@@ -62,9 +61,9 @@ def junit_text(model: Model) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def write_junit(model: Model, path: Path) -> None:
+def write_junit(found: Diagnosis, path: Path) -> None:
     """Write a session as JUnit XML, whole or not at all (OSError)."""
-    write_bytes(path, junit_text(model).encode())
+    write_bytes(path, junit_text(found).encode())
 
 
 def _counted(cases: Iterable[Case]) -> dict[str, str]:
@@ -88,12 +87,12 @@ def _fit(text: str) -> str:
     return _NOT_XML.sub("\ufffd", clean(text))
 
 
-def _rules(model: Model) -> Iterator[Case]:
+def _rules(diagnosis: Diagnosis) -> Iterator[Case]:
     """Yield a case for each rule; it fails if one of its findings is bad, and is skipped without anything to judge."""
     of_rule: dict[str, list[Finding]] = {}
-    for one in findings(model, every=True):
+    for one in diagnosis.all_findings:
         of_rule.setdefault(one.rule.id, []).append(one)
-    why = _without_data(model)
+    why = _without_data(diagnosis.model)
     for rule in sorted((rule for rule in RULES if rule.domain is not Domain.SUMMARY), key=lambda rule: rule.id):
         found = of_rule.get(rule.id, [])
         bad = [one for one in found if one.severity is Severity.BAD]
@@ -165,7 +164,7 @@ def _measured_text(model: Model, m: Measurement) -> str:
     )
 
 
-def _left_out(model: Model) -> Iterator[Case]:
+def _left_out(found: Diagnosis) -> Iterator[Case]:
     """Yield a skipped case for each reason for which something was not tested."""
-    for line in not_tested(model):
+    for line in found.not_examined:
         yield Case("not-tested", one_line(line, 200), skipped=line)

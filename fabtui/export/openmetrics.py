@@ -17,9 +17,9 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.diagnosis import exit_code, findings
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding, Severity
-from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import table_rows
 from fabtui.export.csv import untested_pairs
@@ -72,9 +72,9 @@ class Family(NamedTuple):
     type: str = "gauge"
 
 
-def metrics_text(model: Model, contents: Exposition) -> str:
+def metrics_text(found: Diagnosis, contents: Exposition) -> str:
     """Return a session as metrics; the same session gives the same text."""
-    return families_text(families(model, contents.pairs), contents)
+    return families_text(families(found, contents.pairs), contents)
 
 
 def families_text(families: Iterable[Family], contents: Exposition) -> str:
@@ -102,35 +102,34 @@ def write_text(text: str, path: Path) -> None:
     write_atomically(path, write)
 
 
-def write_openmetrics(model: Model, path: Path, contents: Exposition) -> None:
+def write_openmetrics(found: Diagnosis, path: Path, contents: Exposition) -> None:
     """Write a session as metrics, whole or not at all (OSError)."""
-    write_text(metrics_text(model, contents), path)
+    write_text(metrics_text(found, contents), path)
 
 
-def families(model: Model, pairs: bool = False) -> Iterator[Family]:
+def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
     """Yield the metrics of a session.
 
     Args:
-        model: The session model.
+        found: The diagnosis of the session.
         pairs: Whether each pair has series of its own.
     """
-    tally = Survey(model).finish()
-    found = findings(model, tally, every=True)
+    model, tally, listed = found.model, found.tally, found.all_findings
     yield Family("info", "Version of fabtui and library of the ranks.", [Sample(_about(model), 1)])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
         yield Family(f"run_{name}_seconds", f"{what} of the run that these values are from.", [Sample({}, seconds)])
     code = "Exit code of the run: 0 ok, 1 slow or failed, 3 not tested."
-    yield Family("run_exit_code", code, [Sample({}, exit_code(model, found))])
+    yield Family("run_exit_code", code, [Sample({}, found.code)])
     yield Family("pairs", "Number of pairs of a layer by verdict.", _verdicts(model, tally))
     yield from _classes(model)
     busbw = "Bus bandwidth of a collective by group and message size."
     yield Family("collective_busbw_bytes_per_second", busbw, list(_collectives(model, pairs)))
     states = [Sample({"node": record.name, "state": record.state}, 1) for record in model.nodes.values()]
     yield Family("node_state", "State of the connection to a node; 1 for the current one.", states)
-    severities = Counter(one.severity for one in found)
+    severities = Counter(one.severity for one in listed)
     counts = [Sample({"severity": severity}, severities[severity]) for severity in Severity]
     yield Family("findings", "Number of findings by severity.", counts)
-    yield Family("finding", f"Findings by rule and subject, at most {MOST_FINDINGS}.", _findings(found))
+    yield Family("finding", f"Findings by rule and subject, at most {MOST_FINDINGS}.", _findings(listed))
     yield Family("endpoint_share_bad", "Share of the tested pairs of an endpoint that are bad.", _shares(tally, model))
     if pairs:
         yield from _pairs(model)
@@ -264,16 +263,16 @@ class Round(NamedTuple):
     ended: float
 
 
-def write_round(found: Round, model: Model | None, path: Path, contents: Exposition) -> None:
+def write_round(found: Round, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
     """Write the metrics of a round, whole or not at all (OSError).
 
     Args:
         found: The round.
-        model: Its session; None keeps the values that the file has.
+        session: Its diagnosis; None keeps the values that the file has.
         path: File to write.
         contents: Contents of the file.
     """
-    values = _kept(path) if model is None else families_text(families(model, contents.pairs), contents)
+    values = _kept(path) if session is None else families_text(families(session, contents.pairs), contents)
     write_text(values.removesuffix(_END) + families_text(_round_families(found), contents), path)
 
 

@@ -118,11 +118,13 @@ class ClassValues:
         if self._changes * _STALE > len(self._sorted):
             self.settle()
 
-    def settle(self) -> None:
-        """Take all values into account from now on."""
-        if self._changes:
-            self._changes, self._reference = 0, None
-            self._limits.clear()
+    def settle(self) -> bool:
+        """Take all values into account from now on; return True if there are new ones."""
+        if not self._changes:
+            return False
+        self._changes, self._reference = 0, None
+        self._limits.clear()
+        return True
 
     @property
     def median(self) -> float | None:

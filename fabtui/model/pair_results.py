@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -53,6 +54,9 @@ class PairResults:
         self._largest: dict[Key, int] = {}
         self._by_class: dict[tuple[Layer, ClassKey], ClassValues] = {}
         self._regroup = False
+        #: Number of changes of each layer, and of the classes.
+        self._changes: Counter[Layer] = Counter()
+        self._regroupings = 0
         self._arm_store = MeasurementStore()
         self._arm_rows: PairIndex[_Arm] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
@@ -71,6 +75,7 @@ class PairResults:
     def add(self, measurement: Measurement) -> None:
         """Add a measurement, which replaces an earlier attempt at the same pair."""
         key = (measurement.layer, measurement.src, measurement.dst)
+        self._changes[measurement.layer] += 1
         before = self._rows.get(*key)
         if before == NONE:
             other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
@@ -161,6 +166,11 @@ class PairResults:
     def classes_changed(self) -> None:
         """Group the values again before the next reading: endpoints belong to other classes now."""
         self._regroup = True
+        self._regroupings += 1
+
+    def revision(self, layer: Layer) -> tuple[object, ...]:
+        """Return what changes whenever the verdict of a pair of a layer may have changed."""
+        return self._changes[layer], self._regroupings, self.slow_below
 
     @property
     def _values(self) -> dict[tuple[Layer, ClassKey], ClassValues]:
@@ -200,8 +210,8 @@ class PairResults:
 
     def settle(self) -> None:
         """Take all values into account: the references of large classes are not found again for each value."""
-        for values in self._values.values():
-            values.settle()
+        for (layer, _), values in self._values.items():
+            self._changes[layer] += values.settle()
         # What turned around a limit may be usual by what is known now.
         for key in list(self._flapping):
             self._note_flapping(key)

@@ -99,6 +99,7 @@ class Model:
     def __init__(self) -> None:
         self.version = 0
         self._has_new_pairs = False
+        self._pair_tables: dict[Layer, tuple[object, PairTable]] = {}
         self.layout = 0
         self._kinds: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
         self.nodes_version = 0
@@ -274,9 +275,10 @@ class Model:
         layer = Layer.P2P if self.results.has(Layer.P2P) else Layer.WORLD
         if not self.results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
-        from fabtui.model import pair_table, structure
+        from fabtui.model import structure
 
-        found = pair_table.pair_table(self.results, table, layer)
+        *_, found = self.pair_tables(layer)
+        assert found is not None
         if halves := structure.halves(found, table) if not table.halves else {}:
             table.halves = halves
         groups = structure.node_groups(found, table) if not table.leaves else {}
@@ -441,10 +443,18 @@ class Model:
         return self._table.leaves
 
     def pair_tables(self, layer: Layer) -> Iterator[PairTable | None]:
-        """Yield None after each small step, and at last the results of the pairs of endpoints of a layer as arrays."""
+        """Yield None after each small step, and at last the results of the pairs of endpoints of a layer as arrays.
+
+        The table is made once for the same results; nobody may change it.
+        """
         from fabtui.model.pair_table import in_steps
 
-        return in_steps(self.results, self._table, layer)
+        revision = (*self.results.revision(layer), len(self._table.endpoints))
+        known, found = self._pair_tables.get(layer, (None, None))
+        for step in (found,) if known == revision else in_steps(self.results, self._table, layer):
+            if step is not None:
+                self._pair_tables[layer] = (revision, step)
+            yield step
 
     def each_size(self, layer: Layer) -> PairTable:
         """Return the results of the pairs of endpoints of a layer at each message size, as arrays."""

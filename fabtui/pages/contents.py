@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fabtui import __version__
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.export.csv import when
 from fabtui.importers.result import Result
@@ -13,7 +14,6 @@ from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.pages.diagnosed import Diagnosed
 from fabtui.pages.document import Block, Document, Items, Lines, Paragraph, Section, Table
 from fabtui.pages.findings import entries, further, listed, state_of, verdict
 from fabtui.pages.layers import layer_panels
@@ -44,7 +44,7 @@ class Against(NamedTuple):
 
 
 def document(
-    model: Model | None,
+    one: Diagnosis | None,
     sources: Sequence[str],
     readings: Sequence[Result] = (),
     against: Against | None = None,
@@ -53,7 +53,7 @@ def document(
     """Return the contents of a report.
 
     Args:
-        model: The session; None if no file has one.
+        one: The diagnosis of the session; None if no file has one.
         sources: Names of the files; none for a session that has just ended.
         readings: Outputs of other tools without pairs.
         against: Earlier session; None for no comparison.
@@ -62,13 +62,13 @@ def document(
     files = [f"from {one_line(', '.join(sources), 400)}"] if sources else []
     others = [reading_section(result, number) for number, result in enumerate(readings, 1)]
     reading = Section("how-to-read", "How to read this", [Items("", _HOW_TO_READ)])
-    if model is None:
+    if one is None:
         known = sum(result.known for result in readings)
         code = ALL_OK if known == len(readings) else NOT_TESTED
         text = f"{known} of {count(len(readings), 'output')} recognised"
         about = [*files, f"made by fabtui {__version__}"]
         return Document("fabtui report", about, text, state_of(code), warnings, others, code)
-    one = Diagnosed.of(model)
+    model = one.model
     head, *faults = head_lines(model)
     text, numbers = verdict(one)
     about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}"]
@@ -76,7 +76,7 @@ def document(
     return Document(head, about, text, state_of(one.code), [*warnings, *faults, *numbers], sections, one.code)
 
 
-def _session(one: Diagnosed, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
+def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
     model = one.model
     if not model.options.get("looks_only"):
         yield Section("findings", "Findings", [*entries(one), *further(one)])
@@ -97,7 +97,7 @@ def _sentences(model: Model) -> Iterator[Block]:
         yield Lines(storage[0], storage[1:])
 
 
-def _changes(one: Diagnosed, sources: Sequence[str], against: Against) -> list[Block]:
+def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:
     then, now = against.model, one.model
     if has_facts(then) != has_facts(now):
         # Findings from facts would all be new or gone.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding
 from fabtui.model.exit_codes import ALL_OK, BAD
-from fabtui.pages.diagnosed import Diagnosed
 from fabtui.pages.document import Block, Entry, Items, Paragraph
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text
@@ -36,7 +36,7 @@ def state_of(code: int) -> str:
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
 
 
-def verdict(one: Diagnosed) -> tuple[str, list[str]]:
+def verdict(one: Diagnosis) -> tuple[str, list[str]]:
     """Return the verdict of a session in one sentence, and its numbers."""
     model = one.model
     if model.options.get("looks_only"):
@@ -60,7 +60,7 @@ def verdict(one: Diagnosed) -> tuple[str, list[str]]:
     ]
 
 
-def entries(one: Diagnosed) -> Iterator[Block]:
+def entries(one: Diagnosis) -> Iterator[Block]:
     """Yield the findings, in the order and with the numbers of the app."""
     texts = finding_texts(one.model, one.findings)
     for number, (finding, text) in enumerate(zip(one.findings, texts, strict=True), 1):
@@ -82,10 +82,10 @@ def entry(number: int, finding: Finding, text: FindingText | None = None) -> Ent
     return Entry(number, str(finding.severity), text.title, labels, text.evidence, text.next, about)
 
 
-def further(one: Diagnosed) -> list[Block]:
+def further(one: Diagnosis) -> list[Block]:
     """Return what is not ok and in no finding, what was not tested, and what to do now."""
-    parts = [what_to_do(one.model, one.tally, one.findings)]
-    parts += [*not_in_findings(one.model, UNICODE, one.findings), not_tested_lines(one.model)]
+    parts = [what_to_do(one)]
+    parts += [*not_in_findings(one, UNICODE), not_tested_lines(one)]
     return [listed(lines) for lines in parts if lines]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.export.atomic_write import write_atomically
-from fabtui.model.session_model import Model
 from fabtui.pages.contents import document
 from fabtui.pages.document import Document
 from fabtui.pages.html import html
@@ -19,6 +19,6 @@ def write_document(found: Document, path: Path) -> None:
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
 
-def write_report(model: Model, path: Path) -> None:
+def write_report(found: Diagnosis, path: Path) -> None:
     """Write the report of a session, whole or not at all (OSError)."""
-    write_document(document(model, ()), path)
+    write_document(document(found, ()), path)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
-from fabtui.pages.diagnosed import Diagnosed
 from fabtui.pages.document import Block, Lines, Panel, Picture, Table
 from fabtui.pictures.connectivity import connectivity_svg
 from fabtui.pictures.heatmap import matrix_svg
@@ -23,7 +23,7 @@ _UNLIMITED = 10_000
 _ROWS = "a row sends, a column receives"
 
 
-def layer_panels(one: Diagnosed) -> Iterator[Panel]:
+def layer_panels(one: Diagnosis) -> Iterator[Panel]:
     """Yield a panel for each layer with values."""
     model = one.model
     for layer in grid_layers():
@@ -38,7 +38,7 @@ def _picture(model: Model, layer: Layer) -> Iterator[Block]:
         yield Picture(layer_title(layer), matrix_svg(model, layer, "value" if layer.spec.better else "verdict"))
 
 
-def _classes(one: Diagnosed, layer: Layer) -> Iterator[Block]:
+def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:
     if layer.spec.derived or not any(one.model.values(layer, kind) for kind in CLASS_WORDS):
         return
     headings, rows = class_rows(one.model, layer, Counter(one.tally.kinds.values()), one.tally.of_class)

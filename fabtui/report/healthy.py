@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
-from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.rank_order import Hop
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -21,10 +18,10 @@ _WHERE = "--json has them all"
 _LONGEST = 500
 
 
-def what_to_do(model: Model, tally: Tally, findings: Sequence[Finding]) -> list[str]:
+def what_to_do(one: Diagnosis) -> list[str]:
     """Return the section of the summary, of at most five lines; nothing if no node is lost or has bad pairs."""
-    bad = tally.bad or any(map(model.gone, model.nodes))
-    found = healthy_set(model, tally, findings) if bad else None
+    model = one.model
+    found = one.healthy if one.tally.bad or any(map(model.gone, model.nodes)) else None
     if found is None or not found.left_out:
         return []
     lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]

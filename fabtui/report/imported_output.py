@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.catalogue import formats
 from fabtui.importers.result import Result
@@ -27,7 +28,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         about = result.title if named else f"{result.kind}: {result.title}"
     lines = [f"{one_line(result.source.name)}: {about}"]
     if result.kind.startswith("fabtui-"):
-        lines += ["", *summary(model([result]), plain).splitlines()]
+        lines += ["", *summary(diagnose(model([result])), plain).splitlines()]
     elif result.known:
         answered = result.values if isinstance(result.values.get("answer"), list) else {}
         lines += _section("answer", [str(sentence) for sentence in answered.get("answer", [])], width)
@@ -58,7 +59,7 @@ def _problems(result: Result, width: int, plain: bool) -> list[str]:
     if not convertible(result.kind):
         return []
     lines = []
-    for part in problems(model([result]), ASCII if plain else UNICODE):
+    for part in problems(diagnose(model([result])), ASCII if plain else UNICODE):
         if part:
             lines += ["", *(f"  {cut(line, width - 2)}" for line in "\n".join(part).splitlines())]
     return lines

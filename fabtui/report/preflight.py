@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 
-from fabtui.diagnosis.preflight.rules import Preflight, preflight
+from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.facts.compare import PreflightChanges
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -63,10 +63,10 @@ def preflight_text(
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
 
 
-def before_tests(model: Model, ascii_only: bool) -> list[str]:
+def before_tests(found: Preflight, ascii_only: bool) -> list[str]:
     """Return the findings that count for the summary of a session, one line each."""
     glyphs = ASCII if ascii_only else UNICODE
-    lines = [plain(line) for line in texts.short_lines(preflight(model), _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]
+    lines = [plain(line) for line in texts.short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]
     return ["findings about nodes (details: fabtui preflight)", *lines] if lines else []
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
@@ -16,10 +16,9 @@ from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.diagnosis.pairs.message_times import notable
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
-from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass, node_of
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints
+from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, wants_endpoints
 from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
@@ -68,9 +67,9 @@ UNICODE = Signs("\u2192", "\u00b7")
 ASCII = Signs(">", ".")
 
 
-def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
+def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
     """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only."""
-    signs = ASCII if plain else UNICODE
+    model, signs = one.model, ASCII if plain else UNICODE
     parts = [
         head_lines(model),
         _nodes(model),
@@ -83,9 +82,9 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
     parts += [*_collectives(model), *group_sweep_tables(model), comparison(model)]
     width = shown.text_width if shown is not None else None
     # Commands of the advice stay on their lines, from which they can be copied.
-    *texts, advice = problems(model, signs)
-    parts += [*(_wrapped(part, width) for part in texts), advice, before_tests(model, plain)]
-    parts += [_wrapped(not_tested_lines(model), width), [verdicts_line(model)]]
+    *texts, advice = problems(one, signs)
+    parts += [*(_wrapped(part, width) for part in texts), advice, before_tests(one.preflight, plain)]
+    parts += [_wrapped(not_tested_lines(one), width), [verdicts_line(model)]]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
@@ -329,18 +328,16 @@ def _arm_text(row: Compared, arm: Arm) -> str:
     return " ".join(parts) or "not tested"
 
 
-def problems(model: Model, signs: Signs) -> list[list[str]]:
+def problems(one: Diagnosis, signs: Signs) -> list[list[str]]:
     """Return the parts of a summary about problems: findings, ports, pairs that are not ok, and what to do now."""
-    tally = Survey(model).finish()
-    found = findings(model, tally)
-    return [_numbered(model, found), *not_in_findings(model, signs, found), what_to_do(model, tally, found)]
+    return [_numbered(one.model, one.findings), *not_in_findings(one, signs), what_to_do(one)]
 
 
-def not_in_findings(model: Model, signs: Signs, found: Sequence[Finding]) -> list[list[str]]:
+def not_in_findings(one: Diagnosis, signs: Signs) -> list[list[str]]:
     """Return the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
-    covered = {pair for one in found if one.rule.domain is Domain.PAIRS for pair in one.cells}
-    explained = frozenset(measurement for one in found for measurement in one.measurements)
-    return [_bad(model, signs, explained, covered), _notable(model, signs, covered)]
+    covered = {pair for found in one.findings if found.rule.domain is Domain.PAIRS for pair in found.cells}
+    explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
+    return [_bad(one.model, signs, explained, covered), _notable(one.model, signs, covered)]
 
 
 class FindingText(NamedTuple):
@@ -542,9 +539,9 @@ def _notable(model: Model, signs: Signs, covered: set[tuple[str, str]]) -> list[
     return capped([head], lines, "pairs", most, "--json has them all") if lines else []
 
 
-def not_tested_lines(model: Model) -> list[str]:
+def not_tested_lines(one: Diagnosis) -> list[str]:
     """Return what was requested and could not be tested, with a heading."""
-    lines = [f"  {one_line(text, 300)}" for text in not_tested(model)]
+    lines = [f"  {one_line(text, 300)}" for text in one.not_examined]
     return capped(["not tested"], lines, "reasons", where="--json has them all") if lines else []
 
 

@@ -585,11 +585,11 @@ class FabricApp(App[int]):
     @work(name="report", exclusive=True, exit_on_error=False)
     async def write_report(self, path: Path) -> None:
         """Write a report of the session, in the format of the ending of its name."""
-        if self._deferred is None:
+        if (deferred := self._deferred) is None:
             return
         self.notify("writing the report ...")
         try:
-            await asyncio.to_thread(self._deferred.write_report, self.model, path)
+            await asyncio.to_thread(lambda: deferred.write_report(deferred.diagnose(self.model), path))
         except (InputError, OSError) as error:
             self.notify(f"the report could not be written: {one_line(str(error), 300)}", severity="warning")
         except RuntimeError:

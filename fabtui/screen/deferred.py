@@ -5,6 +5,7 @@ The app imports this module once the first frame is on the terminal, so that no 
 
 from textual.screen import Screen
 
+from fabtui.diagnosis.diagnosis import diagnose as diagnose
 from fabtui.export.csv import write_csv as write_csv
 from fabtui.model.exit_codes import exit_code as exit_code
 from fabtui.model.exit_codes import exit_code_if_left as exit_code_if_left

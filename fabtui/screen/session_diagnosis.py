@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fabtui.diagnosis.acknowledged import in_order
-from fabtui.diagnosis.diagnosis import search
+from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.layer_counts import LayerCounts, layer_counts
 from fabtui.diagnosis.pairs.tally import Survey, Tally
@@ -44,7 +44,7 @@ class SessionDiagnosis:
         self._changed = changed
         self._timer: asyncio.TimerHandle | None = None
         self._survey: Survey | None = None
-        self._search: Iterator[list[Finding] | None] | None = None
+        self._search: Iterator[Findings | None] | None = None
         self._spent = 0.0
         self._resting_until = 0.0
         self.found: list[Finding] = []
@@ -124,7 +124,7 @@ class SessionDiagnosis:
             for found in self._search:
                 took = time.perf_counter() - began
                 if found is not None:
-                    self._take(found, survey, self._spent + took)
+                    self._take(found.listed, survey, self._spent + took)
                     break
                 if took > budget:
                     self._spent += took
@@ -134,7 +134,7 @@ class SessionDiagnosis:
             self._search = None
         return not survey.current
 
-    def _all(self, tally: Tally) -> Iterator[list[Finding] | None]:
+    def _all(self, tally: Tally) -> Iterator[Findings | None]:
         """Count the bad pairs of each layer, then search; yield None after each small step."""
         for counts in layer_counts(self._model, tally.layers):
             if counts is not None:

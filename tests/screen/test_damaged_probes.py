@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
 from fabtui.diagnosis.links.rdma_ports import port_problems
-from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
@@ -68,8 +67,7 @@ def test_everything_can_be_rendered(seed: int) -> None:
     model = model_of(seed)
     glyphs = Glyphs(plain=False)
     found = preflight(model)
-    findings(model)
-    node_rows(model, Survey(model).finish(), {}, 0.0)
+    node_rows(model, diagnose(model).tally, {}, 0.0)
     for record in model.nodes.values():
         node_lines(model, record, found, 120, glyphs, lambda finding: [])
     for src, dst in itertools.permutations(model.endpoints[:5], 2):

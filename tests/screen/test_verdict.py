@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.events import NodeState, PhaseStart, Watching
 from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
@@ -155,7 +156,12 @@ async def test_text_and_screen_number_the_findings_alike(opened: Opened) -> None
     story = sweep_of_two()
     async with opened(FakeFeed(story.events), size=(120, 60)) as (app, pilot):
         await diagnosed(app, pilot)
-        printed = summary(story.shadow, plain=True).partition("\nfindings: ")[2].partition("\n\n")[0].splitlines()[1:]
+        printed = (
+            summary(diagnose(story.shadow), plain=True)
+            .partition("\nfindings: ")[2]
+            .partition("\n\n")[0]
+            .splitlines()[1:]
+        )
         printed = [line for line in printed if line[2:3].isdigit()]
         titles = [f"  {number} {title(one)}" for number, one in enumerate(app.findings.found, 1)]
         assert len(titles) == 6

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.pages.contents import document
 from fabtui.pages.html import html
 from tests.serve.browser import Page, browser, find_browser
@@ -98,7 +99,7 @@ async def test_reports_of_sample_outputs_open_without_a_problem(tmp_path: Path) 
 
 
 async def test_hostile_texts_run_nothing_and_fetch_nothing(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text(html(document(hostile(), list(TEXTS))))
+    (tmp_path / "a.html").write_text(html(document(diagnose(hostile()), list(TEXTS))))
     async with opened(tmp_path / "a.html") as page:
         await hover(page, 0, 1)
         assert "<script>alert(1)</script>" in await page.evaluate("document.body.innerText")

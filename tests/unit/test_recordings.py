@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import exit_code, findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -43,7 +43,7 @@ def test_a_recording_replays_to_its_end(path: Path) -> None:
             if src != dst:
                 pair = str(src), str(dst)
                 assert model.latest(Layer.P2P, *pair) is not None or pair in model.untested
-    assert summary(model).startswith("fabtui ")
+    assert summary(diagnose(model)).startswith("fabtui ")
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if "faults" not in path.name], ids=lambda path: path.name)
@@ -52,6 +52,6 @@ def test_a_healthy_recording_has_no_findings(path: Path) -> None:
     model = Model()
     for event in read_events(path):
         model.apply(event)
-    found = findings(model)
+    found = diagnose(model).findings
     assert [title(one) for one in found] == []
-    assert exit_code(model, found) == 0
+    assert diagnose(model).code == 0

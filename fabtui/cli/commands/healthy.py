@@ -10,9 +10,8 @@ from pathlib import Path
 
 from fabtui.cli.options_from_args import output_path
 from fabtui.cli.outputs import write_each, write_first
-from fabtui.diagnosis.diagnosis import findings
-from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
-from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.importers.session import read_session
@@ -45,8 +44,7 @@ def execute(args: argparse.Namespace) -> int:
     # Checked before anything is read.
     hostfile = output_path(vars(args), "hostfile")
     model = read_session(args.file)
-    tally = Survey(model).finish()
-    found = healthy_set(model, tally, findings(model, tally))
+    found = diagnose(model).healthy
     if found is None:
         raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
 

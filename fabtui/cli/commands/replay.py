@@ -12,6 +12,7 @@ from fabtui.cli.outputs import print_lines, print_outcome, print_session, write_
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.importers.session import replayed
 from fabtui.model.recording import read_events
@@ -87,13 +88,14 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).enabled("screen.ascii") or not takes_unicode(sys.stdout)
     model, damage = replayed(path)
+    found = diagnose(model)
 
     def report(lines: list[str]) -> int:
-        code = print_session(model, plain, shown)
+        code = print_session(found, plain, shown)
         print_lines(lines)
         return code
 
-    code = write_first(write_outputs(model, request), report)
+    code = write_first(write_outputs(model, request, found), report)
     if damage is None:
         return code
     raise InputError(f"{damage}; the part before it is shown, the rest is left out")

@@ -13,6 +13,7 @@ from fabtui.cli.commands.read import results_of
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths
 from fabtui.cli.outputs import output_files, print_lines, write_each
 from fabtui.config.values import listed
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.collectives_table import table_rows
@@ -76,8 +77,9 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("--baseline: the files hold no session to compare with it")
     if model is None and request.outputs:
         raise InputError(f"--{next(iter(request.outputs))}: the files hold no nodes")
-    found = document(model, [Path(name).name for name in files], readings, against, [damage] if damage else [])
-    files_of_session = [] if model is None else output_files(model, request)
+    diagnosis = None if model is None else diagnose(model)
+    found = document(diagnosis, [Path(name).name for name in files], readings, against, [damage] if damage else [])
+    files_of_session = [] if model is None else output_files(model, request, diagnosis)
     outputs = [*picture_files(model, wanted), *files_of_session]
     if out is not None:
         outputs.append((out, partial(write_document, found)))

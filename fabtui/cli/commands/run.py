@@ -11,6 +11,7 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import seconds
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
 from fabtui.report.tables import takes_unicode
@@ -81,14 +82,15 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
     progress.watch(feed)
     interrupted = await run_until_signal(feed, watch)
     progress.end()
+    found = diagnose(feed.model)
 
     def report(lines: list[str]) -> int:
-        code = print_session(feed.model, ascii_only or not takes_unicode(sys.stdout), shown)
+        code = print_session(found, ascii_only or not takes_unicode(sys.stdout), shown)
         # Printed even if a file could not be written: the recording is what remains then.
         if request.options.record is not None:
             lines.append(recording_line(request.options.record, feed.recording_stopped))
         print_lines(lines)
         return code
 
-    code = write_first(write_outputs(feed.model, request), report)
+    code = write_first(write_outputs(feed.model, request, found), report)
     return code if interrupted is None else interrupted_code(interrupted)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_atomically
 from fabtui.importers.session import read_session
@@ -134,7 +134,8 @@ def _short(text: str) -> str:
 def _compared(path: Path, made: Path) -> str:
     """Return one line: whether the copy leads to the same findings."""
     try:
-        before, after = (Counter(one.rule.id for one in findings(read_session(str(each)))) for each in (path, made))
+        sessions = (diagnose(read_session(str(each))) for each in (path, made))
+        before, after = (Counter(one.rule.id for one in session.findings) for session in sessions)
     except InputError as error:
         return f"findings were not compared: {one_line(str(error), 200)}"
     if before == after:

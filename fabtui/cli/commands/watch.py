@@ -20,7 +20,7 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.values import seconds
-from fabtui.diagnosis.diagnosis import exit_code
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.openmetrics import Round, RoundState, write_round
 from fabtui.model.exit_codes import NOT_TESTED
@@ -155,14 +155,15 @@ class _Watching:
         if not problem and not _holds_results(feed.model):
             state, problem = RoundState.NOTHING_TESTED, _why_nothing(feed.model)
         good = state is RoundState.COMPLETE
-        code = exit_code(feed.model) if good else NOT_TESTED
+        found = diagnose(feed.model) if good else None
+        code = NOT_TESTED if found is None else found.code
         summed = (
             outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"
         )
         try:
             done = Round(state, began, time.time())
-            write_round(done, feed.model if good else None, self._settings.prom, self._request.exposition)
-            list(write_outputs(feed.model, self._request) if good else ())
+            write_round(done, found, self._settings.prom, self._request.exposition)
+            list(write_outputs(feed.model, self._request, found) if good else ())
         except (OSError, InputError) as error:
             # The next round may find room on the disk.
             summed += f"; cannot write: {one_line(str(error), 300)}"

@@ -28,7 +28,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
-from fabtui.diagnosis.pairs.tally import DEAD, Survey, Tally
+from fabtui.diagnosis.pairs.tally import DEAD, Tally
 from fabtui.model.endpoints import Endpoint, PairClass, node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
@@ -73,13 +73,13 @@ class PairContext:
 
     Args:
         model: The session model.
-        tally: The verdicts of all pairs; by default they are gathered now.
+        tally: The verdicts of all pairs.
         settled: Endpoints whose bad pairs a fact about their node explains: they are no evidence about anything else.
     """
 
-    def __init__(self, model: Model, tally: Tally | None = None, settled: frozenset[str] = frozenset()) -> None:
+    def __init__(self, model: Model, tally: Tally, settled: frozenset[str] = frozenset()) -> None:
         self.model = model
-        self.tally = Survey(model).finish() if tally is None else tally
+        self.tally = tally
         #: Bad pairs that no finding explains.
         self.unexplained: dict[Pair, Verdict] = dict(self.tally.bad)
         #: Pairs that pass alone and are bad in world, likewise.
@@ -134,6 +134,7 @@ class PairContext:
         common = {
             "error": None if error is None else error.fact,
             "meaning": None if meaning is None else meaning.text,
+            "code": None if meaning is None else meaning.code,
             "ports": self._known_ports(first_cells),
             **(yield from self._in_world(listed)),
         }

@@ -661,12 +661,12 @@ class LiveFeed(Feed):
         assert self._sweep is not None
         await self._pump.flush()
         from fabtui.diagnosis.confirmation import first_planned
-        from fabtui.diagnosis.diagnosis import findings
+        from fabtui.diagnosis.diagnosis import diagnose
 
         async with self._testing:
             self._sweep.warm = False
             sweep = self._sweep
-            if experiments := first_planned(self.model, findings(self.model)):
+            if experiments := first_planned(self.model, diagnose(self.model).findings):
                 await self._tests(lambda: sweep.confirm(experiments))
             else:
                 await self._sweep.cool()
@@ -678,14 +678,9 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
-        if self._options.preflight_only:
-            from fabtui.diagnosis.preflight.rules import latest_preflight
+        from fabtui.diagnosis.diagnosis import diagnose
 
-            code = latest_preflight(self.model).exit_code
-        else:
-            from fabtui.diagnosis.diagnosis import exit_code
-
-            code = exit_code(self.model)
+        code = diagnose(self.model).code
         text = self._outcome(code)
         if what:
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.csv import write_csv
 from fabtui.export.json import write_json
 from fabtui.model.recording import read_events
@@ -25,7 +26,10 @@ def written(recording: str, path: Path) -> str:
     model = Model()
     for event in read_events(Path(recording)):
         model.apply(event)
-    {".csv": write_csv, ".json": write_json}[path.suffix](model, path)
+    if path.suffix == ".csv":
+        write_csv(model, path)
+    else:
+        write_json(diagnose(model), path)
     return str(path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import exit_code
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.knowledge.next_commands import path_commands
 from fabtui.diagnosis.mesh.rules import mesh_findings
@@ -89,7 +89,7 @@ def test_crossed_rails_are_found_although_everything_passes() -> None:
     assert made.titles() == [SWAPPED.format("n2")]
     model = made.model()
     model.apply(EndpointsAdded([Endpoint(0, "n0", 0, kind="cpu")], seq=99, time=0.0))
-    assert exit_code(model) == 1
+    assert diagnose(model).code == 1
     assert swapped("n1", "n2", of=6).titles() == [SWAPPED.format("n1"), SWAPPED.format("n2")]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.pairs.carriers import Way, carrier, carriers, in_steps
 from fabtui.export.json import as_json
 from fabtui.model.counter_log import deltas
@@ -216,11 +217,11 @@ def test_summary_and_json(tmp_path: Path) -> None:
     fabric.measured(NCCL_IB)
     sentence = "RDMA was used for 1 of 1 pairs between nodes (HCA counters of both sides); 0 over TCP."
     pair = "  RDMA (HCA counters of both nodes; NCCL: NET/IB/0/GDRDMA)\n    a:0 > b:0\n"
-    assert f"\n{sentence}\n" in summary(fabric.model)
-    assert pair not in summary(fabric.model)
+    assert f"\n{sentence}\n" in summary(diagnose(fabric.model))
+    assert pair not in summary(diagnose(fabric.model))
     assert list(in_steps(fabric.model)) == [carriers(fabric.model)]
-    assert f"\n{sentence}\n{pair}" in summary(fabric.model, shown=Shown(None))
-    value = as_json(fabric.model)
+    assert f"\n{sentence}\n{pair}" in summary(diagnose(fabric.model), shown=Shown(None))
+    value = as_json(diagnose(fabric.model))
     assert value["carriers"] == sentence
     (measured,) = value["measurements"]
     assert (measured["carrier"]["counted"], measured["carrier"]["reported"]) == (Way.RDMA, Way.RDMA)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.confirmation import ConfirmationFact, confirmed, first_planned, planned
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Subject, Trial
 from fabtui.diagnosis.trials import TRIALS
 from fabtui.model.events import (
@@ -87,7 +87,7 @@ def test_every_declared_trial_is_defined_and_used() -> None:
 
 def test_a_dead_pair_is_tested_alone_with_partners_and_over_tcp() -> None:
     model = dead_pair()
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     plan = by_trial(planned(model, one))
     assert list(plan) == ["alone", "other-partners", "sockets"]
     assert all(len((*each.pairs, *each.controls)) <= 8 for each in plan.values())
@@ -105,22 +105,24 @@ def test_a_dead_pair_is_tested_alone_with_partners_and_over_tcp() -> None:
 
 def test_cpu_ranks_have_no_experiments_of_nccl_and_say_so() -> None:
     model = dead_pair("cpu")
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     plan = by_trial(planned(model, one))
     assert [trial for trial, each in plan.items() if each.problem] == ["sockets"]
     played(model, list(plan.values()), lambda each, pair: "gone" if pair == ("a:1", "b:2") else 45.0)
-    assert evidence(findings(model)[0])[2] == ("not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks")
+    assert evidence(diagnose(model).findings[0])[2] == (
+        "not tried: NCCL_NET=Socket needs ranks of NCCL; these are CPU ranks"
+    )
 
 
 def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
     model = dead_pair()
-    (before,) = findings(model)
+    (before,) = diagnose(model).findings
 
     def result(one: Experiment, pair: Pair) -> float | str:
         return "gone" if pair == ("a:1", "b:2") and not one.env else 45.0
 
     played(model, planned(model, before), result)
-    (after,) = findings(model)
+    (after,) = diagnose(model).findings
     assert after.cells == before.cells, "the grid is as before"
     assert model.latest(Layer.P2P, "a:1", "b:2") is not None
     assert list(model.arms()) == []
@@ -137,20 +139,20 @@ def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
 
 def test_a_pair_that_passes_alone_is_refuted() -> None:
     model = dead_pair()
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     alone = [each for each in planned(model, one) if each.trial == Trial.ALONE]
     played(model, alone, lambda each, pair: 45.0)
-    (after,) = findings(model)
+    (after,) = diagnose(model).findings
     assert fact(after).lines == ("refuted: a:1 > b:2 passes alone, so only other traffic, or chance, makes it bad",)
     assert after.confidence == pytest.approx(0.2)
 
 
 def test_controls_that_fail_as_well_allow_no_conclusion() -> None:
     model = dead_pair()
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     tcp = [each for each in planned(model, one) if each.trial == Trial.SOCKET]
     played(model, tcp, lambda each, pair: "no interface")
-    (after,) = findings(model)
+    (after,) = diagnose(model).findings
     assert fact(after).lines[0].startswith("tested: a:1 > b:2 fails with NCCL_NET=Socket (no interface), and so do ")
     assert fact(after).after is None
     assert after.confidence == one.confidence
@@ -161,7 +163,7 @@ def test_another_hca_separates_a_gpu_from_its_nic() -> None:
         return 0.4 if "a:1" in (src, dst) and src[0] != dst[0] else 1.0
 
     model = with_hcas(fabric("abc", 4, slow))
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     assert one.subject == Subject(Kind.NIC, "a mlx5_1")
     gpu = Subject(Kind.GPU, "a:1")
     one = one.replace(rivals=(gpu,), confidence=0.6)
@@ -184,7 +186,7 @@ def test_another_hca_separates_a_gpu_from_its_nic() -> None:
 
 def test_a_rival_is_separated_by_pairs_that_it_does_not_carry() -> None:
     model = fabric("abc", 2, lambda s, d: 0.3 if s == "a:1" and d[0] != "a" else 1.0)
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     node, gpu = Subject(Kind.NODE, "a"), Subject(Kind.GPU, "a:1")
     one = one.replace(blames=node, rivals=(gpu,), confidence=0.55)
     plan = by_trial(planned(model, one))["other-partners"]
@@ -199,25 +201,25 @@ def test_a_rival_is_separated_by_pairs_that_it_does_not_carry() -> None:
 
 def test_a_slow_pair_is_compared_with_controls_of_the_same_environment() -> None:
     model = fabric("abc", 4, lambda s, d: 0.4 if (s, d) == ("a:1", "b:1") else 1.0)
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     tcp = by_trial(planned(model, one))["sockets"]
     assert len(tcp.controls) == 2
     played(model, [tcp], lambda each, pair: 3.0)
-    assert fact(findings(model)[0]).lines[0].startswith("confirmed: a:1 > b:1 passes with NCCL_NET=Socket")
+    assert fact(diagnose(model).findings[0]).lines[0].startswith("confirmed: a:1 > b:1 passes with NCCL_NET=Socket")
     played(model, [tcp], lambda each, pair: 1.0 if pair == ("a:1", "b:1") else 3.0)
-    assert fact(findings(model)[0]).lines[0] == (
+    assert fact(diagnose(model).findings[0]).lines[0] == (
         "tested: a:1 > b:1 stays slow with NCCL_NET=Socket (1 GB/s), so it is not RDMA alone"
     )
     played(model, [tcp], lambda each, pair: None)
-    assert fact(findings(model)[0]).lines[0] == "tested: no result with NCCL_NET=Socket: no conclusion"
+    assert fact(diagnose(model).findings[0]).lines[0] == "tested: no result with NCCL_NET=Socket: no conclusion"
 
 
 def test_a_gid_index_is_tried_where_all_ports_share_another_one() -> None:
     model = with_hcas(dead_pair(), "Ethernet", {"a": [3, 5], "b": [5, 7]})
-    (one,) = [each for each in findings(model) if each.cells]
+    (one,) = [each for each in diagnose(model).findings if each.cells]
     assert by_trial(planned(model, one))["gid-index"].env == {"NCCL_IB_GID_INDEX": "5"}
     none = with_hcas(dead_pair(), "Ethernet", {"a": [3], "b": [7]})
-    (one,) = [each for each in findings(none) if each.cells]
+    (one,) = [each for each in diagnose(none).findings if each.cells]
     assert "gid-index" not in by_trial(planned(none, one))
 
 
@@ -239,26 +241,26 @@ def test_transport_rules_are_judged_by_the_transport() -> None:
 
 def test_lost_nodes_and_earlier_sweeps_count_for_nothing() -> None:
     model = dead_pair()
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     plan = planned(model, one)
     played(model, plan, lambda each, pair: 45.0)
     model.sweep_since = 5.0
-    assert "confirmation" not in findings(model)[0].facts
+    assert "confirmation" not in diagnose(model).findings[0].facts
     model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="Connection lost", time=6.0))
     assert planned(model, one) == []
 
 
 def test_experiments_of_a_later_version_are_left_out() -> None:
     model = dead_pair()
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     (alone, *_) = planned(model, one)
     model.apply(event_from_json({**alone.to_json(), "trial": "unheard-of", "pairs": [["x", "y"]], "time": 4.0}))
-    assert findings(model) == [one]
+    assert diagnose(model).findings == [one]
 
 
 def test_the_first_findings_that_have_experiments_are_confirmed() -> None:
     model = fabric("abcd", 4, dead_if(lambda s, d: s[0] < d[0] and s[2] == d[2] == str("abcd".index(s[0]))))
-    found = findings(model)
+    found = diagnose(model).findings
     assert {one.rule for one in first_planned(model, found)} <= {one.rule.id for one in found}
     assert len({tuple(one.subject) for one in first_planned(model, found)}) <= 5
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.error_catalogue import (
     Meaning,
     common_error,
@@ -275,7 +275,7 @@ def test_a_finding_has_the_meaning_of_its_error_and_commands() -> None:
     error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
     row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
     model.apply(Measured(measurements=[row], time=3.0))
-    (found,) = findings(model)
+    (found,) = diagnose(model).findings
     assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in evidence(found))
     assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
 
@@ -286,9 +286,9 @@ def test_a_node_that_is_gone_is_not_explained_by_an_error_of_another() -> None:
     row = Measurement(Layer.P2P, "a:0", "c:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
     model.apply(Measured(measurements=[row], time=3.0))
     model.apply(NodeUpdate(node="c", state=NodeState.LOST, text="the connection was cut", time=4.0))
-    assert title(findings(model)[0]) == "c lost"
-    assert evidence(findings(model)[0])[0] == "the connection was cut"
-    assert not any("means" in line for line in evidence(findings(model)[0]))
+    assert title(diagnose(model).findings[0]) == "c lost"
+    assert evidence(diagnose(model).findings[0])[0] == "the connection was cut"
+    assert not any("means" in line for line in evidence(diagnose(model).findings[0]))
 
 
 def test_errors_that_differ_in_details_are_one_kind() -> None:

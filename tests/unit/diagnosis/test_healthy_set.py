@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set, independent
 from fabtui.diagnosis.pairs.tally import Survey
@@ -28,7 +28,7 @@ EDGES = list[tuple[int, int]]
 
 def of(model: Model) -> HealthySet:
     tally = Survey(model).finish()
-    found = healthy_set(model, tally, findings(model, tally))
+    found = healthy_set(model, tally, diagnose(model).findings)
     assert found is not None
     check(found, set(tally.bad))
     return found
@@ -272,7 +272,7 @@ def test_pairs_that_were_not_tested_are_counted() -> None:
 def test_one_pair_of_two_nodes_is_no_proof_against_either(dead: list[str], drained: tuple[str, ...]) -> None:
     model = fabric("abcd", 2, dead_if(lambda s, d: s == "a:0" and d in dead))
     tally = Survey(model).finish()
-    blamed = [findings(model, tally)[0].replace(nodes=("b",), cells=frozenset(tally.bad))]
+    blamed = [diagnose(model).findings[0].replace(nodes=("b",), cells=frozenset(tally.bad))]
     found = healthy_set(model, tally, blamed)
     assert found is not None
     assert (found.nodes, found.drain) == (("a", "c", "d"), drained)
@@ -294,7 +294,7 @@ def test_a_node_that_was_not_tested_is_left_out_with_its_note() -> None:
 def test_the_cause_of_a_bad_node_is_the_finding_about_it_alone() -> None:
     model = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
     tally = Survey(model).finish()
-    (about,) = findings(model, tally)
+    (about,) = diagnose(model).findings
     several = about.replace(nodes=("a", "b"))
     found = healthy_set(model, tally, [several, about])
     assert found is not None

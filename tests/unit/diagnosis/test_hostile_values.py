@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.links.rdma_ports import pair_notes
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult
@@ -48,4 +48,4 @@ def test_any_probe_result(inventory: dict[str, Any], probed: list[tuple[str, str
     for probe, node, value in probed:
         model.apply(ProbeResult(node, probe, value))
     assert isinstance(pair_notes(model, "a:0", "b:0"), list)
-    assert isinstance(findings(model), list)
+    assert isinstance(diagnose(model).findings, list)

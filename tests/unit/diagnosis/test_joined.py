@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Severity, Subject
 from fabtui.diagnosis.joined import joined
 from fabtui.model.session_model import Model
@@ -25,7 +25,7 @@ def about(rule: str, first: int = 0, last: int = 0, **more: Any) -> Finding:
 @pytest.fixture(scope="module")
 def model() -> Model:
     made = fabric("ab", 4, dead_if(lambda s, d: False))
-    assert findings(made) == []
+    assert diagnose(made).findings == []
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.export.json import as_json
 from fabtui.model.events import InventoryUpdate, Measured
@@ -20,7 +20,7 @@ NVLINK, RDMA = (360.0, "P2P/CUMEM"), (46.0, "NET/IB/mlx5_0")
 
 
 def below(model: Model) -> list[Finding]:
-    return [one for one in findings(model) if one.rule.name == "below-link-limit"]
+    return [one for one in diagnose(model).findings if one.rule.name == "below-link-limit"]
 
 
 def test_usual_values_of_h200_and_infiniband_are_no_finding() -> None:
@@ -115,13 +115,13 @@ def test_the_share_can_be_set(share: Any, count: int) -> None:
 def test_the_summary_shows_the_limit_of_bad_pairs() -> None:
     model = swept(model_of(generation=5), NVLINK, RDMA)
     model.apply(Measured(measurements=[pair("NET/IB/mlx5_0", "a:0", "b:0", 5.0)], time=3.0))
-    text = summary(model, plain=True)
+    text = summary(diagnose(model), plain=True)
     assert "5.00 GB/s, 11 % of the usual 46.0 GB/s" in text
     assert "10 % of the RDMA port limit 50.0" in text
 
 
 def test_json_has_the_limit_of_each_measurement() -> None:
-    rows = as_json(swept(model_of(generation=5), NVLINK, RDMA))["measurements"]
+    rows = as_json(diagnose(swept(model_of(generation=5), NVLINK, RDMA)))["measurements"]
     found = {(row["src"], row["dst"]): row["limit"] for row in rows}
     assert found["a:0", "a:1"] == {"value": 478.116, "what": "NVLink", "exact": True}
     assert found["a:0", "b:0"] == {"value": 50.0, "what": "RDMA port", "exact": True}

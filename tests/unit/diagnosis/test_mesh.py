@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import AddressPair, Finding, Kind
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
@@ -538,7 +538,7 @@ def test_the_findings_are_among_the_causes_once_the_mesh_is_through() -> None:
     model.apply(PhaseStart("udp", 5, time=5.0))
     assert settled_mesh_findings(model) == []
     model.apply(PhaseStart("done", time=6.0))
-    (cause,) = findings(model)
+    (cause,) = diagnose(model).findings
     assert (cause.severity, title(cause)) == (
         "bad",
         "one-way loss: n1 > n2 on rail 0 (10.1.0.2 > 10.1.0.3); reverse passes",
@@ -550,10 +550,10 @@ def test_findings_are_in_the_json_and_in_the_summary() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s))
     model = net.model()
-    (found,) = as_json(model)["mesh"]
+    (found,) = as_json(diagnose(model))["mesh"]
     assert (found["id"], found["title"], found["nodes"]) == ("FT201", "n3 rail 2 (eth2 10.3.0.4) is cut off", ["n3"])
     assert found["measurements"] == 3 * 56, "ping, udp and tcp"
-    text = summary(model, plain=True)
+    text = summary(diagnose(model), plain=True)
     assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut off  FT201\n" in text
     assert "not ok" not in text, "what a finding explains is not listed again"
     assert "ping: 840 of 896 address pairs answer" in text
@@ -612,7 +612,7 @@ def test_a_pair_that_a_firewall_explains_is_not_reported_again(udp: bool, report
         for dead in [(str(a), str(b)) == ("n1:0", "n3:0")]
     ]
     model.apply(Measured(measurements=rows, time=9.0))
-    found = findings(model)
+    found = diagnose(model).findings
     assert [title(one) for one in found if "TCP" not in title(one) and "UDP" not in title(one)] == (
         ["n1:0 > n3:0 timeout"] if udp else []
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import RULES, exit_code
+from fabtui.diagnosis.diagnosis import RULES, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.context import NodeContext
@@ -68,4 +68,4 @@ def test_a_bad_finding_about_a_node_counts_in_the_exit_code(rule: str) -> None:
         model.apply(ProbeResult(node="n0", probe=probe, value=value, time=1.0))
     model.apply(PhaseStart(name="done", total=0, time=1.0))
     (found,) = (one for one in latest_preflight(model).findings if one.rule.id == rule)
-    assert exit_code(model) == (1 if found.severity is Severity.BAD else 0)
+    assert diagnose(model).code == (1 if found.severity is Severity.BAD else 0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs import p2p_vs_world
 from fabtui.model.session_model import Model
@@ -59,7 +59,7 @@ def test_what_passed_before_its_node_went_is_not_relayed(make_model: Maker) -> N
     assert p2p_vs_world.relayed(model) == [("n0:0", "n0:1")]
     assert p2p_vs_world.comparison_text(model, "n1:0", "n0:1") is None
     assert p2p_vs_world.comparison_text(model, "n0:0", "n0:1") == p2p_vs_world.RELAYED
-    (gone,) = [one for one in findings(model) if title(one) == "n1 lost"]
+    (gone,) = [one for one in diagnose(model).findings if title(one) == "n1 lost"]
     assert evidence(gone) == ("Connection lost",), "jobs cannot run over a node that is gone"
 
 
@@ -108,7 +108,7 @@ def isolated(make_model: Maker, world: bool = True) -> Any:
 
 
 def isolation(model: Model) -> Finding | None:
-    return next((one for one in findings(model) if "within" in one.facts), None)
+    return next((one for one in diagnose(model).findings if "within" in one.facts), None)
 
 
 def test_rails_without_a_path_to_each_other(make_model: Maker) -> None:

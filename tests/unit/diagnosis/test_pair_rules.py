@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
@@ -87,12 +87,12 @@ def titles(found: list[Finding]) -> list[tuple[str, int]]:
 
 
 def test_a_healthy_fabric_has_none() -> None:
-    assert findings(fabric("ab", 4, dead_if(lambda s, d: False))) == []
+    assert diagnose(fabric("ab", 4, dead_if(lambda s, d: False))).findings == []
 
 
 def test_rails_without_a_route_are_one_cause_and_jobs_can_run() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: s[0] != d[0] and s[2] != d[2]))
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     assert (title(one), len(one.cells)) == ("rail-isolated (or PXN-only) fabric", 24)
     assert evidence(one)[0] == "all 24 pairs across rails fail, all 8 pairs within a rail pass"
     assert evidence(one)[1] == "24 of 24 pairs pass in the world communicator: collective jobs can run"
@@ -108,7 +108,7 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_path_are_distinguished() -> None:
         off = src[0] != dst[0]
         return "a:1" in ends or ("b:2" in ends and off) or {src[0], dst[0]} == {"b", "c"}
 
-    found = findings(fabric("abc", 4, dead_if(dead)))
+    found = diagnose(fabric("abc", 4, dead_if(dead))).findings
     assert [title for title, _ in titles(found)] == [
         "no traffic between b and c",
         "a:1 fails with all 11 others: check the GPU",
@@ -122,38 +122,38 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_path_are_distinguished() -> None:
 
 def test_where_nothing_passes_at_all_no_endpoint_is_blamed() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: True))
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     assert (title(one), len(one.cells)) == ("all 56 pairs fail: check what they have in common", 56)
     assert evidence(one)[0].startswith("connect: timed out")
     assert one.next[0] == "ssh a nvidia-smi topo -p2p n"
-    assert [title for title, _ in titles(findings(fabric("ab", 1, dead_if(lambda s, d: True))))] == [
+    assert [title for title, _ in titles(diagnose(fabric("ab", 1, dead_if(lambda s, d: True))).findings)] == [
         "a:0 - b:0 timeout"
     ]
 
 
 def test_a_node_with_which_nothing_passes_is_one_cause() -> None:
-    found = findings(fabric("ab", 4, dead_if(lambda s, d: "b" in (s[0], d[0]))))
+    found = diagnose(fabric("ab", 4, dead_if(lambda s, d: "b" in (s[0], d[0])))).findings
     assert titles(found) == [("all pairs of b fail, including those within the node", 44)]
-    found = findings(fabric("abc", 4, dead_if(lambda s, d: "b" in (s[0], d[0]) or "a:0" in (s, d))))
+    found = diagnose(fabric("abc", 4, dead_if(lambda s, d: "b" in (s[0], d[0]) or "a:0" in (s, d)))).findings
     assert titles(found)[0] == ("all pairs of b fail, including those within the node", 76)
     assert titles(found)[1][0] == "a:0 fails with all 11 others: check the GPU", "also those that are explained"
 
 
 def test_a_node_that_reaches_no_other_is_one_cause() -> None:
-    (one,) = findings(fabric("abc", 4, dead_if(lambda s, d: s[0] != d[0] and "b" in (s[0], d[0]))))
+    (one,) = diagnose(fabric("abc", 4, dead_if(lambda s, d: s[0] != d[0] and "b" in (s[0], d[0])))).findings
     assert (title(one), len(one.cells)) == ("b reaches no other node", 64)
 
 
 def test_a_path_that_is_dead_in_one_direction() -> None:
-    (one,) = findings(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b")))
+    (one,) = diagnose(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b"))).findings
     assert (title(one), len(one.cells)) == ("no traffic from a to b", 4)
 
 
 def test_single_pairs_are_reported_one_by_one_and_many_as_one() -> None:
-    (one,) = findings(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"})))
+    (one,) = diagnose(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"}))).findings
     assert (title(one), len(one.cells), evidence(one)[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
     some = {("a:0", "b:1"), ("a:1", "b:2"), ("a:2", "b:3"), ("a:3", "b:0"), ("a:0", "b:2")}
-    found = findings(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some)))
+    found = diagnose(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some))).findings
     assert titles(found) == [("5 pairs fail with the same error", 5)]
 
 
@@ -163,7 +163,7 @@ def test_a_slow_nic_and_a_slow_pair_are_distinguished() -> None:
             return 0.3
         return 0.4 if {src, dst} == {"a:0", "a:1"} else 1.0
 
-    found = findings(fabric("ab", 4, judge))
+    found = diagnose(fabric("ab", 4, judge)).findings
     assert titles(found) == [("a:3 is slow with other nodes: check its NIC and PCIe link", 8), ("a:0 - a:1 slow", 2)]
     assert evidence(found[0])[0].endswith("13.5 GB/s, 30 % of the usual 45.0 GB/s")
     assert found[0].next == ("ssh a ibstat mlx5_3",)
@@ -173,7 +173,7 @@ def test_a_lost_node_comes_first_with_its_hint_and_explains_its_pairs() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: "b" in (s[0], d[0])))
     model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="no heartbeat", hint="ssh b uptime", time=3.0))
     model.apply(PlanUpdate(untested=[("a:0", "b:1", "b:1: b was lost: no heartbeat")], time=3.0))
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     assert (title(one), evidence(one)[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
     assert len(one.cells) == 10, "the pairs within it included"
 
@@ -193,7 +193,7 @@ def test_flapping_reasons_and_links_are_reported() -> None:
         links = [dict(link) for link in links]
     ports = [{"ca": "mlx5_0", "port": 1, "state": "Down", "phys_state": "Polling"}, {"ca": "mlx5_9", "state": "Down"}]
     model.apply(InventoryUpdate(node="a", value={"ib": ports}, time=7.0))
-    found = {title(one): one for one in findings(model)}
+    found = {title(one): one for one in diagnose(model).findings}
     assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
     assert evidence(found["2 pairs not tested"]) == (why,)
     links_of_gpu = found["a GPU 3: 1 of 2 NVLinks not active"]
@@ -221,7 +221,7 @@ def nvlink_errors(*values: list[dict[str, Any]]) -> list[tuple[str, tuple[str, .
     model = fabric("ab", 2, dead_if(lambda s, d: False))
     for gpus in values:
         model.apply(ProbeResult(node="a", probe="nvlink", value={"gpus": gpus}, time=6.0))
-    return [(title(one), evidence(one)) for one in findings(model) if one.rule.name == "nvlink-errors"]
+    return [(title(one), evidence(one)) for one in diagnose(model).findings if one.rule.name == "nvlink-errors"]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_no_nvlink_counter_grows_between_a_value_and_itself(value: list[dict[str
 
 def test_what_is_bad_inside_alone_is_a_warning() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: False), world=Verdict.FAILED)
-    (one,) = findings(model)
+    (one,) = diagnose(model).findings
     assert (one.severity, title(one)) == ("warn", "12 pairs bad in the world communicator only, not alone")
 
 
@@ -265,7 +265,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
     model = Model()
     for one in read_events(RECORDING):
         model.apply(one)
-    found = findings(model)
+    found = diagnose(model).findings
     assert titles(found) == [
         ("n001:0 > n000:0 failed", 1),
         ("n000:1 > n001:2 timeout", 1),
@@ -330,14 +330,14 @@ def test_many_pairs_that_flap_are_one_cause() -> None:
         for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)) * (2 if index == 5 else 1):
             one = Measurement(Layer.P2P, src, dst, verdict, 45.0 if verdict is OK else None, "GB/s", 8, at + index)
             model.apply(Measured(measurements=[one], time=at + index))
-    (found,) = findings(model)
+    (found,) = diagnose(model).findings
     assert (found.severity, title(found), len(found.cells)) == ("warn", "6 pairs flap", 6)
     assert "a:1 > b:2, whose verdict changed 4 times" in evidence(found)[0]
 
 
 def test_a_node_that_is_slow_on_all_its_endpoints_is_one_cause() -> None:
     model = fabric("abcdefgh", 2, lambda s, d: 0.4 if "b" in (s[0], d[0]) and s[0] != d[0] else 1.0)
-    found = findings(model)
+    found = diagnose(model).findings
     assert titles(found) == [("b is slow with other nodes, on all its 2 endpoints", 56)]
     assert found[0].next[0] == "ssh b nvidia-smi topo -m"
 
@@ -348,7 +348,7 @@ def test_no_way_across_rails_from_one_node_is_one_cause_and_a_dead_nic_beside_it
             return False
         return "d:1" in (src, dst) or (src[0] == "b" and src[2:] != dst[2:])
 
-    found = findings(fabric("abcd", 4, dead_if(dead)))
+    found = diagnose(fabric("abcd", 4, dead_if(dead))).findings
     reported = {title(one): len(one.cells) for one in found}
     assert reported["no traffic across rails from b to a,c,d"] == 36
     assert reported["d:1 reaches no other node: check its NIC mlx5_1"] == 21
@@ -359,7 +359,7 @@ def test_two_rails_without_a_way_between_them_are_one_cause() -> None:
     def dead(src: str, dst: str) -> bool:
         return src[0] != dst[0] and {src[2:], dst[2:]} == {"1", "3"}
 
-    found = findings(fabric("abc", 4, dead_if(dead)))
+    found = diagnose(fabric("abc", 4, dead_if(dead))).findings
     assert titles(found) == [("no traffic between rails 1 and 3", 12)]
     assert found[0].next[0].startswith("ssh a ping")
 
@@ -368,7 +368,7 @@ def test_rails_without_a_route_and_a_dead_nic_are_two_causes() -> None:
     def dead(src: str, dst: str) -> bool:
         return src[0] != dst[0] and (src[2:] != dst[2:] or "c:2" in (src, dst))
 
-    found = findings(fabric("abc", 4, dead_if(dead)))
+    found = diagnose(fabric("abc", 4, dead_if(dead))).findings
     assert titles(found) == [
         ("rail-isolated (or PXN-only) fabric", 72),
         ("c:2 reaches no other node: check its NIC mlx5_2", 4),
@@ -400,7 +400,7 @@ def loaded(slow: int, passed: int) -> Model:
 
 def contention(model: Model) -> tuple[str, int] | None:
     """Return the severity and the number of slow pairs of the finding of contention."""
-    found = [one for one in findings(model) if one.rule.name == "contention"]
+    found = [one for one in diagnose(model).findings if one.rule.name == "contention"]
     return (str(found[0].severity), found[0].facts["slow"]) if found else None
 
 
@@ -422,7 +422,7 @@ def test_contention_is_proven_by_eight_pairs_of_which_three_quarters_pass_alone(
 
 
 def test_contention_reports_what_was_tested_alone_and_what_was_not() -> None:
-    (alone,) = [one for one in findings(loaded(8, 6)) if one.rule.name == "contention"]
+    (alone,) = [one for one in diagnose(loaded(8, 6)).findings if one.rule.name == "contention"]
     assert evidence(alone)[0] == "6 of 8 slow pairs passed when they were tested again, alone"
     assert not any("slow in the world" in line for line in evidence(alone))
 
@@ -433,7 +433,7 @@ def test_a_port_problem_is_evidence_if_half_of_the_pairs_have_it(per_node: int, 
     model.apply(InventoryUpdate(node="a", value={"ib": [{"ca": "mlx5_0", "port": 1, "state": "Down"}]}, time=7.0))
     port = {"port": 1, "state": "Down", "physical_state": "Polling", "rate": 400.0}
     model.apply(ProbeResult(node="a", probe="ibstat", value={"cas": [{"ca": "mlx5_0", "ports": [port]}]}, time=7.0))
-    (one,) = [one for one in findings(model) if one.cells]
+    (one,) = [one for one in diagnose(model).findings if one.cells]
     assert [text.partition(",")[0] for text in one.facts["ports"]] == ["a mlx5_0/1: Down"] * noted
 
 
@@ -453,27 +453,27 @@ def across(src: str, dst: str) -> bool:
 @pytest.mark.parametrize(("both", "rule"), [(True, "rails-blocked-nodes"), (False, "pair-fails")])
 def test_four_pairs_across_rails_are_a_missing_route(both: bool, rule: str) -> None:
     directions = [("a", "b"), ("b", "a")] if both else [("a", "b")]
-    found = findings(fabric("abc", 2, dead_if(lambda s, d: across(s, d) and (s[0], d[0]) in directions)))
+    found = diagnose(fabric("abc", 2, dead_if(lambda s, d: across(s, d) and (s[0], d[0]) in directions))).findings
     assert {one.rule.name for one in found} == {rule}
 
 
 def test_what_passes_in_world_is_evidence_of_pairs_that_fail_alone() -> None:
     dead = dead_if(lambda s, d: (s, d) in (("a:0", "b:1"), ("b:1", "a:0")))
-    (found,) = findings(fabric("abc", 2, dead))
+    (found,) = diagnose(fabric("abc", 2, dead)).findings
     assert found.facts["in_world"] == (2, 2, True)
-    (found,) = findings(fabric("abc", 2, dead, kind="cpu"))
+    (found,) = diagnose(fabric("abc", 2, dead, kind="cpu")).findings
     assert found.facts["in_world"] == (2, 2, False), "no NCCL relays for CPU ranks"
-    (found,) = findings(fabric("abc", 2, dead, world=None))
+    (found,) = diagnose(fabric("abc", 2, dead, world=None)).findings
     assert "in_world" not in found.facts
     model = fabric("abc", 2, dead)
     bad = Measurement(Layer.WORLD, "a:0", "b:1", TIMEOUT, None, "GB/s", 8, 3.0, error="x")
     model.apply(Measured(measurements=[bad], time=3.0))
-    assert findings(model)[0].facts["in_world"] == (1, 2, False)
+    assert diagnose(model).findings[0].facts["in_world"] == (1, 2, False)
 
 
 def test_commands_for_all_come_before_those_for_one_pair_and_are_four_at_most() -> None:
     model = fabric("abcd", 2, dead_if(lambda s, d: "b" in (s[0], d[0]) and s[0] != d[0]))
-    (found,) = findings(model)
+    (found,) = diagnose(model).findings
     assert 0 < len(found.next) <= 4
     assert found.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.0.0.2"
 
@@ -482,7 +482,7 @@ def test_the_slowest_pair_is_the_one_farthest_below_its_class() -> None:
     model = fabric("abcd", 2, lambda s, d: 0.5 if s == "b:0" and d[0] != "b" else 1.0)
     worse = Measurement(Layer.P2P, "b:0", "c:1", OK, 45.0 * 0.45, "GB/s", 8, 3.0)
     model.apply(Measured(measurements=[worse], time=3.0))
-    (found,) = findings(model)
+    (found,) = diagnose(model).findings
     assert found.facts["slowest"][:4] == ("b:0", "c:1", pytest.approx(20.25), 45.0)
     assert found.facts["factor"] == pytest.approx(0.5)
 
@@ -499,9 +499,9 @@ def test_the_slowest_pair_is_the_one_farthest_below_its_class() -> None:
     ],
 )
 def test_each_component_that_fails_has_its_rule(judge: Callable[[str, str], bool], rule: str, name: str) -> None:
-    (found,) = findings(fabric("abc", 4, dead_if(judge)))
+    (found,) = diagnose(fabric("abc", 4, dead_if(judge))).findings
     assert (found.rule.name, found.subject.name) == (rule, name)
-    slow = [one for one in findings(fabric("abc", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
+    slow = [one for one in diagnose(fabric("abc", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)).findings if one.cells]
     assert rule not in {one.rule.name for one in slow}
 
 
@@ -515,7 +515,9 @@ def test_each_component_that_fails_has_its_rule(judge: Callable[[str, str], bool
     ],
 )
 def test_what_is_slow_is_inspected_on_its_node(judge: Callable[[str, str], bool], command: str) -> None:
-    (found,) = [one for one in findings(fabric("abcd", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)) if one.cells]
+    (found,) = [
+        one for one in diagnose(fabric("abcd", 4, lambda s, d: 0.3 if judge(s, d) else 1.0)).findings if one.cells
+    ]
     assert found.next[0] == command
 
 
@@ -549,7 +551,7 @@ def test_a_slow_nic_is_found_among_values_that_vary_threefold() -> None:
         if rate != "-"
     ]
     model.apply(Measured(measurements=measured, time=2.0))
-    first = findings(model)[0]
+    first = diagnose(model).findings[0]
     assert title(first).startswith("n1:1 is slow with other nodes as receiver (sending works)")
     assert (first.subject.kind, first.subject.name, len(first.cells)) == (Kind.NIC, "n1 eth1", 3)
     assert not any("node n1" in line for line in evidence(first)), "its other pairs are as usual"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis import diagnosis
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
@@ -402,14 +402,14 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
 
 def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = four()
-    assert findings(model_of(*nodes)) == []
+    assert diagnose(model_of(*nodes)).findings == []
     nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
     model = model_of(*nodes)
-    found = findings(model)
+    found = diagnose(model).findings
     assert [(one.rule.id, one.severity) for one in found] == [("FT301", "bad"), ("FT302", "warn")]
     assert found[0].next[0] == "ssh n062 ulimit -l"
     monkeypatch.setattr(diagnosis, "_MOST_LISTED", 1)
-    (cause,) = findings(model)
+    (cause,) = diagnose(model).findings
     assert title(cause) == "preflight: 1 bad finding, 1 warning"
     assert evidence(cause)[0].startswith("n062: memlock is 64 KiB")
 
@@ -418,7 +418,7 @@ def test_what_counts_is_among_the_findings_and_many_are_one_line(monkeypatch: py
 def test_three_differences_are_listed_and_four_are_one_line(different: int, listed: int) -> None:
     values: dict[str, Any] = {"kernel": "6.8", "os": "Debian 12", "driver": "1", "cpus": 8}
     odd = dict(list(values.items())[:different])
-    found = findings(model_of(*(node(name) for name in "abc"), node("d", inventory(host="d", **odd))))
+    found = diagnose(model_of(*(node(name) for name in "abc"), node("d", inventory(host="d", **odd)))).findings
     assert len(found) == listed
     assert all((one.rule.id == "FT302") is (listed == 3) for one in found)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.links.rdma_ports import pair_notes, port_problems
 from fabtui.export.json import as_json
 from fabtui.presentation.findings import evidence, title
@@ -123,12 +123,12 @@ def test_it_is_reported_everywhere(maker: ModelMaker) -> None:
                 dead = "b:1" in (src, dst) and src[0] != dst[0]
                 maker.measured("p2p", src, dst, "failed" if dead else "ok", value=None if dead else 40.0, unit="GB/s")
     model = maker.model()
-    assert "b RDMA port mlx5_1/1: Down, physical state Polling" in summary(model)
-    reported = {(m["src"], m["dst"]): m.get("notes") for m in as_json(model)["measurements"]}
+    assert "b RDMA port mlx5_1/1: Down, physical state Polling" in summary(diagnose(model))
+    reported = {(m["src"], m["dst"]): m.get("notes") for m in as_json(diagnose(model))["measurements"]}
     assert {pair for pair, notes in reported.items() if notes} == {
         pair for pair in reported if "b:1" in pair and pair[0][0] != pair[1][0]
     }
-    causes = findings(model)
+    causes = diagnose(model).findings
     alone = next(cause for cause in causes if title(cause).startswith("b:1 reaches no other node"))
     assert any("Polling" in line for line in evidence(alone))
     assert "ssh b ibstat mlx5_1" in alone.next
@@ -149,7 +149,7 @@ def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) ->
     maker.add("look", node="a", probe="ibstat", value={"cas": 7})
     model = maker.model()
     assert isinstance(pair_notes(model, "a:1", "b:1"), list)
-    assert isinstance(findings(model), list)
+    assert isinstance(diagnose(model).findings, list)
 
 
 @pytest.mark.parametrize(("others", "noted"), [(3, True), (4, False)])
@@ -163,7 +163,7 @@ def test_a_note_about_half_of_the_pairs_of_a_finding_is_its_evidence(
     for pair in itertools.permutations(names, 2):
         bad = pair in (*at_the_port, *elsewhere)
         maker.measured("p2p", *pair, "timeout" if bad else "ok", value=None if bad else 40.0, unit="GB/s", error=None)
-    (found,) = [one for one in findings(maker.model()) if ("a:0", "b:1") in one.cells]
+    (found,) = [one for one in diagnose(maker.model()).findings if ("a:0", "b:1") in one.cells]
     assert len(found.cells) == 3 + others
     assert any("no signal" in text for text in found.facts["ports"]) is noted
 
@@ -174,6 +174,6 @@ def test_a_port_beside_endpoints_that_the_inventory_shows_inactive(
 ) -> None:
     ports = [{"ca": "mlx5_1", "port": 1, "state": state, "phys_state": "Polling"}, {"ca": "mlx5_7", "state": "Down"}]
     maker.add("inventory", node="b", value={"ib": ports})
-    found = [one for one in findings(maker.model()) if one.rule.name == "rdma-port-inactive"]
+    found = [one for one in diagnose(maker.model()).findings if one.rule.name == "rdma-port-inactive"]
     assert [title(one) for one in found] == ["b mlx5_1 port 1 is not active"] * inactive
     assert [one.next for one in found] == [("ssh b ibstat mlx5_1",)] * inactive

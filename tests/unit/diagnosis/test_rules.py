@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from fabtui.diagnosis import diagnosis, finding
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.export.json import as_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
@@ -65,7 +67,7 @@ class OddLuck(Rule[PairContext]):
 def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     finding.register(OddLuck)
     model = fabric("ab", 2, dead_if(lambda s, d: False))
-    (found,) = diagnosis.findings(model)
+    (found,) = diagnose(model).findings
     assert (title(found), evidence(found)) == ("only 4 endpoints", ("the first is a:0",))
 
     screen = SessionDiagnosis(model)
@@ -79,8 +81,8 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
 
     two = found.replace(cells=frozenset({("a:0", "a:1"), ("a:0", "b:1")}))
     OddLuck.check = lambda self, context: iter([two])  # type: ignore[method-assign]
-    assert "findings: 1\n  1 only 4 endpoints (2 pairs)  FT913\n" in summary(model, plain=True)
-    (written,) = as_json(model)["findings"]
+    assert "findings: 1\n  1 only 4 endpoints (2 pairs)  FT913\n" in summary(diagnose(model), plain=True)
+    (written,) = as_json(diagnose(model))["findings"]
     assert (written["id"], written["rule"], written["severity"]) == ("FT913", "odd-luck", "warn")
     assert written["facts"] == {"endpoints": 4, "first": "a:0"}
     assert rules[-1].description == "Thirteen endpoints or fewer take part."
@@ -102,11 +104,11 @@ class NoNodes(NodeRule):
 def test_a_rule_about_nodes_is_in_the_preflight_and_in_the_session() -> None:
     finding.register(NoNodes)
     model = fabric("ab", 2, dead_if(lambda s, d: False))
-    found = diagnosis.preflight(model)
+    found = preflight(model)
     text = preflight_text(model, found, None, "", 80, everything=False, ascii_only=True, color=False)
     assert "x a  nodes a, b" in text
-    assert [one["id"] for one in as_json(model)["preflight"]] == ["FT914"]
-    assert [title(one) for one in diagnosis.findings(model)] == ["nodes a, b"]
+    assert [one["id"] for one in as_json(diagnose(model))["preflight"]] == ["FT914"]
+    assert [title(one) for one in diagnose(model).findings] == ["nodes a, b"]
 
 
 def test_text_from_nodes_is_no_template() -> None:
@@ -117,4 +119,4 @@ def test_text_from_nodes_is_no_template() -> None:
 
 
 def test_no_findings_without_anything() -> None:
-    assert diagnosis.findings(Model()) == []
+    assert diagnose(Model()).findings == []

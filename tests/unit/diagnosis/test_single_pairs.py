@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.pairs.tapers import tapers
 from fabtui.model.events import InventoryUpdate, Measured, PlanUpdate, ProbeResult
@@ -24,7 +24,7 @@ SCATTERED = [("a:0", "b:1"), ("b:2", "c:3"), ("c:0", "d:1"), ("d:2", "a:3"), ("b
 
 
 def of(model: Model, rule: str) -> list[Finding]:
-    return [one for one in findings(model) if one.rule.name == rule]
+    return [one for one in diagnose(model).findings if one.rule.name == rule]
 
 
 def scattered(count: int, value: Verdict | float) -> Model:
@@ -51,7 +51,7 @@ def test_four_pairs_are_reported_one_by_one_and_five_as_one(value: Any, single: 
     ],
 )
 def test_a_single_pair_is_named_by_its_directions(pairs: list[tuple[str, str]], name: str, text: str) -> None:
-    (found,) = findings(fabric("abcd", 2, dead_if(lambda s, d: (s, d) in pairs)))
+    (found,) = diagnose(fabric("abcd", 2, dead_if(lambda s, d: (s, d) in pairs))).findings
     assert found.subject == (Kind.PAIR, name)
     assert (title(found), found.cells) == (text, frozenset(pairs))
     assert found.next[0].startswith(f"ssh {pairs[0][0][0]} ping") or len(pairs) == 2
@@ -71,7 +71,7 @@ def test_a_slow_pair_has_its_share_and_commands_though_it_was_measured() -> None
 def test_a_slow_pair_beside_a_dead_one_is_no_dead_one() -> None:
     values: dict[tuple[str, str], Verdict | float] = {("a:0", "b:1"): 0.3, ("c:0", "d:1"): TIMEOUT}
     model = fabric("abcd", 2, lambda s, d: values.get((s, d), 1.0))
-    assert [title(one) for one in findings(model)] == ["c:0 > d:1 timeout", "a:0 > b:1 slow"]
+    assert [title(one) for one in diagnose(model).findings] == ["c:0 > d:1 timeout", "a:0 > b:1 slow"]
 
 
 def with_stalls(kind: str, *ratios: float) -> Model:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind, Severity
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, ProbeResult, SessionStart
@@ -61,11 +61,11 @@ def of(rule: str, path: Path, *args: Any, **more: Any) -> list[tuple[tuple[Kind,
 
 
 def found(rule: str, path: Path, *args: Any, **more: Any) -> list[Finding]:
-    return [one for one in findings(fabric(path, *args, **more)) if one.rule.name == rule]
+    return [one for one in diagnose(fabric(path, *args, **more)).findings if one.rule.name == rule]
 
 
 def test_healthy_transports_are_no_finding() -> None:
-    assert findings(fabric(lambda s, d: GDR if off(s, d) else P2P)) == []
+    assert diagnose(fabric(lambda s, d: GDR if off(s, d) else P2P)).findings == []
 
 
 def test_sockets_everywhere_are_about_all_nodes() -> None:
@@ -82,7 +82,7 @@ def test_a_node_that_sends_over_another_nic_than_most_is_named_if_it_has_the_usu
     model = fabric(lambda s, d: P2P if not off(s, d) else f"NET/Socket/{'eth1' if s[0] == 'c' else 'eth0'}", rdma="")
     value = {"nics": [{"name": name, "state": "up"} for name in nics.split()], "env": {"NCCL_SOCKET_IFNAME": "eth1"}}
     model.apply(InventoryUpdate(node="c", value=value, time=3.0))
-    named = [one for one in findings(model) if one.rule.name == "odd-nic"]
+    named = [one for one in diagnose(model).findings if one.rule.name == "odd-nic"]
     assert [one.facts["rail"] for one in named] == [0, 1][: 2 * len(expected)]
     for one in named:
         assert title(one) == f"c sends over eth1 on rail {one.facts['rail']}, most nodes over eth0"
@@ -101,7 +101,7 @@ def test_most_nodes_are_two_and_more_than_half(nodes: str, others: str, named: s
     nics = [{"name": name, "state": "up"} for name in ("eth0", "eth1")]
     for node in nodes:
         model.apply(InventoryUpdate(node=node, value={"nics": nics}, time=3.0))
-    assert "".join(one.facts["node"] for one in findings(model) if one.rule.name == "odd-nic") == named
+    assert "".join(one.facts["node"] for one in diagnose(model).findings if one.rule.name == "odd-nic") == named
 
 
 def test_sockets_of_one_node_are_about_it() -> None:
@@ -149,7 +149,7 @@ def test_the_variables_that_force_sockets_are_named() -> None:
     )
     model = fabric(path)
     model.options["env"] = ["NCCL_NET=Socket", "NCCL_DEBUG=WARN"]
-    (one,) = [one for one in findings(model) if one.rule.name == "socket-fallback"]
+    (one,) = [one for one in diagnose(model).findings if one.rule.name == "socket-fallback"]
     assert evidence(one)[0] == "set: NCCL_NET=Socket (--env)"
 
 
@@ -181,5 +181,5 @@ def test_gpus_with_nvlinks_that_do_not_use_them(slower: str) -> None:
 
 
 def test_an_unknown_transport_is_no_slower_one() -> None:
-    assert findings(fabric(lambda s, d: None)) == []
+    assert diagnose(fabric(lambda s, d: None)).findings == []
     assert of("no-peer-to-peer", lambda s, d: SHM if s == "a:0" and not off(s, d) else None, per_node=4) != []

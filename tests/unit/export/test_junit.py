@@ -9,6 +9,7 @@ import junitparser
 import pytest
 
 from fabtui.cli.main import main
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES
 from fabtui.export.junit import MOST_LISTED, junit_text
 from fabtui.model.recording import read_events
@@ -71,8 +72,8 @@ def failed(cases: dict[tuple[str, str], junitparser.TestCase]) -> dict[tuple[str
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_a_recording_gives_a_case_for_each_rule_and_class(path: Path) -> None:
     model = replayed(path)
-    cases = checked(junit_text(model))
-    assert junit_text(model) == junit_text(replayed(path))
+    cases = checked(junit_text(diagnose(model)))
+    assert junit_text(diagnose(model)) == junit_text(diagnose(replayed(path)))
     rules = {name.split()[0] for suite, name in cases if suite == "fabtui.rules"}
     assert rules == {rule.id for rule in RULES if rule.domain != "summary"}
     assert {(suite, name.partition(":")[0]) for suite, name in cases if suite.endswith((".p2p", ".busbw"))} == {
@@ -83,7 +84,7 @@ def test_a_recording_gives_a_case_for_each_rule_and_class(path: Path) -> None:
 
 
 def test_failures_carry_the_finding_with_its_evidence_and_what_to_do() -> None:
-    found = failed(checked(junit_text(replayed(FAULTS))))
+    found = failed(checked(junit_text(diagnose(replayed(FAULTS)))))
     failure = next(result for (_, name), result in found.items() if name.startswith("FT017 pair-fails"))
     assert failure.message == "n001:0 > n000:0 failed and 1 more"
     assert failure.type == "bad"
@@ -98,7 +99,7 @@ def test_failures_carry_the_finding_with_its_evidence_and_what_to_do() -> None:
 def test_what_was_not_tested_is_skipped_with_the_reason(make_model: Maker) -> None:
     maker = make_model().start(["n1", "n2"]).endpoints({"n1": 2, "n2": 0}).add("phase", name="done", total=0)
     maker.measured("udp", "n1", "n2", "skipped", error="no UDP port", src_addr="10.0.0.1", dst_addr="10.0.0.2")
-    cases = checked(junit_text(maker.model()))
+    cases = checked(junit_text(diagnose(maker.model())))
     skipped = {key: case.result[0].message for key, case in cases.items() if case.is_skipped}
     assert skipped["fabtui.not-tested", "n2: refused"] == "n2: refused"
     assert {message for (suite, _), message in skipped.items() if suite == "fabtui.layers.udp"} == {"no UDP port"}
@@ -111,7 +112,7 @@ def test_what_was_not_tested_is_skipped_with_the_reason(make_model: Maker) -> No
 def test_findings_that_are_not_bad_are_output_of_a_case_that_passes(make_model: Maker) -> None:
     maker = make_model().start(["n1", "n2"]).endpoints({"n1": 2, "n2": 2}).pairs(["n1:0", "n1:1", "n2:0"])
     maker.add("plan", untested=[["n1:0", "n2:1", "its GPU is in use"]])
-    cases = checked(junit_text(maker.model()))
+    cases = checked(junit_text(diagnose(maker.model())))
     assert not failed(cases)
     case = next(case for (_, name), case in cases.items() if name.startswith("FT033"))
     assert case.is_passed
@@ -121,7 +122,7 @@ def test_findings_that_are_not_bad_are_output_of_a_case_that_passes(make_model: 
 def test_hostile_text_is_text(make_model: Maker) -> None:
     maker = make_model().start([HOSTILE, "n2"]).endpoints({HOSTILE: 1, "n2": 1})
     maker.measured("p2p", f"{HOSTILE}:0", "n2:0", "failed", error=HOSTILE)
-    text = junit_text(maker.model())
+    text = junit_text(diagnose(maker.model()))
     assert not {"\x00", "\x1b", "\ufffe", "\u202e"} & set(text)
     found = failed(checked(text))
     assert any("</failure><x" in result.text for result in found.values())
@@ -132,7 +133,9 @@ def test_long_lists_of_pairs_are_cut(make_model: Maker) -> None:
     names = [f"n1:{index}" for index in range(10)]
     for src, dst in ((src, dst) for src in names for dst in names if src != dst):
         maker.measured("p2p", src, dst, "timeout", error="no byte came")
-    case = next(result for (suite, _), result in failed(checked(junit_text(maker.model()))).items() if "p2p" in suite)
+    case = next(
+        result for (suite, _), result in failed(checked(junit_text(diagnose(maker.model())))).items() if "p2p" in suite
+    )
     assert case.message == "90 timeout of 90 measurements"
     assert case.text.splitlines()[-1] == f"and {90 - MOST_LISTED} more"
 

@@ -13,6 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.samples import Sample
 
 from fabtui.cli.main import main
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.exposition import Exposition
 from fabtui.export.openmetrics import MOST_FINDINGS, metrics_text
@@ -50,7 +51,7 @@ def values(found: list[Sample], name: str, *labels: str) -> dict[Any, float]:
 
 
 def test_the_metrics_of_a_recording_are_its_results_in_base_units() -> None:
-    found = samples(metrics_text(replayed(FAULTS), Exposition()))
+    found = samples(metrics_text(diagnose(replayed(FAULTS)), Exposition()))
     pairs = values(found, "pairs", "layer", "verdict")
     assert {verdict: n for (layer, verdict), n in pairs.items() if layer == "p2p"} == {
         **{"ok": 53, "slow": 1, "timeout": 1, "failed": 1},
@@ -74,8 +75,8 @@ def test_the_metrics_of_a_recording_are_its_results_in_base_units() -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
 def test_every_metric_has_help_and_type_and_the_same_session_the_same_bytes(path: Path) -> None:
     model = replayed(path)
-    text = metrics_text(model, Exposition())
-    assert text == metrics_text(model, Exposition())
+    text = metrics_text(diagnose(model), Exposition())
+    assert text == metrics_text(diagnose(model), Exposition())
     for family in parser.text_string_to_metric_families(text):
         assert family.type == ("summary" if family.name.startswith("fabtui_class_") else "gauge")
         assert family.documentation
@@ -87,7 +88,7 @@ def test_every_metric_has_help_and_type_and_the_same_session_the_same_bytes(path
 
 def test_pairs_have_series_only_where_they_are_asked_for() -> None:
     model = replayed(FAULTS)
-    found = samples(metrics_text(model, Exposition(pairs=True)))
+    found = samples(metrics_text(diagnose(model), Exposition(pairs=True)))
     pairs = values(found, "pair_bandwidth_bytes_per_second", "layer", "src", "dst", "class", "bytes")
     latest = model.latest(Layer.P2P, "n000:0", "n000:1")
     assert latest is not None
@@ -110,7 +111,7 @@ def test_the_number_of_series_does_not_grow_with_pairs_or_errors(make_model: Mak
         error = f"error number {number}"
         maker.measured("world", src, dst, value=1.0 + number, unit="GB/s", bytes=4000 + number)
         maker.measured("p2p", src, dst, "failed", error=error)
-    text = metrics_text(maker.model(), Exposition())
+    text = metrics_text(diagnose(maker.model()), Exposition())
     assert "error number" not in text
     # Endpoints, nodes, findings, and a constant number for layers and classes.
     assert len(samples(text)) < len(names) + len(nodes) + MOST_FINDINGS + 100
@@ -121,7 +122,7 @@ def test_hostile_names_are_data_in_labels_and_never_lines(make_model: Maker) -> 
     maker = make_model().start([HOSTILE, *twins]).endpoints({HOSTILE: 2})
     maker.pairs([f"{HOSTILE}:0", f"{HOSTILE}:1"])
     maker.measured("p2p", f"{HOSTILE}:1", f"{HOSTILE}:0", "failed", error=HOSTILE)
-    text = metrics_text(maker.model(), Exposition(pairs=True, labels=(("fabric", HOSTILE),)))
+    text = metrics_text(diagnose(maker.model()), Exposition(pairs=True, labels=(("fabric", HOSTILE),)))
     assert "\x1b" not in text
     assert "\u202e" not in text
     found = samples(text)
@@ -139,7 +140,7 @@ def test_a_label_that_cannot_be_used_is_refused(label: str) -> None:
 
 def test_a_label_of_the_user_is_on_every_series() -> None:
     contents = Exposition.of(False, ["fabric=rack 1", 'site="a"'])
-    for one in samples(metrics_text(replayed(FAULTS), contents)):
+    for one in samples(metrics_text(diagnose(replayed(FAULTS)), contents)):
         assert (one.labels["fabric"], one.labels["site"]) == ("rack 1", '"a"')
     with pytest.raises(InputError, match="the label a is in use"):
         Exposition.of(False, ["a=1", "a=2"])

@@ -11,6 +11,7 @@ from jsonschema.exceptions import ValidationError
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Kind, Severity
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.diagnosis.session_diff import Status, session_diff
@@ -108,12 +109,12 @@ def test_the_json_of_a_run_is_valid(
 def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker, tmp_path: Path) -> None:
     maker = make_model().start([HOSTILE, "n2"]).endpoints({HOSTILE: 2, "n2": 0})
     maker.measured("p2p", f"{HOSTILE}:0", f"{HOSTILE}:1", "failed", error=HOSTILE, extra={"ranks": 2, HOSTILE: HOSTILE})
-    validate("session", as_json(maker.model()))
-    validate("session", as_json(make_model().model()))
+    validate("session", as_json(diagnose(maker.model())))
+    validate("session", as_json(diagnose(make_model().model())))
     path = tmp_path / "s.csv"
     recording = str(next(path for path in RECORDINGS if "faults" in path.name))
     assert entry.main(["replay", recording, "--text", "--csv", str(path)]) == 1
-    validate("session", as_json(model_of([read(source) for source in sources([str(path)])])))
+    validate("session", as_json(diagnose(model_of([read(source) for source in sources([str(path)])]))))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_the_json_of_hostile_and_of_imported_sessions_is_valid(make_model: Maker
 )
 def test_what_is_wrong_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        validate("session", {**as_json(replayed(RECORDINGS[0])), **change})
+        validate("session", {**as_json(diagnose(replayed(RECORDINGS[0]))), **change})
 
 
 def parts(value: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

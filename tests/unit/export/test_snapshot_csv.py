@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fabtui
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.csv import COLUMNS, rows, write_csv
 from fabtui.export.json import as_json, write_json
@@ -249,7 +250,7 @@ def test_a_matrix_is_of_one_size_and_one_arm(make_model: Maker, tmp_path: Path) 
 
 
 def test_the_json_has_suspects_arms_and_what_else_was_learnt(make_model: Maker) -> None:
-    value = json.loads(json.dumps(as_json(swept(make_model).model())))
+    value = json.loads(json.dumps(as_json(diagnose(swept(make_model).model()))))
     assert value["comparison"] == ["NCCL_P2P_DISABLE=0", ARM]
     assert [(m["arm"], m["src"], m["transport"]) for m in value["arms"]] == [
         (ARM, "n10:0", "SHM/direct"),
@@ -271,7 +272,7 @@ def test_the_json_has_what_counters_moved_by(make_model: Maker) -> None:
     )
     moved = {"hca": {"mlx5_0/1": {"symbol_error": 3}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
     maker.add("counters", node="a", since=began - 1, until=began + 2, deltas=moved)
-    (measurement,) = as_json(maker.model())["measurements"]
+    (measurement,) = as_json(diagnose(maker.model()))["measurements"]
     assert measurement["counters"] == {"a": moved}
 
 
@@ -368,9 +369,9 @@ def test_the_json_holds_everything(make_model: Maker, tmp_path: Path) -> None:
     maker = whole(make_model)
     maker.events.append(InventoryUpdate("n9", {"host": "n9", "load": float("nan")}, time=maker.now))
     maker.add("log", level="info", text="\x1b[2Jcleared")
-    write_json(maker.model(), path)
+    write_json(diagnose(maker.model()), path)
     value = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert value == json.loads(json.dumps(as_json(maker.model())))
+    assert value == json.loads(json.dumps(as_json(diagnose(maker.model()))))
     assert [node["name"] for node in value["nodes"]] == ["n10", "n9"]
     assert value["nodes"][1]["inventory"] == {"host": "n9", "load": None}
     assert [end["id"] for end in value["endpoints"]] == NAMES

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui import load_snapshot
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.collectives_table import group_sweep
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json
@@ -211,7 +212,7 @@ def test_what_we_wrote_comes_back(tmp_path: Path, ending: str) -> None:
     original = recorded()
     before = exported(original, tmp_path / "a.csv")
     if ending == "json":
-        (tmp_path / "a.json").write_text(json.dumps(as_json(original)))
+        (tmp_path / "a.json").write_text(json.dumps(as_json(diagnose(original))))
     if ending == "jsonl.gz":
         (tmp_path / "a.jsonl.gz").write_bytes(RECORDING.read_bytes())
     results = [read(found) for found in sources([str(tmp_path / f"a.{ending}")])]
@@ -237,7 +238,7 @@ def test_a_json_session_brings_its_nodes(tmp_path: Path) -> None:
     original.apply(NodeUpdate(node="n001", state=NodeState.LOST, text="no answer", hint="ssh n001 true"))
     original.apply(ProbeResult(node="n000", probe="clock", error="too late"))
     original.apply(PlanUpdate(untested=[("n000:8", "n001:0", "no answer")]))
-    (tmp_path / "a.json").write_text(json.dumps(as_json(original)))
+    (tmp_path / "a.json").write_text(json.dumps(as_json(diagnose(original))))
     found = model([read(one) for one in sources([str(tmp_path / "a.json")])])
     assert found.lab == original.lab == "2x4"
     assert found.untested == {("n000:8", "n001:0"): "no answer"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.csv import write_csv
 from fabtui.export.frames import load_snapshot
 from fabtui.export.json import as_json
@@ -93,7 +94,7 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
     cell = model.cell(jitter, 0, 1)
     assert (cell.value, cell.unit, cell.verdict) == (30.0, "us", Verdict.SLOW)
     assert model.cell(Layer.HEALTH, 0, 1).verdict is Verdict.SLOW
-    text = summary(model, True, Shown(None, 120))
+    text = summary(diagnose(model), True, Shown(None, 120))
     assert "jitter, us, less is better; a row sends, a column receives" in text
     assert "30.0!" in text
     assert "".join(part for part, _ in legend(model, jitter, "us", None, 80)).startswith(
@@ -105,7 +106,7 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
         found = {(row["src"], row["dst"]): row for row in csv.DictReader(file) if row["layer"] == "jitter"}
     assert (found["n0:0", "n1:0"]["value"], found["n0:0", "n1:0"]["verdict"]) == ("30.0", "slow")
     assert load_snapshot(path).pivot_layer("jitter").loc["n0:0", "n1:0"] == 30.0
-    written = json.loads(json.dumps(as_json(model)))["measurements"]
+    written = json.loads(json.dumps(as_json(diagnose(model))))["measurements"]
     assert [m["value"] for m in written if m["layer"] == "jitter" and m["verdict"] == "slow"] == [30.0]
     assert "| `9` | `jitter` | Standard deviation of the round-trip time. | us |" in reference_page("layers")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import PairClass
 from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
 from fabtui.model.layers import Layer
@@ -157,5 +157,5 @@ def test_pairs_across_leaves_are_pairs_within_a_rail(make_model: Callable[[], Mo
             maker.measured("p2p", f"{src}:{n}", f"{dst}:{1 - n}", "failed", error="unreachable")
     model = maker.model()
     assert model.class_between("a:0", "b:0") is PairClass.CROSS_LEAF
-    (isolation,) = [one for one in findings(model) if one.rule.name == "rail-isolated"]
+    (isolation,) = [one for one in diagnose(model).findings if one.rule.name == "rail-isolated"]
     assert (isolation.facts["within"], isolation.facts["across"]) == (4, 4)

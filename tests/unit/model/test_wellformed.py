@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli.main import main
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.export import json as snapshots
 from fabtui.export import preflight as preflights
@@ -59,11 +60,11 @@ def test_what_passes_can_be_shown(seed: int, tmp_path: Path) -> None:
             model.apply(event_from_json(shown))
         except (KeyError, ValueError, TypeError, AttributeError):
             continue
-    json.dumps(snapshots.as_json(model), allow_nan=False)
+    json.dumps(snapshots.as_json(diagnose(model)), allow_nan=False)
     preflights.json_text(model, preflight(model))
     preflights.csv_text(preflight(model))
     write_csv(model, tmp_path / "x.csv")
-    for text in (summary(model), *before_tests(model, False)):
+    for text in (summary(diagnose(model)), *before_tests(diagnose(model).preflight, False)):
         assert "\x1b[2J" not in text
         assert "\u202e" not in text
 

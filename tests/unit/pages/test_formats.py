@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.recording import apply_recorded, read_events
@@ -82,23 +82,23 @@ class Page(HTMLParser):
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
 def test_every_recording_gives_a_page_that_is_complete_small_and_the_same_each_time(path: Path) -> None:
     model = session(path)
-    found = document(model, [path.name])
+    found = document(diagnose(model), [path.name])
     page = html(found)
-    assert page == html(document(session(path), [path.name]))
+    assert page == html(document(diagnose(session(path)), [path.name]))
     assert len(page.encode()) < 1_000_000
     assert Page(page).names <= ELEMENTS
     for name in ("findings", "layers", "collectives", "preflight", "run", "how-to-read"):
         assert f'id="{name}"' in page
-    for one in findings(model):
+    for one in diagnose(model).findings:
         assert any(title(one) in words for words in Page(page).words)
     text = markdown(found)
-    assert text == markdown(document(session(path), [path.name]))
+    assert text == markdown(document(diagnose(session(path)), [path.name]))
     assert "## Findings" in text
 
 
 def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
     model = session(FAULTS)
-    printed, page = summary(model), Page(html(document(model, ["a.jsonl.gz"])))
+    printed, page = summary(diagnose(model)), Page(html(document(diagnose(model), ["a.jsonl.gz"])))
     words = "".join(page.words)
     begin, end = printed.index("findings: 3"), printed.index("not ok: 3")
     lines = [" ".join(line.split()).removeprefix("next: ") for line in printed[begin:end].splitlines() if line.strip()]
@@ -108,7 +108,7 @@ def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
 
 
 def test_only_the_own_script_may_run_and_nothing_may_be_fetched() -> None:
-    page = Page(html(document(session(FAULTS), ["a"])))
+    page = Page(html(document(diagnose(session(FAULTS)), ["a"])))
     (policy,) = (value for name, value in page.attributes if name == "content" and "default-src" in value)
     assert "default-src 'none'" in policy
     assert "script-src 'sha256-" in policy
@@ -117,7 +117,7 @@ def test_only_the_own_script_may_run_and_nothing_may_be_fetched() -> None:
 
 
 def test_hostile_texts_stay_text_in_the_page() -> None:
-    page = html(document(hostile(), list(TEXTS), against=Against(TEXTS[0], hostile())))
+    page = html(document(diagnose(hostile()), list(TEXTS), against=Against(TEXTS[0], hostile())))
     found = Page(page)
     assert found.names <= ELEMENTS
     assert found.scripts == 1
@@ -129,7 +129,7 @@ def test_hostile_texts_stay_text_in_the_page() -> None:
 
 
 def test_hostile_texts_stay_text_in_markdown() -> None:
-    text = markdown(document(hostile(), list(TEXTS), against=Against(TEXTS[0], hostile())))
+    text = markdown(document(diagnose(hostile()), list(TEXTS), against=Against(TEXTS[0], hostile())))
     tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text)
     inner = [child for token in tokens for child in [token, *(token.children or ())]]
     kinds = {token.type for token in inner}
@@ -159,7 +159,7 @@ def test_lines_with_a_fence_stay_in_theirs() -> None:
 
 def test_changes_since_an_earlier_session_are_a_section() -> None:
     then, now = (session(next(path for path in RECORDINGS if name in path.name)) for name in ("2x4.j", "2x4-f"))
-    found = document(now, ["now"], against=Against("then", then))
+    found = document(diagnose(now), ["now"], against=Against("then", then))
     (section,) = (section for section in found.sections if section.name == "changes")
     text = markdown(found._replace(sections=[section]))
     assert "something is worse, or new and bad" in text
@@ -177,7 +177,7 @@ def synthetic(nodes: int, results: int | None) -> Model:
 
 @pytest.mark.slow
 def test_the_page_of_a_large_fabric_stays_small() -> None:
-    page = html(document(synthetic(512, 20_000), ["a.jsonl.gz"]))
+    page = html(document(diagnose(synthetic(512, 20_000)), ["a.jsonl.gz"]))
     assert len(page.encode()) < 3_000_000
     assert '"data:image/png;base64,' in page
     assert Page(page).names <= ELEMENTS
@@ -188,6 +188,6 @@ def test_the_page_with_every_layer_of_64_endpoints_is_below_1_mb() -> None:
     model = synthetic(8, None)
     whole = [replace(one, layer=layer) for layer in OTHERS for one in model.measurements() if one.layer is Layer.P2P]
     model.apply(Measured(measurements=whole, time=model.now))
-    page = html(document(model, ["a.jsonl.gz"]))
+    page = html(document(diagnose(model), ["a.jsonl.gz"]))
     assert page.count('class="panel"') >= 5
     assert len(page.encode()) < 1_000_000

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
@@ -103,7 +104,7 @@ def test_every_layer_that_has_something_is_shown(make_model: Maker) -> None:
     maker.measured("busbw", "n000", "n001", value=40.0, unit="GB/s", bytes=1 << 28)
     found = [lines[0].partition(",")[0] for lines in grids(maker.model(), None, ".", 120)]
     assert found == ["health", "p2p", "latency", "ping", "busbw"]
-    text = summary(maker.model(), True, Shown(None, 120))
+    text = summary(diagnose(maker.model()), True, Shown(None, 120))
     for layer in found:
         assert f"\n{layer}, " in text
     assert "less is better" in text
@@ -132,7 +133,7 @@ def test_layers_are_chosen_by_name() -> None:
 
 
 def test_everything_is_ascii_where_that_is_wanted(make_model: Maker) -> None:
-    assert summary(fabric(make_model, 2, 8).model(), True, Shown(None, 120)).isascii()
+    assert summary(diagnose(fabric(make_model, 2, 8).model()), True, Shown(None, 120)).isascii()
 
 
 def test_changes_need_something_to_compare_with(make_model: Maker) -> None:

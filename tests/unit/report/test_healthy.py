@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import healthy_set
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.events import NodeState, NodeUpdate
@@ -14,13 +14,15 @@ from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 def text_of(model: Model) -> str:
     tally = Survey(model).finish()
-    found = healthy_set(model, tally, findings(model, tally))
+    found = healthy_set(model, tally, diagnose(model).findings)
     assert found is not None
     return healthy_text(model, found)
 
 
 def advice(model: Model) -> list[str]:
-    return next((part.splitlines() for part in summary(model).split("\n\n") if part.startswith("what to do now")), [])
+    return next(
+        (part.splitlines() for part in summary(diagnose(model)).split("\n\n") if part.startswith("what to do now")), []
+    )
 
 
 def test_the_summary_proposes_the_healthy_nodes_if_something_is_bad() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.report.grid import Shown, matrix
 from fabtui.report.summary import folded, summary
 
@@ -24,7 +25,7 @@ def whole(make_model: Maker) -> Any:
 
 
 def test_a_good_session_reads_well(make_model: Maker) -> None:
-    text = summary(whole(make_model).model())
+    text = summary(diagnose(whole(make_model).model()))
     assert "2 nodes, 4 x CPU rank" in text
     assert "p2p, GB/s at 4 MiB; a row sends, a column receives" in text
     assert "ping: 2 of 2 address pairs answer, round trip 0.050 ms (median)" in text
@@ -45,7 +46,7 @@ def test_a_good_session_reads_well(make_model: Maker) -> None:
 def test_small_rates_of_collectives_name_their_unit(make_model: Maker) -> None:
     maker = whole(make_model)
     maker.measured("busbw", "n1", "n0", value=0.0196, unit="GB/s", bytes=1 << 20)
-    table = next(part for part in summary(maker.model()).split("\n\n") if part.startswith("all_reduce"))
+    table = next(part for part in summary(diagnose(maker.model())).split("\n\n") if part.startswith("all_reduce"))
     assert " 19.6M " in table
     assert table.endswith("\n  M: MB/s")
 
@@ -87,7 +88,7 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     maker = whole(make_model)
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", made=True, unit="GB/s")
     maker.measured("latency", "n0:1", "n1:0", "failed", error="connect: refused", unit="us")
-    text = summary(maker.model(), plain=True)
+    text = summary(diagnose(maker.model()), plain=True)
     at = text.splitlines().index("  1 n0:1 > n1:0 failed (1 pair)  FT017")
     assert text.splitlines()[at + 1] == "      connect: refused"
     assert text.count("connect: refused") == 1, "each fault is stated once"
@@ -103,7 +104,7 @@ def world(maker: Any, names: list[str] = NAMES) -> Any:
 
 
 def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
-    text = summary(world(whole(make_model)).model())
+    text = summary(diagnose(world(whole(make_model)).model()))
     reported = (
         "world: whole, all 12 pairs are ok; usual values same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
     )
@@ -112,13 +113,13 @@ def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
     assert "\n  world " not in text, "the line has its usual values"
     both = world(whole(make_model)).measured("p2p", "n0:0", "n0:1", "failed", error="x")
     both.measured("world", "n0:0", "n0:1", "failed", error="x")
-    assert "world: 1 of 12 pairs are not ok, as in p2p; usual values" in summary(both.model())
+    assert "world: 1 of 12 pairs are not ok, as in p2p; usual values" in summary(diagnose(both.model()))
 
 
 def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker) -> None:
     maker = world(whole(make_model)).measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", unit="GB/s")
     maker.add("plan", suspects=[["n0:1", "n1:0", "both ends pass with others (...): it is the path between them"]])
-    text = summary(maker.model(), plain=True)
+    text = summary(diagnose(maker.model()), plain=True)
     assert "\np2p, GB/s at 4 MiB; a row" in text
     assert "\nworld, GB/s at 4 MiB; a row" in text
     assert "\n  world  same-node 1.90 GB/s" in text
@@ -133,7 +134,7 @@ def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker
 
 def test_a_world_without_p2p_is_a_grid(make_model: Maker) -> None:
     maker = world(make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2}))
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "\nworld, GB/s at 4 MiB; a row" in text
     assert "p2p" not in text
 
@@ -142,7 +143,7 @@ def test_isolated_rails_are_reported_first(make_model: Maker) -> None:
     maker = world(whole(make_model))
     for src, dst in (("n0:0", "n1:1"), ("n0:1", "n1:0"), ("n1:1", "n0:0"), ("n1:0", "n0:1")):
         maker.measured("p2p", src, dst, "timeout", error="no answer", unit="GB/s")
-    lines = summary(maker.model()).splitlines()
+    lines = summary(diagnose(maker.model())).splitlines()
     at = lines.index("findings: 1")
     assert lines[at + 1 : at + 4] == [
         "  1 rail-isolated (or PXN-only) fabric (4 pairs)  FT010",
@@ -156,7 +157,7 @@ def test_both_directions_and_sizes_have_their_usual_values(make_model: Maker) ->
     for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
         for size, value in ((8 << 20, 3.0), (256 << 20, 5.0)):
             maker.measured("p2p", src, dst, value=value, unit="GB/s", bytes=size, extra={"both_ways": value - 1})
-    lines = summary(maker.model()).splitlines()
+    lines = summary(diagnose(maker.model())).splitlines()
     at = lines.index("usual values")
     assert lines[at + 1 : at + 4] == [
         "  p2p 8 MiB      same-node 3.00 GB/s",
@@ -172,7 +173,7 @@ def test_a_pair_that_is_bad_at_several_sizes_is_one_line(make_model: Maker) -> N
         maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit="GB/s", bytes=size)
         verdict = "ok" if size == 8 << 20 else "failed"
         maker.measured("p2p", "n0:1", "n0:0", verdict, error="wrong data", unit="GB/s", bytes=size)
-    text = summary(maker.model(), plain=True)
+    text = summary(diagnose(maker.model()), plain=True)
     assert "\n      same-node; at 64 MiB, 256 MiB\n" in text
     assert text.count("wrong data") == 1
 
@@ -180,9 +181,9 @@ def test_a_pair_that_is_bad_at_several_sizes_is_one_line(make_model: Maker) -> N
 def test_messages_that_take_far_longer_are_notable(make_model: Maker) -> None:
     maker = whole(make_model)
     times = {"count": 20, "min": 1e-4, "median": 1e-4, "p99": 9.1e-4, "max": 1e-3}
-    assert "notable" not in summary(maker.model())
+    assert "notable" not in summary(diagnose(maker.model()))
     maker.measured("p2p", "n0:0", "n0:1", value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
-    text = summary(maker.model(), plain=True)
+    text = summary(diagnose(maker.model()), plain=True)
     assert "\n  n0:0 > n0:1  p2p at 4 MiB: p99 910 us, 9.10 x the median of 100 us\n" in text
     assert "not ok" not in text
 
@@ -193,7 +194,7 @@ def test_slow_messages_that_a_finding_names_are_stated_once(make_model: Maker) -
     times = {"count": 20, "min": 1e-4, "median": 1e-4, "p99": 9.1e-4, "max": 1e-3}
     for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
         maker.measured("p2p", src, dst, value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
-    text = summary(maker.model(), plain=True)
+    text = summary(diagnose(maker.model()), plain=True)
     assert text.count("n0:0 > n0:1: some messages take far longer than the median") == 1
     assert "slow messages:" not in text
 
@@ -201,7 +202,7 @@ def test_slow_messages_that_a_finding_names_are_stated_once(make_model: Maker) -
 def test_items_are_wrapped_and_commands_are_not(make_model: Maker) -> None:
     maker = whole(make_model)
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: " + "a long reason " * 20, unit="GB/s")
-    lines = summary(maker.model(), shown=Shown((), 240, 80)).splitlines()
+    lines = summary(diagnose(maker.model()), shown=Shown((), 240, 80)).splitlines()
     items = lines[lines.index("findings: 1") : lines.index("what to do now")]
     assert len([line for line in items if "long reason" in line]) == 3
     assert max(len(line) for line in items if "next: " not in line) <= 80
@@ -213,7 +214,7 @@ def test_cpu_ranks_are_busy_and_one_line_is_enough(make_model: Maker) -> None:
     maker = whole(make_model)
     for dst in NAMES[1:]:
         maker.measured("p2p", "n0:0", dst, value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
-    assert "\n  and 2 more pairs; --json has them all\n" in summary(maker.model())
+    assert "\n  and 2 more pairs; --json has them all\n" in summary(diagnose(maker.model()))
 
 
 def test_collectives_have_a_table_each(make_model: Maker) -> None:
@@ -223,7 +224,7 @@ def test_collectives_have_a_table_each(make_model: Maker) -> None:
             extra = {"ranks": 4, "seconds": 123.4e-6, "algbw": 8.5, "wrong": 0, "algorithm": "RING/LL128"}
             maker.measured(layer, "all", "all", value=12.75, unit="GB/s", bytes=size, extra=extra)
     maker.measured("busbw", "all", "all", "failed", bytes=1 << 30, unit="GB/s", error="4 elements are wrong")
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert text.split("\n\n")[2:4] == [
         "all_reduce\n"
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
@@ -243,7 +244,7 @@ def test_a_long_table_keeps_what_is_not_ok(make_model: Maker) -> None:
     maker = make_model().start(nodes).endpoints(dict.fromkeys(nodes, 2))
     for node in nodes[:-1]:
         maker.measured("busbw", node, node, value=1.0, unit="GB/s", bytes=1024)
-    text = summary(maker.measured("busbw", "n69", "n69", "failed", error="wrong data", bytes=1024).model())
+    text = summary(diagnose(maker.measured("busbw", "n69", "n69", "failed", error="wrong data", bytes=1024).model()))
     text = text[text.index("\nall_reduce\n") :]
     assert "\n  n58 " in text
     assert "\n  n59 " not in text
@@ -253,7 +254,7 @@ def test_a_long_table_keeps_what_is_not_ok(make_model: Maker) -> None:
 def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None:
     maker = whole(make_model).add("plan", arms=["A=0", "A=1"])
     maker.measured("p2p", "n0:0", "n0:1", "failed", error="x", unit="GB/s", arm="A=1")
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "\nA/B, medians; ratios to A=0\n" in text
     assert "1 of 1 not ok" in text
     assert text.endswith("measured: 17 ok\n")
@@ -262,7 +263,7 @@ def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None
 def test_what_could_not_be_tested_is_reported_with_the_reason(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 0}).pairs(["n0:0", "n0:1"])
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:-", "n1 is down"], ["n1:-", "n0:0", "n1 is down"]])
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "not tested\n  n1: refused\n  2 pairs: n1 is down\n" in text
     assert "  n1  failed     refused" in text
 
@@ -273,7 +274,7 @@ def test_rates_of_storage_are_a_table(make_model: Maker) -> None:
     maker.add("look", node="n0", probe="storage", value={**value, "alone": 700.4, "together": 320.0})
     maker.add("look", node="n1", probe="storage", value={**value, "together": 300.0, "problem": "no answer"})
     maker.add("look", node="n2", probe="storage", error="ValueError: /s/f is a FIFO; only regular files are read")
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "\nstorage, MB/s: sequential read of /s/f\n" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["n0", "700", "320", "O_DIRECT,", "nfs4", "s:/"] in lines
@@ -283,7 +284,7 @@ def test_rates_of_storage_are_a_table(make_model: Maker) -> None:
 
 
 def test_an_empty_session_is_reported_as_such(make_model: Maker) -> None:
-    text = summary(make_model().start(["n0"]).model())
+    text = summary(diagnose(make_model().start(["n0"]).model()))
     assert "no endpoints" in text
     assert "nothing was measured" in text
     assert "measured: nothing" in text
@@ -292,7 +293,7 @@ def test_an_empty_session_is_reported_as_such(make_model: Maker) -> None:
 def test_a_large_grid_has_signs_in_place_of_numbers(make_model: Maker) -> None:
     names = [f"n0:{index}" for index in range(60)]
     maker = make_model().start(["n0"]).endpoints({"n0": 60}).measured("p2p", names[0], names[1], "failed", error="x")
-    text = summary(maker.model(), True, Shown((), 140))
+    text = summary(diagnose(maker.model()), True, Shown((), 140))
     assert "  n0:0    x - - -" in text
     assert "x failed   - not tested" in text
     assert max(map(len, text.splitlines())) <= 140
@@ -305,7 +306,7 @@ def test_long_lists_are_cut_and_counted(make_model: Maker) -> None:
         for src in names[:5]:
             if src != dst:
                 maker.measured("latency", src, dst, "timeout", error="no answer", unit="us")
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "not ok: 91\n" in text
     assert "and 31 more rows" in text
 
@@ -324,7 +325,7 @@ def test_hostile_text_does_not_reach_the_terminal(make_model: Maker, plain: bool
     maker.measured("alltoall", evil, evil, "failed", error=evil, transport=evil, extra=extra)
     maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit="GB/s", transport=evil, arm="A=1", extra=extra)
     maker.add("start", version=evil, nodes=[], lab=evil, faults=[evil], options={})
-    text = summary(maker.model(), plain=plain)
+    text = summary(diagnose(maker.model()), plain=plain)
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}
     assert "\nsecond line" not in text
     assert not plain or text.isascii()
@@ -342,7 +343,7 @@ def test_what_many_pairs_have_in_common_is_reported_once_with_the_next_command(m
     maker.measured("p2p", "n4:0", "n5:0", "timeout", error="no answer", unit="GB/s")
     maker.measured("p2p", "n4:0", "n4:1", "failed", error="no answer", unit="GB/s")
     maker.measured("p2p", "n5:0", "n5:1", "failed", error="no answer", unit="GB/s")
-    lines = summary(maker.model(), plain=True).splitlines()
+    lines = summary(diagnose(maker.model()), plain=True).splitlines()
     at = lines.index("findings: 5")
     assert lines[at + 1 : at + 4] == [
         "  1 n3:1 reaches no other node: check its NIC (20 pairs)  FT014",
@@ -360,7 +361,7 @@ def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> 
     for node in nodes:
         maker.add("node", node=node, state="ready", text="", hint=None, backend="")
     maker.add("node", node="n03", state="failed", text="no answer on n03", hint="is it up?", backend="")
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (next: is it up?)\n" in text
 
 
@@ -369,5 +370,5 @@ def test_endpoints_that_say_the_same_of_themselves_are_one_reason(make_model: Ma
     why = "listen: cannot listen on 192.0.2.1"
     left_out = [["n0:0", "n1:0", f"n1:0: {why}"], ["n1:0", "n0:0", f"n1:0: {why}"], ["n0:0", "n1:1", f"n1:1: {why}"]]
     maker.add("plan", untested=left_out)
-    text = summary(maker.model())
+    text = summary(diagnose(maker.model()))
     assert f"not tested\n  3 pairs: n1:0, n1:1: {why}\n" in text

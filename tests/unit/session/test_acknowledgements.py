@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.acknowledged import finding_key
-from fabtui.diagnosis.diagnosis import exit_code, findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Domain, rules_of
 from fabtui.export.json import as_json
 from fabtui.model.events import Acknowledged
@@ -35,27 +35,31 @@ def two_dead_pairs() -> ModelMaker:
 
 def note(model: Model, place: int, text: str = "ticket 4711", since: float = 0.0) -> Acknowledged:
     return Acknowledged(
-        finding=finding_key(findings(model)[place]), title="a title", note=text, since=since, time=1_700_000_000.0
+        finding=finding_key(diagnose(model).findings[place]),
+        title="a title",
+        note=text,
+        since=since,
+        time=1_700_000_000.0,
     )
 
 
 def test_a_known_finding_comes_last_with_its_note_and_changes_no_exit_code() -> None:
     model = two_dead_pairs().model()
-    first, second = (finding_key(one) for one in findings(model))
-    code = exit_code(model)
+    first, second = (finding_key(one) for one in diagnose(model).findings)
+    code = diagnose(model).code
     model.apply(note(model, 0))
-    assert [finding_key(one) for one in findings(model)] == [second, first]
-    assert exit_code(model) == code == 1
-    text = summary(model)
+    assert [finding_key(one) for one in diagnose(model).findings] == [second, first]
+    assert diagnose(model).code == code == 1
+    text = summary(diagnose(model))
     assert "findings: 2, 1 of them known" in text
     assert text.index("a:2 > b:3") < text.index("known since 2023-11-14: ticket 4711")
-    fresh, known = as_json(model)["findings"]
+    fresh, known = as_json(diagnose(model))["findings"]
     assert fresh["acknowledged"] is None
     assert known["acknowledged"] == {"note": "ticket 4711", "since": "2023-11-14T22:13:20Z"}
     assert "a title: known: ticket 4711" in [line.text for line in model.log]
     model.apply(note(model, 1, ""))
-    assert [finding_key(one) for one in findings(model)] == [first, second]
-    assert "known" not in summary(model)
+    assert [finding_key(one) for one in diagnose(model).findings] == [first, second]
+    assert "known" not in summary(diagnose(model))
 
 
 def test_other_pairs_without_a_common_cause_are_another_finding() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.json import write_json
 from fabtui.model.layers import Layer
@@ -20,7 +21,7 @@ def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path
     model = Model()
     for event in read_events(RECORDING):
         model.apply(event)
-    write_json(model, tmp_path / "s.json")
+    write_json(diagnose(model), tmp_path / "s.json")
     (tmp_path / "plain.jsonl").write_bytes(gzip.decompress(RECORDING.read_bytes()))
     first = read_baseline(RECORDING)
     assert first.layer is Layer.P2P

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
 from fabtui.model.recording import START, EventReader, Place, apply_recorded, read_events
 from fabtui.model.session_model import Model
@@ -24,7 +25,14 @@ def state(model: Model) -> dict[str, Any]:
     texts = [(one.raw, one.extra) for one in model.measurements()]
     log = [(line.time, line.text) for line in model.log]
     flapping = {str(key): turned for key, turned in model.flapping.items()}
-    return {**as_json(model), "texts": texts, "log": log, "flapping": flapping, "done": model.done, "now": model.now}
+    return {
+        **as_json(diagnose(model)),
+        "texts": texts,
+        "log": log,
+        "flapping": flapping,
+        "done": model.done,
+        "now": model.now,
+    }
 
 
 def played_to(path: Path, target: float) -> Model:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.confirmation import planned
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -22,7 +22,7 @@ TCP = ("NCCL_NET", "Socket")
 async def test_a_dead_pair_is_tried_over_tcp_and_a_replay_finds_the_same(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
     model, nodes = await run(Script({"a": 4, "b": 4}, silent={(1, 6)}, cure=TCP), record=record, confirm=True)
-    (one,) = [each for each in findings(model) if each.cells]
+    (one,) = [each for each in diagnose(model).findings if each.cells]
     lines = one.facts["confirmation"].lines
     assert len(lines) == 3
     assert all(line.startswith("confirmed: ") for line in lines)
@@ -38,13 +38,13 @@ async def test_a_dead_pair_is_tried_over_tcp_and_a_replay_finds_the_same(tmp_pat
     again = Model()
     for event in read_events(record):
         again.apply(event)
-    assert [as_json(each) for each in findings(again)] == [as_json(each) for each in findings(model)]
+    assert [as_json(each) for each in diagnose(again).findings] == [as_json(each) for each in diagnose(model).findings]
 
 
 async def test_a_sweep_after_experiments_has_the_environment_of_the_session() -> None:
     feed, nodes = feed_of(Script({"a": 2, "b": 2}, silent={(0, 2)}, cure=TCP), keep_warm=True)
     await feed.run()
-    one = next(each for each in findings(feed.model) if each.cells)
+    one = next(each for each in diagnose(feed.model).findings if each.cells)
     await feed.confirm(planned(feed.model, one))
     await feed.retest([("a:0", "b:0")])
     assert [TCP in env.items() for env in nodes.links["a"].envs] == [False, True, False]
@@ -55,7 +55,7 @@ async def test_a_sweep_after_experiments_has_the_environment_of_the_session() ->
 async def test_experiments_end_at_their_deadline_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "CONFIRM_DEADLINE", 0.0)
     model, _ = await run(Script({"a": 2, "b": 2}, silent={(0, 2)}), confirm=True)
-    one = next(each for each in findings(model) if each.cells)
+    one = next(each for each in diagnose(model).findings if each.cells)
     assert one.facts["confirmation"].lines[0] == "not tried: alone had no time within 0 s"
     assert model.exit_code == 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.model.events import Event, Measured, NodeState, SessionResumed
 from fabtui.model.layers import Layer
@@ -112,7 +112,7 @@ async def test_what_failed_or_was_lost_is_tested_again(tmp_path: Path) -> None:
     assert set(p2p_of(model).values()) == {Verdict.OK}
     assert len(p2p_of(model)) == 30
     assert model.untested == {}
-    assert findings(model) == []
+    assert diagnose(model).findings == []
     again = times_of(events_of(out)[len(events_of(before)) :])
     assert again[Layer.P2P, "a:0", "a:1"] == 1
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.diagnosis import findings
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.importers.session import read_session
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -188,7 +188,7 @@ def test_the_copy_has_the_same_findings(tmp_path: Path, form: str, capsys: Out) 
     identities = Identities()
     identities.gather({"nodes": ["n000", "n001"]})
     rewriter = Rewriter(identities, b"s")
-    before, after = (findings(read_session(str(path))) for path in (source, copy))
+    before, after = (diagnose(read_session(str(path))).findings for path in (source, copy))
     assert before
     expected = [(one.rule.id, one.subject.kind, rewriter.text(one.subject.name)) for one in before]
     assert sorted(expected) == sorted((one.rule.id, one.subject.kind, one.subject.name) for one in after)
