@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_node.parsers.ib import fabric, ibswinfo, management, rdma_ports, routes
+from fabtui.importers.formats import ib_routes, ibswinfo
+from fabtui_node.parsers.ib import fabric, management, rdma_ports
 from fabtui_node.parsers.net import ethtool
 
 from .places import sample
@@ -218,7 +219,7 @@ def test_nodes_with_their_device_ids() -> None:
 
 def test_a_short_way() -> None:
     text = "From {0x0000000000100000}[1]\n[1] -> {0x0000000000200000}[1]\nTo {0x000000000010000e}[1]\n"
-    values = routes.parse_ibtracert(text).values
+    values = ib_routes.parse_ibtracert(text).values
     assert (values["from"]["port"], values["hops"][0]["out"], values["to"]["guid"]) == (1, 1, "0x000000000010000e")
 
 

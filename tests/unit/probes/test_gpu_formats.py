@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.importers.catalogue import formats
+from fabtui.importers.formats import dcgmi
 from fabtui_node.parsers.base import Reading
-from fabtui_node.parsers.catalogue import formats
-from fabtui_node.parsers.nvidia import dcgmi, fabric_manager_log, topo
+from fabtui_node.parsers.nvidia import fabric_manager_log, topo
 
 from .places import sample
 

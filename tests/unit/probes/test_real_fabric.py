@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.parsers import catalogue
+from fabtui.importers import catalogue
 from fabtui_node.parsers.base import Reading
 
 from .places import REAL

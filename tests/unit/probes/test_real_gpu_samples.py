@@ -9,18 +9,11 @@ from typing import Any
 
 import pytest
 
+from fabtui.importers.formats import dcgmi
 from fabtui_node.parsers.base import Reading
 from fabtui_node.parsers.catalogue import formats
 from fabtui_node.parsers.kernel import dmesg
-from fabtui_node.parsers.nvidia import (
-    dcgmi,
-    fabric_manager_log,
-    query_csv,
-    smi_nvlink,
-    smi_query,
-    smi_table,
-    topo,
-)
+from fabtui_node.parsers.nvidia import fabric_manager_log, query_csv, smi_nvlink, smi_query, smi_table, topo
 
 from .places import REAL
 

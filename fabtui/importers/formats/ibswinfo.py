@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Optional
+from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
@@ -40,9 +40,9 @@ def parse(text: str) -> Reading:
     """
     notes = Notes()
     names = ["name", *_PLAIN.values(), *_NUMBERS.values(), "uptime"]
-    values: Dict[str, Any] = dict.fromkeys(names)
+    values: dict[str, Any] = dict.fromkeys(names)
     values.update(psus={}, fans={}, modules={})
-    psu: Optional[str] = None
+    psu: str | None = None
     ruled = False
     for line in ibwords.lines(text):
         if _RULE.fullmatch(line):
@@ -64,7 +64,7 @@ def parse(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _psu(values: Dict[str, Any], number: str, label: str, value: str) -> bool:
+def _psu(values: dict[str, Any], number: str, label: str, value: str) -> bool:
     name = _OF_PSU.get(label)
     if name is None:
         return False
@@ -72,7 +72,7 @@ def _psu(values: Dict[str, Any], number: str, label: str, value: str) -> bool:
     return True
 
 
-def _take(values: Dict[str, Any], label: str, unit: Optional[str], value: str) -> bool:
+def _take(values: dict[str, Any], label: str, unit: str | None, value: str) -> bool:
     if psu := _PSU.fullmatch(label):
         return _psu(values, psu[1], psu[2].lower(), value)
     for name, pattern in (("fans", _FAN), ("modules", _MODULE)):
@@ -91,7 +91,7 @@ def _take(values: Dict[str, Any], label: str, unit: Optional[str], value: str) -
     return True
 
 
-def _seconds(value: str) -> Optional[float]:
+def _seconds(value: str) -> float | None:
     found = _UPTIME.fullmatch(value)
     if not found:
         return None

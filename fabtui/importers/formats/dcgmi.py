@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.nvidia.values import is_noise, snake
@@ -22,7 +22,7 @@ _GPU = re.compile(r"\bGPU ([0-9]{1,4})")
 _FACTS = ("dcgm_version", "driver_version_detected", "gpu_device_ids_detected", "eud_test_version", "hostname")
 _HEADER = ("diagnostic", "result")
 
-Test = Dict[str, Any]
+Test = dict[str, Any]
 
 
 def _piece(cell: str) -> str:
@@ -33,13 +33,13 @@ def _piece(cell: str) -> str:
 class _Table:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.section: Optional[str] = None
-        self.tests: List[Test] = []
-        self.messages: List[Dict[str, Any]] = []
-        self.facts: Dict[str, str] = {}
+        self.section: str | None = None
+        self.tests: list[Test] = []
+        self.messages: list[dict[str, Any]] = []
+        self.facts: dict[str, str] = {}
         #: The row that goes on: its label, and its text, whose pieces follow in the next lines.
-        self._label: Optional[str] = None
-        self._pieces: List[str] = []
+        self._label: str | None = None
+        self._pieces: list[str] = []
 
     def take(self, line: str) -> None:
         word = line.strip()
@@ -87,7 +87,7 @@ class _Table:
         elif name in _FACTS or self.section == "Metadata":
             self.facts[name] = text
         else:
-            self.notes.puzzled("%s: %s" % (label, text))
+            self.notes.puzzled(f"{label}: {text}")
 
     def _test(self, label: str) -> Test:
         for known in reversed(self.tests):
@@ -135,9 +135,9 @@ def parse_diag(text: str) -> Reading:
     ]
     for message in table.messages:
         if message["kind"] != "info":
-            notes.warn("%s: %s" % (message["test"] or message["section"] or message["kind"], message["text"]))
+            notes.warn(f"{message['test'] or message['section'] or message['kind']}: {message['text']}")
     for name in failed:
-        notes.warn("%s failed" % name)
+        notes.warn(f"{name} failed")
     if not table.tests and not table.messages and text.strip():
         notes.warn("no result in this text")
     values = {
@@ -169,9 +169,9 @@ def parse_link_status(text: str) -> Reading:
     ``down``, ``disabled``, ``unsupported``: how many links of GPUs are so, of ``links_total``.
     """
     notes = Notes()
-    found: Dict[str, List[Dict[str, Any]]] = {"gpus": [], "switches": []}
+    found: dict[str, list[dict[str, Any]]] = {"gpus": [], "switches": []}
     part = "gpus"
-    last: Optional[Dict[str, Any]] = None
+    last: dict[str, Any] | None = None
     for line in text.splitlines()[:20000]:
         word = line.strip()[:800]
         head = _LINKS_OF.fullmatch(word)
@@ -192,7 +192,7 @@ def parse_link_status(text: str) -> Reading:
         for device in found[part]:
             down = [str(at) for at, link in enumerate(device["links"]) if link == "down"]
             if down:
-                notes.warn("%s %d: links %s are down" % (title, device["id"], ", ".join(down)))
+                notes.warn(f"{title} {device['id']}: links {', '.join(down)} are down")
     counts = {state: links.count(state) for state in STATES.values()}
     return notes.reading(dict(found, **counts, links_total=len(links)))
 

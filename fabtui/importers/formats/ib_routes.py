@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List
+from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
@@ -27,8 +27,8 @@ _ADDRESS = re.compile(
 def parse_ibroute(text: str) -> Reading:
     """Return ``{"switch": {"guid", "name"}, "routes": [{"lid", "port", "type", "guid", "name"}], "count"}``."""
     notes = Notes()
-    switch: Dict[str, Any] = {"guid": None, "name": None}
-    routes: List[Dict[str, Any]] = []
+    switch: dict[str, Any] = {"guid": None, "name": None}
+    routes: list[dict[str, Any]] = []
     count = None
     for line in ibwords.lines(text):
         named, route, dumped = _SWITCH.match(line), _ROUTE.fullmatch(line), _DUMPED.match(line)
@@ -43,14 +43,14 @@ def parse_ibroute(text: str) -> Reading:
         elif not re.match(r"\s+(Lid\s+Out|Port\s+Info)", line):
             ibwords.leftover(line, notes)
     if count is not None and count != len(routes):
-        notes.warn("%d of %d routes are in the text" % (len(routes), count))
+        notes.warn(f"{len(routes)} of {count} routes are in the text")
     return notes.reading({"switch": switch, "routes": routes, "count": count})
 
 
 def parse_ibaddr(text: str) -> Reading:
     """Return ``{"gid", "lid_start", "lid_end"}``."""
     notes = Notes()
-    values: Dict[str, Any] = {"gid": None, "lid_start": None, "lid_end": None}
+    values: dict[str, Any] = {"gid": None, "lid_start": None, "lid_end": None}
     for line in ibwords.lines(text):
         if found := _ADDRESS.fullmatch(line):
             values = {"gid": found[1], "lid_start": ibwords.integer(found[2]), "lid_end": ibwords.integer(found[3])}
@@ -81,8 +81,8 @@ def parse_ibtracert(text: str) -> Reading:
     was not found to its end.
     """
     notes = Notes()
-    values: Dict[str, Any] = {"from": None, "to": None}
-    hops: List[Dict[str, Any]] = []
+    values: dict[str, Any] = {"from": None, "to": None}
+    hops: list[dict[str, Any]] = []
     for line in ibwords.lines(text):
         end, hop, short = _END.fullmatch(line), _HOP.fullmatch(line), _SHORT.fullmatch(line)
         if end:
@@ -93,7 +93,7 @@ def parse_ibtracert(text: str) -> Reading:
             hops.append({"out": int(out), **_place(kind, guid, name, lid), "in": int(into)})
         elif short:
             which, out, guid, port = short.groups()
-            place: Dict[str, Any] = {"type": "unknown", "guid": ibwords.guid(guid), "name": None, "lid": None}
+            place: dict[str, Any] = {"type": "unknown", "guid": ibwords.guid(guid), "name": None, "lid": None}
             if out is None:
                 values[which.strip().lower()] = {**place, "port": int(port)}
             else:
@@ -103,7 +103,7 @@ def parse_ibtracert(text: str) -> Reading:
     return notes.reading({**values, "hops": hops})
 
 
-def _place(kind: str, guid: str, name: str, lid: str) -> Dict[str, Any]:
+def _place(kind: str, guid: str, name: str, lid: str) -> dict[str, Any]:
     type_ = {"ca": "CA", "???": "unknown"}.get(kind.lower(), kind.lower())
     return {"type": type_, "guid": ibwords.guid(guid), "lid": int(lid), "name": name[:200]}
 
@@ -125,8 +125,8 @@ def parse_ibping(text: str) -> Reading:
     """
     notes = Notes()
     names = ("host", "target", "sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max")
-    values: Dict[str, Any] = dict.fromkeys(names)
-    rtts: List[float] = []
+    values: dict[str, Any] = dict.fromkeys(names)
+    rtts: list[float] = []
     for line in ibwords.lines(text):
         pong, title, sent, times = _PONG.match(line), _TITLE.match(line), _SENT.match(line), _TIMES.match(line)
         if pong:
