@@ -98,7 +98,7 @@ def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
     from fabtui.diagnosis.trials import trials_text
-    from fabtui.jobs.monitor.rules import JOB_RULES
+    from fabtui.jobs.monitor import rules as job_rules  # noqa: F401 - registers the rules about jobs
 
     rows = [
         [
@@ -109,15 +109,12 @@ def rules() -> str:
     ]
     intro = (
         "A finding is a rule that fired. Severities: `bad` (a test fails or is slow), `warn` (likely), `note`; "
-        "the table has the worst one of each rule."
+        "the table has the worst one of each rule. `fabtui job` reports those that begin with J ([jobs](../jobs.md))."
     )
-    jobs = [[rule.id, cell(rule.title)] for rule in JOB_RULES]
     return page(
         "Rules",
         intro,
         table(["id", "name", "finding", "severity", "meaning", "next step", "confirmed by tests"], rows),
-        "## Jobs\n\nRules of `fabtui job` ([jobs](../jobs.md)).\n",
-        table(["id", "reports"], jobs),
     )
 
 

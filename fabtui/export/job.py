@@ -36,8 +36,9 @@ def job_values(report: JobReport) -> dict[str, Any]:
         "exit": report.exit_code,
         "findings": [
             {
-                **{"rule": one.rule, "severity": one.severity, "text": clean(one.text), "nodes": list(one.nodes)},
-                **{"evidence": [clean(text) for text in one.evidence], "next": clean(one.next) or None},
+                **{"rule": one.rule.id, "severity": str(one.severity), "text": clean(one.facts["text"])},
+                **{"nodes": list(one.nodes), "evidence": [clean(text) for text in one.facts["evidence"] or ()]},
+                "next": clean("".join(one.next)) or None,
             }
             for one in report.findings
         ],

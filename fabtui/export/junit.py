@@ -27,6 +27,8 @@ from fabtui.sanitize import clean, one_line
 
 #: Maximum number of bad measurements listed in a test case.
 MOST_LISTED = 50
+#: Domains of the rules that judge a session.
+_DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES)
 #: What XML 1.0 cannot hold, even as a reference; `clean` leaves only these of it.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -93,7 +95,7 @@ def _rules(diagnosis: Diagnosis) -> Iterator[Case]:
     for one in diagnosis.all_findings:
         of_rule.setdefault(one.rule.id, []).append(one)
     why = _without_data(diagnosis.model)
-    for rule in sorted((rule for rule in RULES if rule.domain is not Domain.SUMMARY), key=lambda rule: rule.id):
+    for rule in sorted((rule for rule in RULES if rule.domain in _DOMAINS), key=lambda rule: rule.id):
         found = of_rule.get(rule.id, [])
         bad = [one for one in found if one.severity is Severity.BAD]
         case = Case("rules", f"{rule.id} {rule.name}: {rule.title}")

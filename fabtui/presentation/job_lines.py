@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.jobs.answer import Answer
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.log_file import LogFile, Stream
-from fabtui.jobs.monitor.report import JobFinding, JobReport, NodeRow, Verdict
+from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
 from fabtui.jobs.watchdog import Phase
 from fabtui.jobs.watchdog import Verdict as HangVerdict
@@ -63,14 +64,17 @@ def title_line(report: JobReport) -> Line:
     return [*parts, (f"  {one_line(status.name, 40)}", MUTED)] if status.name else parts
 
 
-def finding_lines(finding: JobFinding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
+def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
     """Return a finding with its rule and the next step, wrapped."""
     slot = {"bad": CellStyle.FAILED, "warn": CellStyle.SLOW}.get(finding.severity)
     mark = glyphs.of_style[slot] if slot is not None else "-"
-    head: Line = [(f" {mark} {finding.rule} ", _SEVERITY_STYLES[finding.severity]), (one_line(finding.text, 600), "")]
+    head: Line = [
+        (f" {mark} {finding.rule.id} ", _SEVERITY_STYLES[finding.severity]),
+        (one_line(finding.facts["text"], 600), ""),
+    ]
     lines = wrapped(head, width, 7)
-    if with_next and finding.next:
-        lines += wrapped([("       next: ", MUTED), (one_line(finding.next, 400), "")], width, 13)
+    for command in finding.next if with_next else ():
+        lines += wrapped([("       next: ", MUTED), (one_line(command, 400), "")], width, 13)
     return lines
 
 
@@ -218,7 +222,7 @@ def setting_lines(report: JobReport, width: int) -> Lines:
     line += [f"layers {layers}" + (f" = {stages}" if stages else "")] if layers or stages else []
     line += [f"MASTER_ADDR {master}"] if (master := _of(values, "master")) else []
     line += [f"{name} {value}" for name, value in values.items() if name not in named][:8]
-    wrong = {finding.rule for finding in report.findings} & {"J06", "J07", "J08", "J09", "J10", "J11"}
+    wrong = {finding.rule.id for finding in report.findings} & {"J06", "J07", "J08", "J09", "J10", "J11"}
     agree = "see the findings" if wrong else f"{count(len(settings.of), 'node')} agree" if len(settings.of) > 1 else ""
     if facts.conf is not None and not wrong:
         agree += f"{' and ' if agree else ''}as in {one_line(facts.conf_name, 40)}"

@@ -13,7 +13,7 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
-from fabtui.jobs.monitor.rules import JOB_RULES
+from fabtui.jobs.monitor import rules as job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
@@ -78,7 +78,6 @@ def _entries(word: str, width: int) -> list[str]:
     key = word.lower()
     blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
     blocks += [error_lines(one, width) for one in meanings() if key in (one.code.lower(), one.id)]
-    blocks += [[f"{one.id}: {one.title}", "  reported by  fabtui job"] for one in JOB_RULES if key == one.id.lower()]
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
     return [line for block in blocks for line in ["", *block]][1:]

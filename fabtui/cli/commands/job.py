@@ -214,7 +214,8 @@ def _lines(report: JobReport) -> dict[str, str]:
     lines = {state: state}
     for one in report.findings:
         # Durations and counts grow.
-        lines[f"{one.rule} {re.sub('[0-9]+', '0', one.text)}"] = f"{one.rule} {one_line(one.text, 600)}"
+        text = f"{one.rule.id} {one_line(one.facts['text'], 600)}"
+        lines[re.sub("[0-9]+", "0", text)] = text
     if latest is not None and latest.seconds is not None:
         text = f"iteration {latest.number}/{latest.total}: {latest.seconds:.4g} s"
         lines[text] = text

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from fabtui.diagnosis.finding import Domain, Severity, rules_of
 from fabtui.jobs.monitor.iteration_times import iteration_of
 from fabtui.jobs.monitor.log_file import LogFile
-from fabtui.jobs.monitor.report import JobFacts, JobFinding, JobReport, NodeRow
-from fabtui.jobs.monitor.rules import findings, gpu_age, order
+from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
+from fabtui.jobs.monitor.rules import gpu_age
 
 
-def report_of(facts: JobFacts, unread: Sequence[str] = (), more: Iterable[JobFinding] = ()) -> JobReport:
-    """Return the report of a job; ``more`` are findings that do not come from the rules."""
-    found = sorted([*more, *findings(facts)], key=order)
-    suspects = {node for one in found if one.severity != "note" for node in one.nodes}
+def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
+    """Return the report of a job: the most severe findings first, and what hangs before others."""
+    found = [one for rule in rules_of(Domain.JOBS) for one in rule.findings(facts)]
+    found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
     rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
     return JobReport(facts, rows, tuple(found), tuple(unread))
 

@@ -6,38 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.jobs.monitor.gpu_history import Sample
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.log_file import Stream
 from fabtui.scheduler.slurm_job import JobStatus
 
-Severity = Literal["bad", "warn", "note"]
 Verdict = Literal["healthy", "suspect", "hangs", "waiting", "ended", "failed", "unknown"]
 
 #: Exit codes of a monitor: nothing is wrong; something is; something could not be read.
 HEALTHY, SUSPECT, UNREAD = 0, 1, 3
-
-
-class JobFinding(NamedTuple):
-    """A rule that fired.
-
-    Attributes:
-        rule: The id of the rule (`fabtui.jobs.monitor.rules.JOB_RULES`).
-        severity: ``bad``, ``warn`` (probably wrong) or ``note``.
-        text: What is wrong, one sentence, not cleaned.
-        nodes: The nodes that it is about; none for the whole job.
-        evidence: Lines of logs and values that show it.
-        next: What to do next: a command, or a sentence; "" if there is nothing.
-        hangs: Whether it means that the job stands still.
-    """
-
-    rule: str
-    severity: Severity
-    text: str
-    nodes: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
-    next: str = ""
-    hangs: bool = False
 
 
 class NodeRow(NamedTuple):
@@ -131,7 +109,7 @@ class JobReport:
 
     facts: JobFacts
     rows: tuple[NodeRow, ...]
-    findings: tuple[JobFinding, ...]
+    findings: tuple[Finding, ...]
     unread: tuple[str, ...] = ()
 
     @property
@@ -140,9 +118,9 @@ class JobReport:
         return self.facts.status
 
     @property
-    def wrong(self) -> list[JobFinding]:
+    def wrong(self) -> list[Finding]:
         """Findings that are more than notes."""
-        return [one for one in self.findings if one.severity != "note"]
+        return [one for one in self.findings if one.severity is not Severity.NOTE]
 
     @property
     def verdict(self) -> Verdict:
@@ -152,7 +130,7 @@ class JobReport:
             return "waiting"
         if stage == "ended" and self.status.state != "COMPLETED":
             return "failed"
-        if any(one.hangs for one in self.findings):
+        if any(one.facts.get("hangs") for one in self.findings):
             return "hangs"
         if self.wrong:
             return "suspect"

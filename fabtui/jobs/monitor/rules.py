@@ -1,15 +1,15 @@
-"""Rules about a job, and the findings of those that fire. Each rule is one row of `JOB_RULES`."""
+"""Rules about a running or ended job, registered with all others. Each is one row at the end."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.log_file import LogFile
-from fabtui.jobs.monitor.report import JobFacts, JobFinding, Severity
+from fabtui.jobs.monitor.report import JobFacts
 from fabtui.jobs.monitor.settings import is_shared, meaning, partition
 from fabtui.nodeset import count, fold
 
@@ -27,34 +27,37 @@ _UNTIMED_SAMPLES = 30
 _MOST = 4
 _ENDS = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
 
-Found = Iterator[JobFinding]
+Found = Iterator[Finding]
 
 
-class JobRule(NamedTuple):
-    """A rule: its id, what it reports, and the function that finds it."""
+class JobRule(Rule[JobFacts]):
+    """Base of the rules about jobs."""
 
-    id: str
-    title: str
-    check: Callable[[JobFacts], Found]
+    domain = Domain.JOBS
+    message = "{text}"
+    evidence = ("{evidence:lines}",)
+
+    def found(
+        self,
+        text: str,
+        nodes: Sequence[str] = (),
+        evidence: Sequence[str] = (),
+        command: str = "",
+        *,
+        severity: Severity | None = None,
+        hangs: bool = False,
+    ) -> Finding:
+        """Return a finding; its evidence is lines of logs and values, and the job stands still if it ``hangs``."""
+        facts = {"text": text, "evidence": tuple(evidence) or None, "hangs": hangs or None}
+        return self.finding(severity=severity, nodes=nodes, facts=facts, commands=[command] if command else [])
 
 
-def findings(facts: JobFacts) -> list[JobFinding]:
-    """Return what is wrong with a job, the most severe first, else in the order of the rules."""
-    return sorted((one for rule in JOB_RULES for one in rule.check(facts)), key=order)
-
-
-def order(finding: JobFinding) -> tuple[int, bool]:
-    """Return the position of a finding among others: by severity, a hang first."""
-    return ("bad", "warn", "note").index(finding.severity), not finding.hangs
-
-
-def _ended(facts: JobFacts) -> Found:
+def _ended(rule: JobRule, facts: JobFacts) -> Found:
     status = facts.status
     if status.stage == "waiting":
         why = f" ({status.reason})" if status.reason else ""
-        yield JobFinding(
-            "J01", "note", f"it has not begun: {status.state}{why}", next=f"squeue --start --jobs={status.job}"
-        )
+        command = f"squeue --start --jobs={status.job}"
+        yield rule.found(f"it has not begun: {status.state}{why}", command=command, severity=Severity.NOTE)
     if status.stage != "ended" or status.state == "COMPLETED":
         return
     how = _ENDS.get(status.state, f"has ended: {status.state}")
@@ -66,20 +69,18 @@ def _ended(facts: JobFacts) -> Found:
         code = ""
     reason = f" ({status.reason})" if status.reason not in ("", status.state) else ""
     down = tuple(f"{node} is {state}" for node, state in list(status.down.items())[:_MOST])
-    severity: Severity = "warn" if status.state == "CANCELLED" else "bad"
+    severity = Severity.WARN if status.state == "CANCELLED" else Severity.BAD
     command = f"sacct --jobs={status.job} --format=JobID,State,ExitCode,DerivedExitCode,NodeList"
-    yield JobFinding("J01", severity, f"it {how}{reason}{code}", tuple(status.down), down, command)
+    yield rule.found(f"it {how}{reason}{code}", tuple(status.down), down, command, severity=severity)
 
 
-def _dead_ranks(facts: JobFacts) -> Found:
+def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
     for file, errors in _with_errors(facts):
         for task in errors.tasks[:1]:
             where = f" on {task.nodes}" if task.nodes else f" on {file.node}" if file.node else ""
             more = f"; {count(len(errors.tasks) - 1, 'more line')} of this kind" if len(errors.tasks) > 1 else ""
             node = task.nodes or file.node
-            yield JobFinding(
-                "J02",
-                "bad",
+            yield rule.found(
                 f"task {task.task}{where} has ended: {task.how}{more}",
                 (node,) if node in facts.logs.nodes else (),
                 (file.path,),
@@ -93,7 +94,7 @@ def _dead_ranks(facts: JobFacts) -> Found:
         if reported.ranks is not None and since is not None and facts.when - since >= GONE:
             gone = reported.most_ranks - len(reported.ranks)
             text = f"{count(gone, 'rank')} of {reported.most_ranks} on {node} {'is' if gone == 1 else 'are'} gone"
-            yield JobFinding("J02", "bad", text, (node,), (), f"ssh {node} dmesg -T | tail")
+            yield rule.found(text, (node,), (), f"ssh {node} dmesg -T | tail")
 
 
 def _look(facts: JobFacts, node: str, otherwise: str) -> str:
@@ -102,7 +103,7 @@ def _look(facts: JobFacts, node: str, otherwise: str) -> str:
     return f"fabtui explain {path}" if path else otherwise
 
 
-def _idle_gpus(facts: JobFacts) -> Found:
+def _idle_gpus(rule: JobRule, facts: JobFacts) -> Found:
     histories = {node: history for node, history in facts.logs.gpus.items() if history.latest is not None}
     idle = {
         node: seconds for node, history in histories.items() if (seconds := _idle_beside(node, histories)) is not None
@@ -116,13 +117,13 @@ def _idle_gpus(facts: JobFacts) -> Found:
         verb = "is" if number == 1 else "are"
         when = f"for {_time(seconds)}" if running else f"for {_time(seconds)} of what is recorded"
         text = f"{node}: 0 of {number} GPUs {verb} busy {when} while other nodes compute"
-        yield JobFinding("J03", "bad", text, (node,), (), _stacks(facts, node))
+        yield rule.found(text, (node,), (), _stacks(facts, node))
     if not histories or idle or not running:
         return
     started = (facts.status.elapsed or 0.0) > WARM_UP or any(history.was_busy for history in histories.values())
     if started and all(_is_idle(facts, node, history) for node, history in histories.items()):
         text = f"no GPU of the job is busy, on none of {count(len(histories), 'node')}"
-        yield JobFinding("J03", "bad", text, (), (), _stacks(facts), hangs=True)
+        yield rule.found(text, command=_stacks(facts), hangs=True)
 
 
 def _stacks(facts: JobFacts, node: str = "") -> str:
@@ -174,7 +175,7 @@ def _idle_beside(node: str, histories: dict[str, GpuHistory]) -> float | None:
     return seconds if seconds >= IDLE_SECONDS else None
 
 
-def _error_lines(facts: JobFacts) -> Found:
+def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
     found = [(file, errors, errors.first) for file, errors in _with_errors(facts)]
     failed = [(file, errors, first) for file, errors, first in found if first is not None]
     if not failed:
@@ -182,7 +183,7 @@ def _error_lines(facts: JobFacts) -> Found:
     failed.sort(key=lambda one: _order(one[2]))
     file, errors, first = failed[0]
     where = file.node or file.path.rpartition("/")[2]
-    severity: Severity = "bad" if first.kind.cause else "warn"
+    severity = Severity.BAD if first.kind.cause else Severity.WARN
     rest = [other.node or other.path.rpartition("/")[2] for other, _, _ in failed[1:]]
     more = f" ({count(errors.count, 'line')} with errors)" if errors.count > 1 else ""
     evidence = [f"{other.path}: {one.text}" for other, _, one in failed[:_MOST]]
@@ -195,7 +196,7 @@ def _error_lines(facts: JobFacts) -> Found:
         names = fold(dict.fromkeys(rest)) if len(rest) <= _MOST else count(len(rest), "other log")
         text += f"; {names} {what}" + (", later: probably a consequence" if later else "")
     node = (file.node,) if file.node else ()
-    yield JobFinding("J04", severity, text, node, tuple(evidence), f"fabtui explain {file.path}")
+    yield rule.found(text, node, tuple(evidence), f"fabtui explain {file.path}", severity=severity)
 
 
 def _order(error: ErrorLine) -> tuple[bool, float]:
@@ -208,7 +209,7 @@ def _with_errors(facts: JobFacts) -> list[tuple[LogFile, ErrorLines]]:
     return [(file, file.errors) for file in files if file.errors.kept or file.errors.tasks]
 
 
-def _bad_losses(facts: JobFacts) -> Found:
+def _bad_losses(rule: JobRule, facts: JobFacts) -> Found:
     printed = facts.logs.iterations.all
     # The scaler of mixed precision skips steps at the start; NaN is counted apart.
     bad = [one for one in printed if one.nan or one.loss.lower().lstrip("-") in ("nan", "inf")]
@@ -216,10 +217,10 @@ def _bad_losses(facts: JobFacts) -> Found:
         what = f"loss {bad[0].loss}" if bad[0].loss.lower().lstrip("-") in ("nan", "inf") else f"{bad[0].nan} with NaN"
         text = f"iteration {bad[0].number}: {what}" + (f", and {len(bad) - 1} more" if len(bad) > 1 else "")
         step = "look at the data and the learning rate; memory errors of GPUs: fabtui preflight"
-        yield JobFinding("J05", "bad", text, (), (), step)
+        yield rule.found(text, command=step)
 
 
-def _different_settings(facts: JobFacts) -> Found:
+def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
     settings = facts.logs.settings
     for name in settings.names():
         values = settings.values(name)
@@ -228,10 +229,10 @@ def _different_settings(facts: JobFacts) -> Found:
             parts = sorted(values.items(), key=lambda one: len(one[1]))
             text = ", ".join(f"{_value(value)} on {_sources(who)}" for value, who in parts[:_MOST])
             nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
-            yield JobFinding("J06", "bad", f"{name} differs between nodes: {text}", nodes, (), _CONF_NEXT)
+            yield rule.found(f"{name} differs between nodes: {text}", nodes, (), _CONF_NEXT)
 
 
-def _unlike_configuration(facts: JobFacts) -> Found:
+def _unlike_configuration(rule: JobRule, facts: JobFacts) -> Found:
     for name, expected in (facts.conf or {}).items():
         if name == "NODE_RANK":
             continue
@@ -239,13 +240,13 @@ def _unlike_configuration(facts: JobFacts) -> Found:
         for value, who in list(wrong.items())[:_MOST]:
             text = f"{name} is {_value(value)} on {_sources(who)}; {facts.conf_name} has {_value(expected)}"
             nodes = tuple(node for node in who if node in facts.logs.nodes)
-            yield JobFinding("J07", "bad", text, nodes, (), _CONF_NEXT)
+            yield rule.found(text, nodes, (), _CONF_NEXT)
 
 
 _CONF_NEXT = "compare the scripts on these nodes, and the variables that sbatch and srun export (--export)"
 
 
-def _node_ranks(facts: JobFacts) -> Found:
+def _node_ranks(rule: JobRule, facts: JobFacts) -> Found:
     by_rank = facts.logs.settings.values("NODE_RANK")
     turns = any(who.startswith("print ") for sources in by_rank.values() for who in sources)
     number = next(
@@ -259,16 +260,16 @@ def _node_ranks(facts: JobFacts) -> Found:
         if len(who) > 1:
             text = f"NODE_RANK {_value(rank)} is given to {count(len(who), 'node')}: {_sources(who)}"
             nodes = tuple(node for node in who if node in facts.logs.nodes)
-            yield JobFinding("J08", "bad", text, nodes, (), "each node needs its own NODE_RANK, such as $SLURM_NODEID")
+            yield rule.found(text, nodes, (), "each node needs its own NODE_RANK, such as $SLURM_NODEID")
             return
     numbers = {int(rank) for rank in by_rank if rank.isascii() and rank.isdecimal()}
     if number is not None and len(givers) == number and numbers and numbers != set(range(number)):
         missing = sorted(set(range(number)) - numbers)[:_MOST]
         text = f"NODE_RANK {', '.join(map(str, missing))} of {number} is given to no node"
-        yield JobFinding("J08", "bad", text, (), (), "NODE_RANK counts from 0 to NNODES - 1")
+        yield rule.found(text, command="NODE_RANK counts from 0 to NNODES - 1")
 
 
-def _parallelism(facts: JobFacts) -> Found:
+def _parallelism(rule: JobRule, facts: JobFacts) -> Found:
     values = facts.logs.settings.usual()
     world, degrees = meaning(values, "world"), [meaning(values, name) for name in ("tensor", "data", "pipeline")]
     context = meaning(values, "context") or 1
@@ -278,18 +279,19 @@ def _parallelism(facts: JobFacts) -> Found:
         if product != world:
             by = f" x CP {context}" if context > 1 else ""
             text = f"WORLD_SIZE {world} is not TP {tensor} x DP {data} x PP {pipeline}{by} = {product}"
-            yield JobFinding("J09", "bad", text, (), (), "change the degrees of parallelism or the number of GPUs")
+            yield rule.found(text, command="change the degrees of parallelism or the number of GPUs")
     nodes, each = meaning(values, "nodes"), meaning(values, "per_node")
     if world is not None and nodes is not None and each is not None and nodes * each != world:
         text = f"WORLD_SIZE {world} is not {count(nodes, 'node')} x {each} = {nodes * each}"
-        yield JobFinding("J09", "bad", text, (), (), "WORLD_SIZE is the number of ranks of all nodes together")
+        yield rule.found(text, command="WORLD_SIZE is the number of ranks of all nodes together")
     given = len(facts.status.nodes)
     if nodes is not None and given and nodes != given:
         text = f"NNODES is {nodes}, but the job has {count(given, 'node')}"
-        yield JobFinding("J09", "warn", text, (), (), "the ranks wait for nodes that are not there, or leave some out")
+        command = "the ranks wait for nodes that are not there, or leave some out"
+        yield rule.found(text, command=command, severity=Severity.WARN)
 
 
-def _stages(facts: JobFacts) -> Found:
+def _stages(rule: JobRule, facts: JobFacts) -> Found:
     values = facts.logs.settings.usual()
     stages = partition(values.get("PARTITION", ""))
     if stages is None:
@@ -297,13 +299,13 @@ def _stages(facts: JobFacts) -> Found:
     layers, pipeline = meaning(values, "layers"), meaning(values, "pipeline")
     if layers is not None and sum(stages) != layers:
         text = f"PARTITION {values['PARTITION']} has {sum(stages)} layers, NUM_LAYERS is {layers}"
-        yield JobFinding("J10", "bad", text, (), (), "the layers of all stages together are the model")
+        yield rule.found(text, command="the layers of all stages together are the model")
     if pipeline is not None and len(stages) != pipeline:
         text = f"PARTITION {values['PARTITION']} has {len(stages)} stages, the pipeline has {pipeline}"
-        yield JobFinding("J10", "bad", text, (), (), "each stage of the pipeline needs its number of layers")
+        yield rule.found(text, command="each stage of the pipeline needs its number of layers")
 
 
-def _master_address(facts: JobFacts) -> Found:
+def _master_address(rule: JobRule, facts: JobFacts) -> Found:
     nodes = facts.status.nodes or tuple(facts.logs.nodes)
     own: dict[str, frozenset[str]] = {
         node: facts.addresses.get(node, frozenset())
@@ -324,7 +326,7 @@ def _master_address(facts: JobFacts) -> Found:
         evidence = tuple(f"{node}: {', '.join(sorted(names))}" for node, names in list(own.items())[:_MOST])
         setters = tuple(node for node in who if node in nodes) if len(who) < len(nodes) else ()
         command = 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)'
-        yield JobFinding("J11", "bad", text, setters, evidence, command)
+        yield rule.found(text, setters, evidence, command)
 
 
 def _beside(master: str, own: dict[str, frozenset[str]]) -> bool:
@@ -341,24 +343,23 @@ def _network(text: str) -> object:
     return ipaddress.ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
 
 
-def _silence(facts: JobFacts) -> Found:
+def _silence(rule: JobRule, facts: JobFacts) -> Found:
     status, quiet, limit = facts.status, facts.logs.quiet(), facts.silence_limit
     command = f"fabtui ras --jobid {status.job}" if status.job else "fabtui ras --nodes ..."
     if status.stage == "running" and status.state != "SUSPENDED":
         started = status.elapsed or 0.0
         if quiet is not None and quiet > limit:
             text = f"no output from any node for {_time(quiet)} (limit {_time(limit)})"
-            yield JobFinding("J12", "bad", text, (), (), command, hangs=True)
+            yield rule.found(text, command=command, hangs=True)
         elif quiet is None and facts.logs.files and started > max(limit, WARM_UP):
-            yield JobFinding(
-                "J12", "bad", f"no output at all since the start {_time(started)} ago", (), (), command, True
-            )
+            text = f"no output at all since the start {_time(started)} ago"
+            yield rule.found(text, command=command, hangs=True)
     elif status.stage == "ended" and status.state != "COMPLETED" and status.ended is not None:
         written = [file.modified for file in facts.logs.files.values() if file.size and _is_of_ranks(file)]
         silent = status.ended - max((at for at in written if at is not None), default=status.ended)
         if silent > limit:
             text = f"the last output was {_time(silent)} before the end (limit {_time(limit)})"
-            yield JobFinding("J12", "bad", text, (), (), "fabtui read shows flight recorder dumps, if there are any")
+            yield rule.found(text, command="fabtui read shows flight recorder dumps, if there are any")
 
 
 def _is_of_ranks(file: LogFile) -> bool:
@@ -366,14 +367,14 @@ def _is_of_ranks(file: LogFile) -> bool:
     return file.stream != "gpu" and not is_of_ending((file.tail(1) or [""])[0])
 
 
-def _slow_iterations(facts: JobFacts) -> Found:
+def _slow_iterations(rule: JobRule, facts: JobFacts) -> Found:
     times = facts.logs.iterations
     slow, usual = times.slow, times.median
     if slow and usual is not None:
         worst = max(slow, key=lambda one: one.seconds or 0.0)
         more = f"; {len(slow)} in all" if len(slow) > 1 else ""
         text = f"iteration {worst.number} took {worst.seconds:.4g} s, the median is {usual:.4g} s{more}"
-        yield JobFinding("J13", "note", text)
+        yield rule.found(text)
 
 
 def _sources(who: list[str]) -> str:
@@ -395,19 +396,61 @@ def _time(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-#: All rules, in the order of their findings.
-JOB_RULES = (
-    JobRule("J01", "the job waits, failed, was cancelled or lost a node", _ended),
-    JobRule("J02", "a task or rank has ended while the others run", _dead_ranks),
-    JobRule("J03", "the GPUs of a node, or all, are idle", _idle_gpus),
-    JobRule("J04", "a log has errors; the earliest that can be a cause comes first", _error_lines),
-    JobRule("J05", "iterations with NaN, or a loss that is no number", _bad_losses),
-    JobRule("J06", "a setting differs between nodes", _different_settings),
-    JobRule("J07", "a setting differs from the configuration file", _unlike_configuration),
-    JobRule("J08", "NODE_RANK is given twice or is missing", _node_ranks),
-    JobRule("J09", "WORLD_SIZE, NNODES and the degrees of parallelism do not fit together", _parallelism),
-    JobRule("J10", "PARTITION does not fit the layers or the pipeline", _stages),
-    JobRule("J11", "MASTER_ADDR is no address of the job's nodes", _master_address),
-    JobRule("J12", "no node has written any output for too long", _silence),
-    JobRule("J13", "an iteration took much longer than usual", _slow_iterations),
-)
+#: Id, name, check, title, meaning and next step of each rule, in the order of their findings.
+_ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str], ...] = (
+    ("J01", "job-ended", _ended,
+     "The job waits, failed, was cancelled or lost a node",
+     "Slurm reports that the job waits, failed, was cancelled, reached its time limit, or lost a node.",
+     "Look up the reason in Slurm (squeue, sacct, scontrol show node)."),
+    ("J02", "rank-ended", _dead_ranks,
+     "A task or rank has ended while the others run",
+     "A launcher printed that a task has ended, or a node has fewer ranks than before, while the job runs.",
+     "Read the kernel log and the error log of its node."),
+    ("J03", "gpus-idle", _idle_gpus,
+     "The GPUs of a node, or of all nodes, are idle",
+     "GPUs of a node are idle for 30 s while those of other nodes compute, or no GPU of the job is busy.",
+     "Compare the stacks of its ranks: fabtui stacks."),
+    ("J04", "log-errors", _error_lines,
+     "A log has errors; the earliest that can be a cause comes first",
+     "Logs have lines with errors. The earliest that can be a cause comes first; later ones may be consequences.",
+     "Explain the log: fabtui explain FILE."),
+    ("J05", "bad-loss", _bad_losses,
+     "Iterations with NaN, or a loss that is not a number",
+     "The training printed a loss that is NaN or infinite, or skipped iterations because of NaN.",
+     "Check the data and the learning rate; look for memory errors of GPUs: fabtui preflight."),
+    ("J06", "setting-differs", _different_settings,
+     "A setting differs between nodes",
+     "Nodes printed different values of a setting that all nodes should share.",
+     "Compare the scripts and the exported variables of the nodes."),
+    ("J07", "setting-unlike-file", _unlike_configuration,
+     "A setting differs from the configuration file",
+     "Nodes printed another value of a setting than the configuration file (--conf) has.",
+     "Compare the scripts and the exported variables of the nodes."),
+    ("J08", "node-rank", _node_ranks,
+     "NODE_RANK is given twice or is missing",
+     "Two nodes printed the same NODE_RANK, or a number below NNODES is missing.",
+     "Give each node its own NODE_RANK, such as $SLURM_NODEID."),
+    ("J09", "parallelism", _parallelism,
+     "WORLD_SIZE, NNODES and the degrees of parallelism do not fit together",
+     "WORLD_SIZE is not the product of the degrees of parallelism or of nodes and ranks per node, or NNODES is wrong.",
+     "Correct the degrees of parallelism or the number of GPUs."),
+    ("J10", "pipeline-stages", _stages,
+     "PARTITION does not fit the layers or the pipeline",
+     "The layers of the pipeline stages do not add up to NUM_LAYERS, or there is another number of stages.",
+     "Give each pipeline stage its number of layers; all stages together are the model."),
+    ("J11", "master-address", _master_address,
+     "MASTER_ADDR is not an address of the job's nodes",
+     "MASTER_ADDR belongs to a node outside the job, or to no node.",
+     "Set MASTER_ADDR to the first node of the job."),
+    ("J12", "silence", _silence,
+     "No node has written output for too long",
+     "No node has written output for five usual iterations and at least --idle seconds.",
+     "Ask the job which ranks are behind: fabtui ras, fabtui stacks."),
+    ("J13", "slow-iteration", _slow_iterations,
+     "An iteration took much longer than usual",
+     "An iteration took several times the median.",
+     "Watch whether it repeats; compare the nodes with fabtui run."),
+)  # fmt: skip
+for _id, _name, _check, _title, _meaning, _next in _ROWS:
+    _own = {"id": _id, "name": _name, "title": _title, "check": _check, "next_step": _next, "__doc__": _meaning}
+    register(type(_name, (JobRule,), {**_own, "severity": Severity.NOTE if _id == "J13" else Severity.BAD}))

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.jobs.monitor.log_file import KEPT, LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import count
@@ -186,7 +187,7 @@ class JobScreen(TitledScreen):
         ]
         for with_next in (True, False):
             found = [
-                job_lines.finding_lines(one, width, glyphs, with_next=with_next and one.severity != "note")
+                job_lines.finding_lines(one, width, glyphs, with_next=with_next and one.severity is not Severity.NOTE)
                 for one in report.findings
             ]
             lines = [*(line for block in found for line in block), *unread[:2]]
@@ -219,7 +220,7 @@ class JobScreen(TitledScreen):
         """The next steps: of the answer who is behind first, then of the findings."""
         found = [] if self._job.answer is None else self._job.answer.answer.next[:1]
         if self._report is not None:
-            found = [*found, *(one.next for one in self._report.findings if one.next)]
+            found = [*found, *(command for one in self._report.findings for command in one.next)]
         return list(dict.fromkeys(found))
 
     def _draw_step(self, text: str, width: int, lines: int) -> None:

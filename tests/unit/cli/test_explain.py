@@ -82,7 +82,7 @@ def test_a_number_alone_may_be_an_xid(capsys: Out) -> None:
 
 def test_a_rule_about_jobs_is_explained(capsys: Out) -> None:
     assert entry.main(["explain", "j03"]) == 0
-    assert capsys.readouterr().out.startswith("J03: the GPUs of a node, or all, are idle\n")
+    assert capsys.readouterr().out.startswith("J03 gpus-idle (bad): The GPUs of a node, or of all nodes, are idle\n")
 
 
 def test_logs_of_a_folder_are_explained(tmp_path: Path, capsys: Out) -> None:

@@ -38,7 +38,7 @@ def test_every_rule_is_documented(rules: list[Rule[object]]) -> None:
     assert len(rules) > 30
     assert len({rule.id for rule in rules}) == len({rule.name for rule in rules}) == len(rules)
     for rule in rules:
-        assert re.fullmatch(r"FT[0-9]{3}", rule.id)
+        assert re.fullmatch(r"FT[0-9]{3}|J[0-9]{2}", rule.id)
         assert re.fullmatch(r"[a-z0-9-]+", rule.name)
         assert rule.title
         assert rule.description.endswith("."), rule.id

@@ -5,17 +5,23 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import Evidence, diagnose
+from fabtui.diagnosis.finding import Domain, Finding, rules_of
 from fabtui.jobs.monitor.build_report import report_of
-from fabtui.jobs.monitor.report import NodeFacts
-from fabtui.jobs.monitor.rules import JOB_RULES, findings
+from fabtui.jobs.monitor.report import JobFacts, NodeFacts
+from fabtui.presentation.findings import as_json
 from fabtui.scheduler.slurm_job import JobStatus
 
 from .job_texts import NODES, facts_of, gpustat, healthy, iteration, logs_of, part, settings
 
 
+def findings(facts: JobFacts) -> list[Finding]:
+    return list(report_of(facts).findings)
+
+
 def test_every_rule_is_in_the_documentation() -> None:
     text = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
-    assert [rule.id for rule in JOB_RULES if rule.id not in text] == []
+    assert [rule.id for rule in rules_of(Domain.JOBS) if rule.id not in text] == []
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "COMPLETED"])
@@ -62,8 +68,8 @@ def test_each_fault_is_found_alone_while_the_job_runs_and_after_it(
 ) -> None:
     report = report_of(facts_of(healthy(**files), state))
     (found,) = report.findings
-    assert found.rule == rule in {one.id for one in JOB_RULES}
-    assert found.text.startswith(text[: text.find("0:") if rule == "J03" else None])
+    assert found.rule.id == rule in {one.id for one in rules_of(Domain.JOBS)}
+    assert found.facts["text"].startswith(text[: text.find("0:") if rule == "J03" else None])
     assert found.nodes == nodes
     assert (report.verdict, report.exit_code) == ("suspect", 1)
     assert found.next
@@ -89,7 +95,7 @@ def test_what_resembles_a_fault_is_none(files: dict[str, str]) -> None:
 
 def test_the_configuration_file_counts_where_it_has_a_value() -> None:
     facts = facts_of(healthy(), conf={"MASTER_ADDR": "192.0.2.1", "GLOBAL_BATCH_SIZE": "64"}, conf_name="_00_conf.sh")
-    assert [one.text for one in findings(facts)] == [
+    assert [one.facts["text"] for one in findings(facts)] == [
         "MASTER_ADDR is 192.0.2.60 on n[060-063]; _00_conf.sh has 192.0.2.1"
     ]
 
@@ -103,9 +109,9 @@ def test_the_configuration_file_counts_where_it_has_a_value() -> None:
 )
 def test_silence_is_found_while_the_job_runs_and_after_it(state: str, more: dict[str, Any], text: str) -> None:
     files = healthy(n063_out=settings(3))
-    found = [one for one in findings(facts_of(files, state, **more)) if one.rule == "J12"]
-    assert [one.text[: len(text)] for one in found] == [text]
-    assert found[0].hangs is (state == "RUNNING")
+    found = [one for one in findings(facts_of(files, state, **more)) if one.rule.id == "J12"]
+    assert [one.facts["text"][: len(text)] for one in found] == [text]
+    assert found[0].facts.get("hangs") is (True if state == "RUNNING" else None)
     # Five printed iterations of 14 s each are waited for, even if --idle is shorter.
     assert state != "RUNNING" or not findings(facts_of(healthy(), idle=0.5))
     assert not findings(facts_of(files, "SUSPENDED", idle=0.5))
@@ -122,18 +128,18 @@ def test_silence_is_found_while_the_job_runs_and_after_it(state: str, more: dict
 )
 def test_what_slurm_and_shells_write_when_a_job_is_ended_is_no_output_of_it(line: str) -> None:
     facts = facts_of(healthy(n063_out=settings(3)), "CANCELLED", idle=100.0, ended=1400.0)
-    assert {one.rule for one in findings(facts)} == {"J01", "J12"}
+    assert {one.rule.id for one in findings(facts)} == {"J01", "J12"}
     facts.logs.take("", [part("/logs/n061.err2", line, modified=1400.0)], 1401.0)
-    assert "J12" in {one.rule for one in findings(facts)}
+    assert "J12" in {one.rule.id for one in findings(facts)}
     facts.logs.take("", [part("/logs/n062.err2", "iteration 50\n", modified=1400.0)], 1401.0)
-    assert "J12" not in {one.rule for one in findings(facts)}
+    assert "J12" not in {one.rule.id for one in findings(facts)}
 
 
 def test_idle_gpus_on_all_nodes_count_after_the_warm_up() -> None:
     files = healthy(**{f"{node}_gpu": gpustat(node, 40, busy=False) for node in NODES})
     assert not findings(facts_of(files, elapsed=300.0))
     report = report_of(facts_of(files))
-    assert [one.text for one in report.findings] == ["no GPU of the job is busy, on none of 4 nodes"]
+    assert [one.facts["text"] for one in report.findings] == ["no GPU of the job is busy, on none of 4 nodes"]
     assert report.verdict == "hangs"
 
 
@@ -143,7 +149,7 @@ def test_a_rank_that_is_gone_is_found_by_its_node() -> None:
     assert not findings(facts_of(healthy(), nodes=nodes))
     nodes["n061"] = NodeFacts(((1, "S"),), 2, fewer_since=990.0)
     (found,) = findings(facts_of(healthy(), nodes=nodes))
-    assert (found.rule, found.text) == ("J02", "1 rank of 2 on n061 is gone")
+    assert (found.rule.id, found.facts["text"]) == ("J02", "1 rank of 2 on n061 is gone")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_the_state_of_the_job_is_a_finding(status: JobStatus, verdict: str, code
     facts = facts_of({})
     report = report_of(facts.__class__(status, logs_of({})), [status.problem] if status.problem else [])
     assert (report.verdict, report.exit_code) == (verdict, code)
-    assert [one.text for one in report.findings] == ([text] if text else [])
+    assert [one.facts["text"] for one in report.findings] == ([text] if text else [])
 
 
 def test_the_cause_comes_before_an_earlier_consequence_and_by_time() -> None:
@@ -172,10 +178,10 @@ def test_the_cause_comes_before_an_earlier_consequence_and_by_time() -> None:
     early = "2026-11-22 12:00:05,120 CUDA error: device kernel image is invalid\n"
     (found,) = findings(facts_of(healthy(n061_err=late, n062_err=early)))
     assert found.nodes == ("n062",)
-    assert found.text.endswith("; n061 also has errors, later: probably a consequence")
+    assert found.facts["text"].endswith("; n061 also has errors, later: probably a consequence")
     # Without a time nothing is claimed about the order.
     (found,) = findings(facts_of(healthy(n060_err=TIMEOUT, n061_err=late, n062_err=early)))
-    assert found.text.endswith("; n[060-061] also have errors")
+    assert found.facts["text"].endswith("; n[060-061] also have errors")
 
 
 def test_lines_of_one_log_for_all_nodes_are_separated() -> None:
@@ -185,7 +191,17 @@ def test_lines_of_one_log_for_all_nodes_are_separated() -> None:
     for text in (labelled, interleaved):
         assert findings(facts_of({"slurm-12.out": text})) == []
         (found,) = findings(facts_of({"slurm-12.out": text.replace("NODE_RANK: 2", "NODE_RANK: 1")}))
-        assert found.rule == "J08"
+        assert found.rule.id == "J08"
     logs = logs_of({})
     logs.take("", [part("/logs/slurm-12.out", interleaved)], 1.0)
     assert logs.files["", "/logs/slurm-12.out"].node == ""
+
+
+def test_findings_about_jobs_are_diagnosed_like_all_others() -> None:
+    facts = facts_of(healthy(n061_err=CUDA))
+    (found,) = diagnose(Evidence(job=facts)).findings
+    written = as_json(found)
+    assert (written["id"], written["rule"], written["severity"]) == ("J04", "log-errors", "bad")
+    assert written["title"] == f"n061: {CUDA.strip()}"
+    assert written["evidence"] == [f"/logs/n061.err: {CUDA.strip()}"]
+    assert written["next"] == ["fabtui explain /logs/n061.err"]

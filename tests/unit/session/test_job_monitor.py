@@ -68,7 +68,7 @@ async def test_logs_on_the_nodes_are_read_there(tmp_path: Path, slurm: list[str]
     node = Node(tmp_path)
     monitor = JobMonitor(JobQuery("12", "/scratch"), node, clock=lambda: 0.0)
     report = await monitor.refresh()
-    assert [one.rule for one in report.findings] == ["J03", "J06"]
+    assert [one.rule.id for one in report.findings] == ["J03", "J06"]
     assert [(row.node, row.ranks, row.iteration) for row in report.rows] == [
         ("n060", 1, ""), ("n061", 1, ""), ("n062", 1, ""), ("n063", 1, "40/50")
     ]  # fmt: skip
@@ -76,7 +76,7 @@ async def test_logs_on_the_nodes_are_read_there(tmp_path: Path, slurm: list[str]
     with (tmp_path / "n061/scratch/n061.err").open("a") as errors:
         errors.write("RuntimeError: CUDA error: of n061\n")
     report = await monitor.refresh()
-    assert "J04" in {one.rule for one in report.findings}
+    assert "J04" in {one.rule.id for one in report.findings}
     assert report.facts.logs.lines("out") == lines
     # Slurm is asked once in five seconds, and the files of other nodes are not read again.
     assert slurm == ["12"]
@@ -107,9 +107,9 @@ async def test_an_address_of_no_node_is_wrong_once_all_nodes_have_answered(tmp_p
     node = Node(tmp_path)
     node.gone.add("n061")
     monitor = JobMonitor(JobQuery("12", "/scratch"), node)
-    assert "J11" not in {one.rule for one in (await monitor.refresh()).findings}
+    assert "J11" not in {one.rule.id for one in (await monitor.refresh()).findings}
     node.gone.clear()
-    assert "J11" in {one.rule for one in (await monitor.refresh()).findings}
+    assert "J11" in {one.rule.id for one in (await monitor.refresh()).findings}
 
 
 async def test_two_readings_at_once_read_nothing_twice(tmp_path: Path, slurm: list[str]) -> None:
