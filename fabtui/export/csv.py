@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,15 @@ _MARK = "'"
 Row = dict[str, Any]
 
 
-def rows(model: Model) -> list[Row]:
+def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> list[Row]:
     """Return the rows of a snapshot, by layer, source, destination and message size in the order of the grid.
+
+    ``more`` returns further columns of a measurement, or other values.
 
     Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
     comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
-    found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
+    found = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.arms())]
     found += _untested(model)
     layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}

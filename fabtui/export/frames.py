@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 try:
     import pandas as pd
@@ -21,11 +18,11 @@ from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.diagnosis.finding import Severity
 from fabtui.errors import InputError
 from fabtui.export.collectives_table import TableRow, table_rows
-from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, unescaped, untested_pairs
+from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, rows, unescaped
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.layers import COLLECTIVES, Layer, all_layers
-from fabtui.model.measurement import SEVERITY, UNITS, Measurement, Verdict
+from fabtui.model.measurement import SEVERITY, UNITS, Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import clean, one_line
@@ -260,12 +257,7 @@ class Frames:
         """Return all measurements of a session, in the order of the grid."""
         if session not in self._measured:
             model = self._sessions[session]
-            frame = _typed(_measurements(model), _PAIRS)
-            names = [*map(str, model.endpoints), *model.nodes]
-            places = {one_line(name): place for place, name in enumerate(dict.fromkeys(names))}
-            ends = [frame[side].map(places).fillna(-1) for side in ("dst", "src")]
-            order = np.lexsort((frame["bytes"].fillna(0), *ends, frame["layer"].cat.codes, frame["arm"].fillna("")))
-            self._measured[session] = pd.DataFrame(frame.iloc[order])
+            self._measured[session] = _typed(_measurements(model), _PAIRS)
         return self._measured[session]
 
     def _frame(self, types: dict[str, Any], rows_of: Callable[[Model], Iterable[Row]]) -> pd.DataFrame:
@@ -291,35 +283,15 @@ def _plain(row: TableRow) -> Row:
     return {**row._asdict(), "verdict": str(row.verdict)}
 
 
-def _ends(model: Model, src: str, dst: str) -> Row:
-    found: Row = {"src": one_line(src), "dst": one_line(dst)}
-    for side, name in (("src", src), ("dst", dst)):
-        number = model.number(name)
-        end = None if number is None else model.endpoints[number]
-        found[f"{side}_node"] = one_line(name if end is None else end.node) if end or name in model.nodes else None
-        found[f"{side}_index"] = None if end is None or end.kind == "none" else end.index
-    return found
-
-
 def _measurements(model: Model) -> Iterator[Row]:
-    """Yield the rows of all measurements, and of pairs that were not tested."""
-    for m in chain(model.measurements(), model.arms()):
-        yield _measured(model, m)
-    for src, dst, why in untested_pairs(model):
-        kind = str(model.class_between(src, dst))
-        row = {"layer": "p2p", "class": kind, "verdict": str(Verdict.UNTESTED), "error": one_line(why)}
-        yield {**_ends(model, src, dst), **row}
+    """Yield the rows of the CSV: arms in a column of their own, with usual values and methods."""
 
+    def more(m: Measurement) -> Row:
+        texts = {name: one_line(getattr(m, name) or "") or None for name in ("arm", "how", "error")}
+        return {**texts, "usual": model.usual(m), "time": _time(m.time)}
 
-def _measured(model: Model, m: Measurement) -> Row:
-    texts = {name: getattr(m, name) for name in ("arm", "transport", "src_addr", "dst_addr", "how", "error")}
-    return {
-        **_ends(model, m.src, m.dst),
-        **{name: one_line(text) if text else None for name, text in texts.items()},
-        **{"layer": str(m.layer), "class": str(model.class_of(m)), "verdict": str(model.verdict(m))},
-        **{"value": m.value, "unit": m.unit or None, "bytes": m.bytes, "attempts": m.attempts},
-        **{"usual": model.usual(m), "time": _time(m.time)},
-    }
+    for row in rows(model, more):
+        yield {**row, "layer": row["layer"].partition(ARM_MARK)[0]}
 
 
 def _time(seconds: float) -> pd.Timestamp | None:
