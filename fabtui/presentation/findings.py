@@ -27,7 +27,7 @@ _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 
 def title(finding: Finding) -> str:
     """Return the title of a finding on one line, without its nodes where these are listed beside it."""
-    return one_line(_render(finding.rule.message, finding.facts) or finding.rule.title, _LONGEST)
+    return one_line(rendered(finding.rule.message, finding.facts) or finding.rule.title, _LONGEST)
 
 
 def headline(finding: Finding) -> str:
@@ -40,7 +40,7 @@ def evidence(finding: Finding) -> tuple[str, ...]:
     """Return the evidence of a finding, one line each: that of its rule, then what rules have in common."""
     lines = _confirmation(finding) + _COMMON["known"](finding.facts.get("known", ()))
     for template in finding.rule.evidence:
-        lines += (_render(template, finding.facts) or "").split("\n")
+        lines += (rendered(template, finding.facts) or "").split("\n")
     for name, render in _COMMON.items():
         # Facts that were found to explain the finding come first, and once.
         if name == "known" or (name == "ports" and "known" in finding.facts):
@@ -140,7 +140,7 @@ class _Formatter(string.Formatter):
         return str(super().format_field(value, format_spec))
 
 
-def _render(template: str, facts: Mapping[str, Any]) -> str | None:
+def rendered(template: str, facts: Mapping[str, Any]) -> str | None:
     """Return a template filled in, or None if a fact is missing outside of its optional sections."""
     parts: list[str] = []
     # Sections are rendered one by one: text from nodes must not be taken for a template.
