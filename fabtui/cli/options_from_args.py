@@ -19,7 +19,6 @@ from fabtui.export.atomic_write import check_writable
 from fabtui.export.exposition import Exposition
 from fabtui.lab.spec import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
-from fabtui.pages.suffixes import check_suffix
 from fabtui.paths import (
     check_folder,
     free_path,
@@ -29,6 +28,7 @@ from fabtui.paths import (
     user_path,
     user_probe_folder,
 )
+from fabtui.report.document import check_suffix
 from fabtui.sanitize import one_line
 from fabtui.scheduler import slurm
 from fabtui.scheduler.allocation import Allocation

@@ -20,7 +20,7 @@ from fabtui.export.junit import write_junit
 from fabtui.export.openmetrics import write_openmetrics
 from fabtui.export.planner import write_planner
 from fabtui.model.session_model import Model
-from fabtui.pages.formats import write_report
+from fabtui.report.contents import write_report
 from fabtui.report.grid import Shown
 from fabtui.report.preflight import print_preflight
 from fabtui.report.summary import outcome_line, summary

@@ -1,1 +1,1 @@
-"""The text front end: summary, grids, problems, preflight, tables, progress."""
+"""The text front end and the one-page reports: documents, and their writers."""

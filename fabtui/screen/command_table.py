@@ -14,9 +14,9 @@ from textual.screen import Screen
 
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
-from fabtui.pages.suffixes import check_suffix
 from fabtui.paths import user_path
 from fabtui.presentation.legends import layers_of
+from fabtui.report.document import check_suffix
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.cells import RowOrder

@@ -10,7 +10,7 @@ from fabtui.export.csv import write_csv as write_csv
 from fabtui.model.exit_codes import exit_code as exit_code
 from fabtui.model.exit_codes import exit_code_if_left as exit_code_if_left
 from fabtui.model.recording import read_events as read_events
-from fabtui.pages.formats import write_report as write_report
+from fabtui.report.contents import write_report as write_report
 from fabtui.screen.app_actions import login as login
 from fabtui.screen.app_actions import write_picture as write_picture
 from fabtui.screen.command_table import CommandTable as CommandTable

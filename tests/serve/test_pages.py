@@ -11,11 +11,11 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.pages.contents import document
-from fabtui.pages.html import html
+from fabtui.report.contents import document
+from fabtui.report.html import html
 from tests.serve.browser import Page, browser, find_browser
 from tests.serve.served import ROOT
-from tests.unit.pages.hostile import TEXTS, hostile
+from tests.unit.report.hostile import TEXTS, hostile
 
 pytestmark = pytest.mark.skipif(find_browser() is None, reason="no Chromium is installed")
 RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl.gz"))

@@ -23,10 +23,6 @@ from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.importers.to_model.dispatch import rivals
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
-from fabtui.pages.contents import Against, document
-from fabtui.pages.formats import write_document
-from fabtui.pages.markdown import markdown
-from fabtui.pages.suffixes import check_suffix
 from fabtui.paths import user_path
 from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.connectivity import connectivity_scene
@@ -34,7 +30,10 @@ from fabtui.pictures.heatmap import MODES, Mode, matrix_scene
 from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene
 from fabtui.pictures.svg import svg
+from fabtui.report.contents import Against, document, write_document
+from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
+from fabtui.report.markdown import markdown
 from fabtui.report.tables import takes_unicode
 from fabtui.session.options import SessionOptions
 

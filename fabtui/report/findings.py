@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding
 from fabtui.model.exit_codes import ALL_OK, BAD
-from fabtui.pages.document import Block, Entry, Items, Paragraph
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.preflight_lines import UNICODE as GLYPHS
 from fabtui.presentation.preflight_lines import head_line, nodes_text
 from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import plain
+from fabtui.report.document import Block, Entry, Items, Paragraph
 from fabtui.report.healthy import what_to_do
 from fabtui.report.summary import (
     UNICODE,

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.session_diff import has_facts, session_diff
+from fabtui.export.atomic_write import write_atomically
 from fabtui.export.csv import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.pages.document import Block, Document, Items, Lines, Paragraph, Section, Table
-from fabtui.pages.findings import entries, further, listed, state_of, verdict
-from fabtui.pages.layers import layer_panels
-from fabtui.pages.readings import reading_section
-from fabtui.pages.tables import change_blocks, collective_blocks, comparison_blocks, nodes, preflight_blocks
+from fabtui.report.document import MARKDOWN, Block, Document, Items, Lines, Paragraph, Section, Table
+from fabtui.report.findings import entries, further, listed, state_of, verdict
+from fabtui.report.html import html
+from fabtui.report.layers import layer_panels
+from fabtui.report.markdown import markdown
+from fabtui.report.readings import reading_section
 from fabtui.report.session_notes import carrier_lines, networks, storage_table
+from fabtui.report.session_tables import change_blocks, collective_blocks, comparison_blocks, nodes, preflight_blocks
 from fabtui.report.summary import head_lines, mesh_lines
 from fabtui.sanitize import one_line
 
@@ -128,3 +132,14 @@ def _option(value: object) -> str:
 def _described(name: str, model: Model) -> str:
     """Return the name, the time and the size of a session; local times would differ from machine to machine."""
     return f"{one_line(name, 200)} ({when(model.started) or 'time unknown'}, {count(len(model.nodes), 'node')})"
+
+
+def write_document(found: Document, path: Path) -> None:
+    """Write a report, whole or not at all (OSError)."""
+    text = markdown(found) if path.suffix.lower() in MARKDOWN else html(found)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+
+
+def write_report(found: Diagnosis, path: Path) -> None:
+    """Write the report of a session, whole or not at all (OSError)."""
+    write_document(document(found, ()), path)

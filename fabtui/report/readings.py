@@ -8,10 +8,10 @@ from typing import Any
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
-from fabtui.pages.document import Block, Items, Lines, Paragraph, Picture, Section, Table
-from fabtui.pages.tables import sweep_blocks
 from fabtui.pictures.timeline import timeline_svg
+from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
 from fabtui.report.imported_output import meanings, raw_lines, shown_values
+from fabtui.report.session_tables import sweep_blocks
 from fabtui.report.tables import MOST_ROWS, Layout, flattened, is_plain, words
 
 _DEEPEST = 8

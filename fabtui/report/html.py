@@ -6,12 +6,44 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cache
+from html import escape
 from importlib.resources import files
 from itertools import groupby
 
-from fabtui.pages.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
-from fabtui.pages.markup import Markup, tag, text
 from fabtui.pictures.palette import colors, css
+from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
+from fabtui.sanitize import clean
+
+#: Elements without content and end tag.
+_VOID = frozenset({"meta"})
+
+
+class Markup(str):
+    """HTML text, which is not escaped again."""
+
+    __slots__ = ()
+
+
+def text(value: str) -> Markup:
+    """Return untrusted text as HTML."""
+    return value if isinstance(value, Markup) else Markup(escape(clean(value)))
+
+
+def tag(name: str, /, *content: str, **attributes: str | bool) -> Markup:
+    """Return an element; content that is not `Markup` is escaped.
+
+    Underscores of attribute names become hyphens, and one at the end is dropped; False leaves an attribute out.
+    """
+    parts = [name]
+    for key, value in attributes.items():
+        label = key.removesuffix("_").replace("_", "-")
+        if value is True:
+            parts.append(label)
+        elif value is not False:
+            parts.append(f'{label}="{text(value)}"')
+    inner = "".join(map(text, content))
+    return Markup(f"<{' '.join(parts)}>" + ("" if name in _VOID else f"{inner}</{name}>"))
+
 
 #: Glyph and word of each state and severity; colour alone is never enough.
 _STATES = {"ok": "✓", "bad": "✗", "unknown": "?"}
@@ -49,7 +81,7 @@ def html(document: Document) -> str:
 
 @cache
 def _file(name: str) -> str:
-    return (files("fabtui.pages") / name).read_text(encoding="utf-8")
+    return (files("fabtui.report") / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fabtui.pages.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.presentation.text_table import aligned, padded
+from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.sanitize import clean, one_line
 
 #: Characters that are markup within a line, where they stand so that they would be.

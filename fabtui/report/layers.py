@@ -9,11 +9,11 @@ from itertools import islice
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
-from fabtui.pages.document import Block, Lines, Panel, Picture, Table
 from fabtui.pictures.connectivity import connectivity_svg
 from fabtui.pictures.heatmap import matrix_svg
 from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
+from fabtui.report.document import Block, Lines, Panel, Picture, Table
 from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
 
 #: Maximum number of rows of a table of address pairs.

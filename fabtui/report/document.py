@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from fabtui.errors import InputError
 
 
 class Paragraph(NamedTuple):
@@ -114,3 +117,12 @@ class Document(NamedTuple):
     summary: Sequence[str]
     sections: Sequence[Section]
     code: int
+
+
+HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
+
+
+def check_suffix(path: Path, option: str) -> None:
+    """Raise InputError if the ending of a name is of no format of reports."""
+    if path.suffix.lower() not in (*HTML, *MARKDOWN):
+        raise InputError(f"{option}: {path.name!r} should end in .html for a page, or in .md for Markdown")

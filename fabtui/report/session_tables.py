@@ -9,8 +9,6 @@ from fabtui.diagnosis.session_diff import SessionDiff
 from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-from fabtui.pages.document import Block, Entry, Items, Paragraph, Picture, Table
-from fabtui.pages.findings import entry
 from fabtui.pictures.busbw import busbw_svg
 from fabtui.presentation.preflight_lines import (
     MOST_COLUMNS,
@@ -25,6 +23,8 @@ from fabtui.presentation.preflight_lines import (
     values_of,
 )
 from fabtui.presentation.text_table import filled
+from fabtui.report.document import Block, Entry, Items, Paragraph, Picture, Table
+from fabtui.report.findings import entry
 from fabtui.report.group_sweep import sweep_tables
 from fabtui.report.preflight import change_lines
 from fabtui.report.session_diff import HEAD, LEFT, count_rows, finding_line, outcome_text, pair_tables

@@ -15,14 +15,14 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
-from fabtui.pages.contents import Against, document
-from fabtui.pages.document import Block, Document, Items, Lines, Paragraph, Section, Table
-from fabtui.pages.html import html
-from fabtui.pages.markdown import markdown
 from fabtui.presentation.findings import title
+from fabtui.report.contents import Against, document
+from fabtui.report.document import Block, Document, Items, Lines, Paragraph, Section, Table
+from fabtui.report.html import html
+from fabtui.report.markdown import markdown
 from fabtui.report.summary import summary
 from fabtui.sanitize import printable
-from tests.unit.pages.hostile import TEXTS, hostile
+from tests.unit.report.hostile import TEXTS, hostile
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl.gz"))
