@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from fabtui.jobs.answer import Answer, at_rank, stack_command
 from fabtui.jobs.flight_recorder import Call, FlightDump, GroupCalls
-from fabtui.jobs.gap import Gap, causes_first, suspects
-from fabtui.jobs.place import Place, has, ranks_text
+from fabtui.jobs.place import Gap, Place, causes_first, has, ranks_text, suspects
 
 #: Maximum numbers of commands, and of sentences of a kind.
 _MOST = 4

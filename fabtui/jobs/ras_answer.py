@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.jobs.answer import Answer, at_rank, stack_command, state_command
-from fabtui.jobs.gap import causes_first, suspects
-from fabtui.jobs.place import Place, ranks_text
+from fabtui.jobs.place import Place, causes_first, ranks_text, suspects
 from fabtui.jobs.ras_report import Communicator, RasReport
 from fabtui.nodeset import count
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.jobs.gap import Gap, causes_first, suspects
-from fabtui.jobs.place import Place, ranges, ranks_text
+from fabtui.jobs.place import Gap, Place, causes_first, ranges, ranks_text, suspects
 from fabtui.jobs.ras_answer import BLIND, answer
 from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import Communicator, RasReport
