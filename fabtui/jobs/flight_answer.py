@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from fabtui.jobs.answer import Answer, at_rank, stack_command
 from fabtui.jobs.flight_recorder import Call, FlightDump, GroupCalls
-from fabtui.jobs.place import Gap, Place, causes_first, has, ranks_text, suspects
+from fabtui.jobs.place import Answer, Gap, Place, at_rank, causes_first, has, ranks_text, stack_command, suspects
 
 #: Maximum numbers of commands, and of sentences of a kind.
 _MOST = 4

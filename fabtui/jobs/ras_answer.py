@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.jobs.answer import Answer, at_rank, stack_command, state_command
-from fabtui.jobs.place import Place, causes_first, ranks_text, suspects
+from fabtui.jobs.place import Answer, Place, at_rank, causes_first, ranks_text, stack_command, state_command, suspects
 from fabtui.jobs.ras_report import Communicator, RasReport
 from fabtui.nodeset import count
 

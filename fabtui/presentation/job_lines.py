@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.jobs.answer import Answer
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.log_file import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
+from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase
 from fabtui.jobs.watchdog import Verdict as HangVerdict
 from fabtui.nodeset import count, fold

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.answer import Answer
+from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase, Verdict
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.evidence import HangReport

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.jobs.answer import Answer, at_rank, over_ssh, stack_command
 from fabtui.jobs.flight_answer import answer as flight_answer
 from fabtui.jobs.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
-from fabtui.jobs.place import Place
+from fabtui.jobs.place import Answer, Place, at_rank, over_ssh, stack_command
 from fabtui.jobs.stacks import STOPPED, StackGroup, grouped, rank_stacks
 from fabtui.nodeset import fold
 from fabtui.sanitize import clean

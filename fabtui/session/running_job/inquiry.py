@@ -13,10 +13,9 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fabtui.jobs.answer import Answer
 from fabtui.jobs.flight_recorder import FlightDump, flight_dump
 from fabtui.jobs.node_evidence import addresses_of, plain_address
-from fabtui.jobs.place import Place
+from fabtui.jobs.place import Answer, Place
 from fabtui.jobs.plain_pickle import NotPlain, read_plain
 from fabtui.jobs.ras_answer import answer
 from fabtui.jobs.ras_reading import report_of

@@ -12,10 +12,10 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import watchdog
-from fabtui.jobs.answer import Answer
 from fabtui.jobs.hang_signals import Reading, Signal, State
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
+from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase, Verdict
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import HangReport

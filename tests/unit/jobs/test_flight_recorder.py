@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.jobs.answer import Answer
 from fabtui.jobs.flight_answer import BLIND, answer
 from fabtui.jobs.flight_recorder import FlightDump, flight_dump, rank_of, stem_of
+from fabtui.jobs.place import Answer
 from fabtui.jobs.plain_pickle import read_plain
 
 from ..probes.places import SAMPLES
