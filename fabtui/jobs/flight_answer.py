@@ -13,7 +13,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fabtui.jobs.flight_recorder import Call, FlightDump, GroupCalls
-from fabtui.jobs.place import Answer, Gap, Place, at_rank, causes_first, has, ranks_text, stack_command, suspects
+from fabtui.jobs.who_is_behind import (
+    Answer,
+    Gap,
+    Place,
+    at_rank,
+    causes_first,
+    has,
+    ranks_text,
+    stack_command,
+    suspects,
+)
 
 #: Maximum numbers of commands, and of sentences of a kind.
 _MOST = 4

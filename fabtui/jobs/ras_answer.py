@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.jobs.place import Answer, Place, at_rank, causes_first, ranks_text, stack_command, state_command, suspects
 from fabtui.jobs.ras_report import Communicator, RasReport
+from fabtui.jobs.who_is_behind import (
+    Answer,
+    Place,
+    at_rank,
+    causes_first,
+    ranks_text,
+    stack_command,
+    state_command,
+    suspects,
+)
 from fabtui.nodeset import count
 
 #: Maximum number of silent ranks that get a sentence, and of commands.

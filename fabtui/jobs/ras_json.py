@@ -10,8 +10,8 @@ import json
 import re
 from typing import Any
 
-from fabtui.jobs.place import Place
 from fabtui.jobs.ras_report import Communicator, Process, RasReport
+from fabtui.jobs.who_is_behind import Place
 from fabtui_node.parsers.base import Notes
 from fabtui_node.parsers.lines import json_list, json_number, json_object, plain_lines
 

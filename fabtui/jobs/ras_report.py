@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fabtui.jobs.place import Gap, Place
+from fabtui.jobs.who_is_behind import Gap, Place
 
 #: NCCL 2.24 and 2.25 count all collectives together.
 ANY = "collective"

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import re
 
-from fabtui.jobs.place import Place
 from fabtui.jobs.ras_report import ANY, Communicator, Group, Process, RasReport
+from fabtui.jobs.who_is_behind import Place
 from fabtui_node.parsers.base import Notes
 from fabtui_node.parsers.lines import plain_lines
 

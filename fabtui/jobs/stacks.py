@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.jobs.place import Place, ranks_text
+from fabtui.jobs.who_is_behind import Place, ranks_text
 from fabtui_node.parsers.lines import json_list, json_number
 
 #: Maximum number of frames that a line shows.

@@ -10,9 +10,9 @@ from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.log_file import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
-from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase
 from fabtui.jobs.watchdog import Verdict as HangVerdict
+from fabtui.jobs.who_is_behind import Answer
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.text_table import aligned

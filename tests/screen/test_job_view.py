@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase, Verdict
+from fabtui.jobs.who_is_behind import Answer
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.monitor import JobMonitor

@@ -17,7 +17,7 @@ from fabtui.importers.formats.flight_recorder import FORMATS
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.jobs.flight_answer import answer
-from fabtui.jobs.place import ranges
+from fabtui.jobs.who_is_behind import ranges
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import clean, one_line

@@ -15,8 +15,8 @@ from fabtui.cli.commands import watchdog
 from fabtui.jobs.hang_signals import Reading, Signal, State
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
-from fabtui.jobs.place import Answer
 from fabtui.jobs.watchdog import Phase, Verdict
+from fabtui.jobs.who_is_behind import Answer
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.watch import HangWatch, Sample

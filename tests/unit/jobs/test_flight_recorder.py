@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fabtui.jobs.flight_answer import BLIND, answer
 from fabtui.jobs.flight_recorder import FlightDump, flight_dump, rank_of, stem_of
-from fabtui.jobs.place import Answer
 from fabtui.jobs.plain_pickle import read_plain
+from fabtui.jobs.who_is_behind import Answer
 
 from ..probes.places import SAMPLES
 

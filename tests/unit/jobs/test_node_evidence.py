@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fabtui.jobs.node_evidence import NodeEvidence, addresses_of, node_evidence, plain_address, with_evidence
-from fabtui.jobs.place import Answer, Place, over_ssh
+from fabtui.jobs.who_is_behind import Answer, Place, over_ssh
 
 LATE = Place(8, "n062", 742, "0")
 BEHIND = Answer(["AllReduce 6650: rank 8 on n062 has not called it"], ["ssh n062 py-spy dump --pid 742"], True, (LATE,))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fabtui.jobs.place import Gap, Place, causes_first, ranges, ranks_text, suspects
 from fabtui.jobs.ras_answer import BLIND, answer
 from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import Communicator, RasReport
+from fabtui.jobs.who_is_behind import Gap, Place, causes_first, ranges, ranks_text, suspects
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from fabtui.jobs.place import Place
 from fabtui.jobs.ras_json import json_of
 from fabtui.jobs.ras_reading import report_of
 from fabtui.jobs.ras_report import ANY, Process, RasReport
+from fabtui.jobs.who_is_behind import Place
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded
