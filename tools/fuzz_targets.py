@@ -37,7 +37,7 @@ from fabtui.importers.flight_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, events, model
-from fabtui.jobs import flight_answer, ras_answer
+from fabtui.jobs import flight_recorder, ras_answer
 from fabtui.jobs.flight_recorder import flight_dump
 from fabtui.jobs.monitor.build_report import report_of as job_report
 from fabtui.jobs.monitor.job_logs import JobLogs
@@ -417,7 +417,7 @@ def _pickle(data: bytes) -> None:
     half = data.find(b"=====")
     parts = [data] if half < 0 else [data[:half], data[half + 5 :]]
     dumps = {rank: found for rank, part in enumerate(parts) if (found := flight_dump(read_plain(part))) is not None}
-    for sentence in flight_answer.answer(dumps).sentences:
+    for sentence in flight_recorder.answer(dumps).sentences:
         one_line(sentence)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from fabtui.importers.formats.flight_recorder import NAME, dump_of, values_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
-from fabtui.jobs.flight_answer import answer
-from fabtui.jobs.flight_recorder import FlightDump, rank_of, stem_of
+from fabtui.jobs.flight_recorder import FlightDump, answer, rank_of, stem_of
 from fabtui_node.parsers.base import UNKNOWN_LINES
 
 

@@ -16,7 +16,7 @@ from fabtui.importers.flight_dumps import rows_of
 from fabtui.importers.formats.flight_recorder import FORMATS
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
-from fabtui.jobs.flight_answer import answer
+from fabtui.jobs.flight_recorder import answer
 from fabtui.jobs.who_is_behind import ranges
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.nodeset import count, fold

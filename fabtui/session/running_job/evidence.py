@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.jobs.flight_answer import answer as flight_answer
+from fabtui.jobs.flight_recorder import answer as flight_answer
 from fabtui.jobs.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
 from fabtui.jobs.stacks import STOPPED, StackGroup, grouped, rank_stacks
 from fabtui.jobs.who_is_behind import Answer, Place, at_rank, over_ssh, stack_command

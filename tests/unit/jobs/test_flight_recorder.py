@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.jobs.flight_answer import BLIND, answer
-from fabtui.jobs.flight_recorder import FlightDump, flight_dump, rank_of, stem_of
+from fabtui.jobs.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.jobs.plain_pickle import read_plain
 from fabtui.jobs.who_is_behind import Answer
 
