@@ -37,7 +37,8 @@ from fabtui.importers.flight_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, events, model
-from fabtui.jobs import flight_recorder, ras_answer
+from fabtui.jobs import flight_recorder
+from fabtui.jobs import ras_report as ras_answer
 from fabtui.jobs.flight_recorder import flight_dump
 from fabtui.jobs.monitor.build_report import report_of as job_report
 from fabtui.jobs.monitor.job_logs import JobLogs
