@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 
+from fabtui.jobs.ras_json import parse_json
 from fabtui.jobs.ras_report import ANY, Communicator, Group, Process, RasReport
 from fabtui.jobs.who_is_behind import Place
 from fabtui_node.parsers.base import Notes
@@ -192,3 +193,11 @@ def _listed(text: str) -> list[int]:
             end = min(int(last or first), int(first) + _MOST_RANKS - len(ranks))
             ranks += range(int(first), end + 1)
     return ranks
+
+
+_IS_JSON = re.compile(r'"(?:communicators_count|missing_ranks_count|collective_counts)"\s*:')
+
+
+def report_of(text: str, notes: Notes) -> RasReport:
+    """Return the report of a text, which may be JSON."""
+    return parse_json(text, notes) if _IS_JSON.search(text) else parse_text(text, notes)
