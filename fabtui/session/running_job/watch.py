@@ -15,10 +15,9 @@ from typing import Any, NamedTuple, Self
 
 from fabtui.jobs.hang_signals import State
 from fabtui.jobs.monitor.report import JobReport
-from fabtui.jobs.pulse_of_job import age_of, pulse_of
 from fabtui.jobs.ras_report import RasReport
 from fabtui.jobs.ras_text import report_of
-from fabtui.jobs.watchdog import Verdict, Watchdog
+from fabtui.jobs.watchdog import Verdict, Watchdog, age_of, pulse_of
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
 from fabtui.session.node_client import NodeClient, ProbeFailed
