@@ -12,7 +12,7 @@ import statistics
 from typing import Any
 
 from fabtui.importers.formats.megatron_timers import Timers
-from fabtui.jobs.monitor.iteration_line import IterationLine, iteration_line
+from fabtui.jobs.monitor.iteration_times import IterationLine, iteration_line
 from fabtui.jobs.monitor.settings import Settings, partition, printed
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
