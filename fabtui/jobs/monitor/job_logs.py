@@ -8,8 +8,7 @@ from typing import Any
 from fabtui.jobs.monitor.file_clock import FileClock
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.log_file import LogFile, Stream
-from fabtui.jobs.monitor.log_names import node_of, stream_of
+from fabtui.jobs.monitor.log_file import LogFile, Stream, node_of, stream_of
 from fabtui.jobs.monitor.settings import FIRST_LINES, Settings
 from fabtui_node.system.log_files import Known
 

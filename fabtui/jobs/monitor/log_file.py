@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fabtui.jobs.monitor.error_lines import ErrorLines
@@ -96,3 +99,101 @@ class LogFile:
 def last_state(text: str) -> str:
     """Return what a terminal would show of an unfinished line."""
     return plain_lines(text)[-1][:LONGEST] if text else ""
+
+
+_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
+_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
+_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
+#: Files in a folder of logs that are none.
+_NOT_LOGS = re.compile(
+    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
+    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
+    re.I,
+)
+
+
+def pattern_of(template: str, fields: Mapping[str, str]) -> str:
+    """Return the shell pattern of a template with ``{job}``, ``{node}``, ``{user}`` or Slurm's ``%j``, ``%N``, ``%x``.
+
+    ``fields`` has the known values by Slurm's letters (``j``, ``u``, ``x``, ``A``, ``a``); others match anything.
+    """
+    letters = {"job": "j", "node": "N", "user": "u"}
+
+    def value(match: re.Match[str]) -> str:
+        letter = letters.get(match[3]) or match[2]
+        if letter == "%":
+            return "%"
+        known = fields.get(letter)
+        if known is None:
+            return "*"
+        return glob.escape(known.zfill(int(match[1] or 0)) if known.isdecimal() else known)
+
+    return _FIELD.sub(value, template)
+
+
+def patterns(template: str, fields: Mapping[str, str]) -> list[str]:
+    """Return the patterns of the files that a template of the user means: files, or all files of a folder."""
+    pattern = pattern_of(os.path.expanduser(template), fields)
+    return [pattern, f"{pattern.rstrip('/')}/*"]
+
+
+def usual_patterns(outputs: Sequence[str], fields: Mapping[str, str]) -> list[str]:
+    """Return patterns for the outputs that Slurm names (``StdOut``, ``StdErr``) and for files of steps beside them.
+
+    A step writes where its ``srun -o`` points to, which Slurm does not report: a folder or files with the job's number
+    are looked for where the batch output is.
+    """
+    found: dict[str, None] = {}
+    job = glob.escape(fields.get("j", ""))
+    for output in outputs:
+        if not output.startswith("/") or output.startswith("/dev/"):
+            continue
+        pattern = pattern_of(output, fields)
+        folder = os.path.dirname(pattern)
+        found.setdefault(pattern)
+        if job:
+            found.setdefault(f"{folder}/{job}/*")
+            found.setdefault(f"{folder}/{job}[!0-9]*")
+            found.setdefault(f"{folder}/*[!0-9A-Za-z]{job}[!0-9]*")
+    return list(found)
+
+
+def is_log(path: str) -> bool:
+    """Return whether a file of a folder of logs may be one."""
+    return not _NOT_LOGS.search(path)
+
+
+def stream_of(path: str) -> Stream:
+    """Return what a file has, by its name."""
+    name = os.path.basename(path)
+    if _GPU_NAME.search(name):
+        return "gpu"
+    return "err" if _ERROR_NAME.search(name) else "out"
+
+
+def node_of(path: str, nodes: Sequence[str]) -> str:
+    """Return the node whose name is a word of a file's name, "" if none is.
+
+    The output of a batch script has the name of the node that it runs on, but speaks for the whole job.
+    """
+    name = os.path.basename(path)
+    if re.search(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)", name):
+        return ""
+    short = {node.partition(".")[0]: node for node in nodes}
+    for word in _WORD.findall(name):
+        # n060.out, n060-1.log, job.n060.err
+        for part in (word, *re.split(r"[.-]", word), *word.rsplit("-", 1)[:1]):
+            if part in short:
+                return short[part]
+    return next((node for node in nodes if re.search(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", name)), "")
+
+
+def guessed_nodes(paths: Sequence[str]) -> list[str]:
+    """Return the names of nodes that log files have, where the scheduler does not name the nodes: ``n060.out``."""
+    stems: dict[str, set[str]] = {}
+    for path in paths:
+        stem, _, end = os.path.basename(path).rpartition(".")
+        if stem and end in ("out", "err", "gpu") and re.fullmatch(r"[A-Za-z][\w-]{0,62}", stem):
+            stems.setdefault(stem, set()).add(end)
+    return sorted(stems)
