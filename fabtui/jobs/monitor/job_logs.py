@@ -5,12 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fabtui.jobs.monitor.file_clock import FileClock
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.log_file import LogFile, Stream, node_of, stream_of
 from fabtui.jobs.monitor.settings import FIRST_LINES, Settings
 from fabtui_node.system.log_files import Known
+
+
+class FileClock:
+    """Compares modification times with each other, and with our clock only as far as growth was seen.
+
+    A file that has just grown shows how far the server's clock is from ours, up to the time between two readings.
+    """
+
+    def __init__(self) -> None:
+        self._newest = float("-inf")
+        self._ahead: float | None = None
+
+    def see(self, modified: float, now: float, *, grew: bool) -> None:
+        """Take the modification time of a file that was read at ``now``, by the reader's clock."""
+        self._newest = max(self._newest, modified)
+        if grew:
+            self._ahead = now - modified if self._ahead is None else min(self._ahead, now - modified)
+
+    def age(self, modified: float, now: float) -> float:
+        """Return how long ago (s) a file was written."""
+        # Until a file has grown, a server that is ahead shows by times in the future.
+        server = now - self._ahead if self._ahead is not None else max(now, self._newest)
+        return max(0.0, server - modified)
+
 
 #: Maximum number of files of a job.
 _MOST_FILES = 32_768

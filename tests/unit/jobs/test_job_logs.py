@@ -8,10 +8,9 @@ import pytest
 
 from fabtui.jobs.monitor import log_file
 from fabtui.jobs.monitor.error_lines import ErrorLines
-from fabtui.jobs.monitor.file_clock import FileClock
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.job_logs import FileClock, JobLogs
 from fabtui.jobs.monitor.settings import Settings, configured
 from fabtui_node.system import log_files
 
