@@ -25,8 +25,8 @@ from fabtui_node.parsers.lines import json_list, json_number, json_object, plain
 
 # JSON of NCCL RAS, from 2.28.7 on: the answer to ``SET FORMAT json`` and ``VERBOSE STATUS``.
 #
-# Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). A comma after ``nvml_dev`` of a missing rank is left
-# out by 2.28.7 and 2.28.9. Their JSON is therefore invalid exactly when something is wrong; the comma is put in.
+# Keys after ``src/ras/client_support.cc`` (``rasDumpCommsToJSON``). 2.28.7 and 2.28.9 leave out a comma after
+# ``nvml_dev`` of a missing rank. Their JSON is invalid exactly when something is wrong; the comma is put in.
 
 #: A value at the end of a line and a name on the next one: no valid JSON has this without a comma.
 _NO_COMMA = re.compile(r"([\d\"}\]el])([ \t]*\n[ \t]*\")")

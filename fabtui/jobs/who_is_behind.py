@@ -1,4 +1,4 @@
-"""Places of ranks of a job, and the words for several of them."""
+"""Who is behind in a job: where ranks run, operations that some have not called, and the answer in sentences."""
 
 from __future__ import annotations
 
