@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from fabtui.diagnosis.finding import Domain, Severity, rules_of
 from fabtui.jobs.monitor.iteration_times import iteration_of
+from fabtui.jobs.monitor.job_rules import gpu_age
 from fabtui.jobs.monitor.log_file import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
-from fabtui.jobs.monitor.rules import gpu_age
 
 
 def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:

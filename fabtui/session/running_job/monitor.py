@@ -16,8 +16,8 @@ from fabtui.errors import InputError
 from fabtui.jobs.monitor import log_file
 from fabtui.jobs.monitor.build_report import report_of
 from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.job_rules import STALE
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
-from fabtui.jobs.monitor.rules import STALE
 from fabtui.jobs.monitor.settings import configured
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
