@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.ras_report import RasReport, answer
-from fabtui.jobs.ras_text import report_of
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 
 

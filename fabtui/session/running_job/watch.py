@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 
 from fabtui.jobs.hang_signals import State
 from fabtui.jobs.monitor.report import JobReport
+from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.ras_report import RasReport
-from fabtui.jobs.ras_text import report_of
 from fabtui.jobs.watchdog import Verdict, Watchdog, age_of, pulse_of
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use

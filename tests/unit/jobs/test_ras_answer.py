@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.ras_report import BLIND, Communicator, RasReport, answer
-from fabtui.jobs.ras_text import report_of
 from fabtui.jobs.who_is_behind import Gap, Place, causes_first, ranges, ranks_text, suspects
 from fabtui_node.parsers.base import Notes
 
