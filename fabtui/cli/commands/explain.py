@@ -13,7 +13,7 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
 from fabtui.importers.sources import sources
-from fabtui.jobs.monitor import job_rules as job_rules  # noqa: F401 - registers the rules about jobs
+from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
