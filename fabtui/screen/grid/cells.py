@@ -238,14 +238,21 @@ class EndpointCells(CellSource):
 
         A path that is too slow for its deadline is tested with smaller messages.
         """
-        count, seen = len(self.model.endpoints), 0
+        model, layer = self.model, self.layer
+        if layer.spec.per is Per.ENDPOINT_PAIR:
+            # A sweep of thousands of endpoints may begin anywhere: what its results share is found at once.
+            shapes = (shape for shape in model.columns()[0] if shape is not None and shape.layer is layer)
+            valued = [shape for shape in shapes if shape.has_value]
+            largest = max(valued, key=lambda shape: shape.asked or 0, default=None)
+            return None if largest is None else (largest.unit, largest.asked), 0
+        count, seen = len(model.endpoints), 0
         best: tuple[str, int | None] | None = None
         for at in range(min(_MAX_UNIT_SEARCH, count * count)):
-            found = self.model.measured_for(self.layer, at // count, at % count)
-            if found is not None and found.value is not None:
+            one = model.measured_for(layer, at // count, at % count)
+            if one is not None and one.value is not None:
                 seen += 1
-                if best is None or (found.asked_bytes or 0) > (best[1] or 0):
-                    best = (found.unit, found.asked_bytes)
+                if best is None or (one.asked_bytes or 0) > (best[1] or 0):
+                    best = (one.unit, one.asked_bytes)
                 if seen == _ENOUGH_SIZES:
                     break
         return best, seen
