@@ -85,17 +85,17 @@ class FabricApp(App[int]):
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("F", "findings", "app.findings", "show all findings", "findings"),
+        shortcut("F", "findings", "app.findings", "show all findings", "findings", bar=("first", "always")),
         shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
         shortcut("E", "report", "app.report", "write a one-page report as HTML"),
         shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
         shortcut("I", "picture", "app.picture", "write the grid to an SVG and a PNG image"),
-        shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
+        shortcut("question_mark", "help", "app.help", "show help and all keys", "help", bar=("always",)),
         shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
         shortcut("colon", "command_line", "app.command-line", "type a command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
-        shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit"),
+        shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit", bar=("always",)),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
         shortcut(
             "ctrl+z", "suspend_group", "app.suspend", "suspend fabtui; the shell's fg continues it", priority=True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from textual.app import App
 from textual.binding import Binding
@@ -23,16 +24,30 @@ class KeyRow(NamedTuple):
     group: str
 
 
-def shortcut(
-    keys: str, action: str, name: str, effect: str, label: str = "", *, priority: bool = False, group: Any = None
-) -> Binding:
-    """Return a binding with its name in the settings file and its effect for the help; the key bar shows its label."""
-    return Binding(keys, action, label, show=bool(label), id=name, tooltip=effect, priority=priority, group=group)
+@dataclass(frozen=True)
+class Shortcut(Binding):
+    """A binding with what the key bar and the main screen know about it.
+
+    Attributes:
+        needs: What it needs to do anything: ``grid`` (in view), ``test`` (a session that can test), ``replay``.
+        bar: Its place in the key bar: ``first``, before all others; ``always``, on the narrowest terminal too.
+    """
+
+    needs: tuple[Literal["grid", "test", "replay"], ...] = ()
+    bar: tuple[Literal["first", "always"], ...] = ()
 
 
-def bindings_of(owner: type) -> list[Binding]:
+def shortcut(keys: str, action: str, name: str, effect: str, label: str = "", **options: Any) -> Shortcut:
+    """Return a binding with its name in the settings file and its effect for the help; the key bar shows its label.
+
+    ``options``: ``priority`` and ``group`` of `Binding`, and the attributes of `Shortcut`.
+    """
+    return Shortcut(keys, action, label, show=bool(label), id=name, tooltip=effect, **options)
+
+
+def bindings_of(owner: type) -> list[Shortcut]:
     """Return the bindings that a class declares itself."""
-    return [binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Binding)]
+    return [binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Shortcut)]
 
 
 def group_title(owner: type[DOMNode]) -> str:

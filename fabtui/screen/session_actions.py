@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.binding import Binding
@@ -111,18 +112,19 @@ _SLOWEST, _FASTEST = 1 / 8, 1024.0
 _TIME = re.compile(r"([+-]?)(?:(\d{1,4}):)?(?:(\d{1,4}):)?(\d{1,8})(%?)")
 SEEK_HINT = "50%, 1:30 after the start, or +0:30 and -10 (seconds) from here"
 _SEEK = Binding.Group("seek")
+_key = partial(shortcut, needs=("replay",))
 
 #: Keys of a replay.
 BINDINGS = (
-    shortcut("comma", "app.seek(-1)", "replay.back", "replay: back by 5 %", "back", group=_SEEK),
-    shortcut("full_stop", "app.seek(1)", "replay.forward", "replay: forward by 5 %", "forward", group=_SEEK),
-    shortcut(
+    _key("comma", "app.seek(-1)", "replay.back", "replay: back by 5 %", "back", group=_SEEK),
+    _key("full_stop", "app.seek(1)", "replay.forward", "replay: forward by 5 %", "forward", group=_SEEK),
+    _key(
         "right_parenthesis", "app.seek_turn(1)", "replay.next-change", "replay: next change of a verdict", "next change"
     ),
-    shortcut("left_parenthesis", "app.seek_turn(-1)", "replay.previous-change", "replay: previous change of a verdict"),
-    shortcut("percent_sign", "seek_to", "replay.seek", "replay: go to a percentage or a time"),
-    shortcut("right_curly_bracket", "app.speed(1)", "replay.faster", "replay: twice the speed"),
-    shortcut("left_curly_bracket", "app.speed(-1)", "replay.slower", "replay: half the speed"),
+    _key("left_parenthesis", "app.seek_turn(-1)", "replay.previous-change", "replay: previous change of a verdict"),
+    _key("percent_sign", "seek_to", "replay.seek", "replay: go to a percentage or a time"),
+    _key("right_curly_bracket", "app.speed(1)", "replay.faster", "replay: twice the speed"),
+    _key("left_curly_bracket", "app.speed(-1)", "replay.slower", "replay: half the speed"),
 )
 
 

@@ -513,3 +513,10 @@ async def test_a_row_appears_when_a_cell_of_it_matches(opened: Opened, monkeypat
             await pilot.pause(0.05)
             app.main.draw()
         assert shown_names(app) == (["n000:1", "n001:3"], ["n000:0", "n001:2"])
+
+
+def test_the_unit_is_known_wherever_a_sweep_begins() -> None:
+    story = big_sweep(16, 4, part=0)
+    for src, dst in story.ordered_pairs()[-40:]:
+        story.measured(*story.good(src, dst))
+    assert ViewState(story.shadow, Layer.P2P, Glyphs(True)).source.unit() == ("GB/s", 256 << 20)

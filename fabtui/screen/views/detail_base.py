@@ -127,7 +127,7 @@ class DetailScreen(TitledScreen):
     #: Width of the lines of copied text.
     copy_width = 200
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("escape,backspace", "leave", "detail.back", "back to the previous view", "back"),
+        shortcut("escape,backspace", "leave", "detail.back", "back to the previous view", "back", bar=("always",)),
         shortcut("down,j", "scroll(1)", "detail.down", "one line down"),
         shortcut("up,k", "scroll(-1)", "detail.up", "one line up"),
         shortcut("pagedown,ctrl+d", "scroll_page(1)", "detail.page-down", "one screen down"),
@@ -305,7 +305,9 @@ class SteppedScreen(DetailScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("tab", "select_step(1)", "steps.next", "select the next step below the selected one"),
         shortcut("shift+tab", "select_step(-1)", "steps.previous", "select the next step above the selected one"),
-        shortcut("enter", "run_step", "steps.run", "run the selected next step on its node", "next steps"),
+        shortcut(
+            "enter", "run_step", "steps.run", "run the selected next step on its node", "next steps", bar=("first",)
+        ),
     ]
 
     def __init__(self) -> None:

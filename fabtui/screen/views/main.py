@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.color import ColorSystem
@@ -30,7 +31,7 @@ from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
 from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keys import shortcut
+from fabtui.screen.keys import Shortcut, shortcut
 from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
@@ -67,27 +68,8 @@ if TYPE_CHECKING:
     from fabtui.screen.views.main_panel import PanelContent
 
 _ZOOM = Binding.Group("zoom")
-#: Keys that start tests. A recording cannot be tested again.
-_TEST_KEYS = ("main.retest", "main.sweep", "main.watch")
-#: Actions on the grid or the list, which the node states cover.
-_GRID_ACTIONS = frozenset(
-    (
-        "pair",
-        "zoom",
-        "next_bad",
-        "retest",
-        "filter",
-        "unfilter",
-        "goto",
-        "order",
-        "grouping",
-        "list",
-        "copy",
-        "map",
-        "panel",
-        "beside",
-    )
-) | {"other_direction"}
+#: Keys for the grid or the list, which the node states cover, and keys that start tests.
+_grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
 
 
 def _layer_binding(layer: Layer) -> Binding:
@@ -118,46 +100,58 @@ class MainScreen(Screen[None]):
     BINDING_GROUP_TITLE = "Main screen"
     # The key bar shows them in this order, as many as fit.
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "pair"),
-        shortcut(
+        _grid_key("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "pair"),
+        _grid_key(
             "plus,equals_sign", "zoom(1)", "main.zoom-in", "zoom in: endpoints, two nodes, a pair", "in", group=_ZOOM
         ),
-        shortcut(
+        _grid_key(
             "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
         ),
-        shortcut("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
-        shortcut("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
-        shortcut("r", "retest", "main.retest", "test the pair under the cursor again, alone", "retest"),
-        shortcut("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
-        shortcut("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
+        _grid_key("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
+        _grid_key("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
+        shortcut(
+            "r",
+            "retest",
+            "main.retest",
+            "test the pair under the cursor again, alone",
+            "retest",
+            needs=("grid", "test"),
+        ),
+        _test_key("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
+        _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         *session_actions.BINDINGS,
-        shortcut("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
-        shortcut("u", "unfilter", "main.unfilter", "show all cells again"),
-        shortcut("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
-        shortcut("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
-        shortcut(
+        _grid_key("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
+        _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
+        _grid_key("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
+        _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
+        _grid_key(
             "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
         ),
-        shortcut("O", "grouping", "main.grouping", "order rows and columns by leaf switch, by rail, or as given"),
+        _grid_key("O", "grouping", "main.grouping", "order rows and columns by leaf switch, by rail, or as given"),
         shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
         shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
-        shortcut("v", "list", "main.list", "switch between the list of worst pairs and the grid", "list"),
+        _grid_key("v", "list", "main.list", "switch between the list of worst pairs and the grid", "list"),
         *map(_layer_binding, key_layers()),
-        shortcut("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
+        _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
         shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
         shortcut("T", "view('topology')", "main.topology", "show leaf switches, rails and nodes as a tree"),
         shortcut("J", "view('job')", "main.job", "show the job whose nodes these are"),
         shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
-        shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
-        shortcut("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
-        shortcut("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
-        shortcut("p", "panel", "main.panel", "show or hide the side panel"),
-        shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells", "back"),
+        _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
+        _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
+        _grid_key("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
+        _grid_key("p", "panel", "main.panel", "show or hide the side panel"),
+        shortcut("escape", "back", "main.back", "go back: grid, previous zoom, or all cells", "back", bar=("always",)),
     ]
+
+    #: Actions on the grid or the list, which the node states cover.
+    _grid_actions = frozenset(
+        one.action.partition("(")[0] for one in BINDINGS if isinstance(one, Shortcut) and "grid" in one.needs
+    )
 
     class PairChosen(Message):
         """The user wants to see a pair."""
@@ -441,26 +435,26 @@ class MainScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the keys of the grid while the node states cover it."""
-        if self.view == "connecting" and action in _GRID_ACTIONS:
+        if self.view == "connecting" and action in self._grid_actions:
             return False
         return super().check_action(action, parameters)
 
     def on_key(self, event: events.Key) -> None:
         """Report why a key of the grid does nothing over the node states."""
         actions = [one.action.partition("(")[0] for one in self._bindings.key_to_bindings.get(event.key, ())]
-        if self.view == "connecting" and any(action in _GRID_ACTIONS for action in actions):
+        if self.view == "connecting" and any(action in self._grid_actions for action in actions):
             grid = "the grid, and c shows it" if has_grid(self.model) else "the grid, and no pair can be tested yet"
             self._app_context.notify(f"this key is for {grid}")
 
-    def _key_label(self, binding: Binding) -> str:
+    def _key_label(self, binding: Shortcut) -> str:
         """Return the label of a key in the current state; "" leaves it out."""
         if self._prompt is not None and binding.id != "prompt.close":
             # The prompt takes the keys.
             return ""
         paused, watching, untestable, replay = self._key_state
-        if untestable and binding.id in _TEST_KEYS:
+        if untestable and "test" in binding.needs:
             return ""
-        if not replay and binding in session_actions.BINDINGS:
+        if not replay and "replay" in binding.needs:
             return ""
         if binding.id == "main.back" and not self._covered:
             return ""

@@ -140,7 +140,7 @@ class NodesScreen(TitledScreen):
 
     BINDING_GROUP_TITLE = "Nodes"
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("escape,backspace,t", "leave", "nodes.back", "back to the main screen", "back"),
+        shortcut("escape,backspace,t", "leave", "nodes.back", "back to the main screen", "back", bar=("always",)),
         shortcut("enter,n", "open", "nodes.open", "show the node", "node"),
         shortcut("r", "probe", "nodes.look", "probe the node again", "probe again"),
         shortcut("y", "copy", "nodes.copy", "copy the table as text", "copy"),

@@ -12,13 +12,8 @@ from textual.content import Content
 from textual.dom import DOMNode
 
 from fabtui.presentation.wording import MUTED, Part
-from fabtui.screen.keys import bindings_of
+from fabtui.screen.keys import Shortcut, bindings_of
 from fabtui.screen.widgets.text_line import TextLine
-
-#: Bindings that are shown on the narrowest terminal too. Textual's Footer would scroll them out of view.
-_ALWAYS = ("app.findings", "main.back", "detail.back", "nodes.back", "app.help", "app.quit")
-#: Bindings that come first everywhere.
-_FIRST = ("app.findings", "steps.run")
 
 
 @dataclass(slots=True)
@@ -26,6 +21,7 @@ class _Entry:
     keys: str
     label: str
     press: str
+    #: Shown on the narrowest terminal too. Textual's Footer would scroll it out of view.
     always: bool
 
     @property
@@ -42,7 +38,7 @@ class KeyBar(TextLine):
     DEFAULT_CSS = "KeyBar { background: $panel; }"
 
     def __init__(
-        self, label: Callable[[Binding], str] | None = None, hint: tuple[str, str] | None = None, **place: Any
+        self, label: Callable[[Shortcut], str] | None = None, hint: tuple[str, str] | None = None, **place: Any
     ) -> None:
         super().__init__(**place)
         self._label = label or (lambda binding: binding.description)
@@ -81,9 +77,10 @@ class KeyBar(TextLine):
             if one.node not in nodes:
                 nodes.append(one.node)
         entries: dict[str, _Entry] = {}
+        first: list[str] = []
         for declared in (binding for node in nodes for owner in type(node).__mro__ for binding in bindings_of(owner)):
             binding = active.pop(declared.id or "", None)
-            if binding is None or not binding.show or not (label := self._label(binding)):
+            if binding is None or not binding.show or not (label := self._label(declared)):
                 continue
             keys = self.app.get_key_display(binding)
             name = binding.group.description if binding.group is not None else binding.id or ""
@@ -91,9 +88,14 @@ class KeyBar(TextLine):
                 entries[name].keys += f" {keys}"
             else:
                 label = binding.group.description if binding.group is not None else label
-                entries[name] = _Entry(keys, label, binding.key, binding.id in _ALWAYS)
-        first = [entries.pop(name) for name in _FIRST if name in entries]
-        return [*first, *entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
+                entries[name] = _Entry(keys, label, binding.key, "always" in declared.bar)
+                first += [name] if "first" in declared.bar else []
+        # Those of the app before those of the view.
+        return [
+            *(entries.pop(name) for name in reversed(first)),
+            *entries.values(),
+            *([_Entry(*self._hint, "", False)] if self._hint else []),
+        ]
 
     def on_click(self, event: events.Click) -> None:
         for start, end, key in self._spans:
