@@ -455,7 +455,7 @@ class FabricApp(App[int]):
     ) -> None:
         """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
         if any((note.message, note.severity) == (message, severity) for note in self._notifications):
-            # It is still there; a second one beside it would add nothing.
+            # It is still on the screen; a second one would add nothing.
             return
         room = max(1, self.size.width - _TOAST_EDGES)
         texts = (message, *(note.message for note in self._notifications))

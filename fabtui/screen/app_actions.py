@@ -28,7 +28,7 @@ from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 
-#: Exit status of ssh for its own errors; others are those of the last command in the login.
+#: Exit status of ssh for its own errors; any other is the status of the last command in the login.
 _SSH_FAILED = 255
 
 
@@ -73,7 +73,7 @@ async def login(app: App[int]) -> None:
 
 
 async def _without_app(app: App[int], words: list[str]) -> int:
-    """Run a program in the terminal of the suspended app; the event loop goes on, and so do the links to the nodes."""
+    """Run a program in the terminal of the suspended app; the event loop and the links to the nodes keep running."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     # Frames would fill the queue of a driver that does not write.

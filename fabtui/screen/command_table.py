@@ -50,7 +50,7 @@ class Command:
     name: str
     effect: str
     prepare: Callable[[str], Awaitable[Act]]
-    #: Word for the argument, "" if there is none.
+    #: Word for the argument, or "".
     argument: str = ""
     #: Completions of a word of the argument.
     offer: Offer = _nothing

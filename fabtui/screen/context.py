@@ -112,7 +112,7 @@ class AppContext(Protocol):
         """Return the duration of the session (s)."""
 
     def now(self) -> float:
-        """Return the time of the session (s since the epoch); in a replay that of the recording."""
+        """Return the time of the session (s since the epoch); in a replay the time of the recording."""
 
     def notify(self, message: str, *, severity: Severity = "information", timeout: float | None = None) -> None:
         """Show a plain-text notification for some seconds."""
@@ -135,13 +135,13 @@ class AppContext(Protocol):
     def open_node(self, node: str) -> None: ...
     def open_view(self, name: ViewName) -> None: ...
     def open_job(self, job: str) -> None:
-        """Show a job of Slurm by its id; one whose nodes are not those of the session by its logs alone."""
+        """Show a job of Slurm by its id; a job on other nodes is shown by its logs alone."""
 
     def write_report(self, path: Path) -> object:
         """Write a report of the session, in the format of the ending of its name."""
 
     async def replay(self, file: str) -> Callable[[], object]:
-        """Return what plays a recording in place of this session; `InputError` if the file is none."""
+        """Return what plays a recording in place of this session; `InputError` if the file is no recording."""
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:
         """Outline the cells of ordered pairs of endpoints in the grid."""

@@ -31,7 +31,7 @@ from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.worst_pairs import WorstPairs
 
-#: Classes with bindings, beside the app, in the order of the help.
+#: Classes with bindings, except the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
     *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen),
     *(
@@ -143,7 +143,7 @@ def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClas
 
 
 def _contexts(app: AppClass) -> Iterable[list[Binding]]:
-    """Yield the bindings that are active together: those of a widget first, then of its screen, then of the app."""
+    """Yield the bindings that are active together: first of a widget, then of its screen, then of the app."""
     for owner in _OWNERS:
         classes = [*owner.__mro__, *([] if issubclass(owner, Screen) else [MainScreen])]
         # A modal screen passes no key on.

@@ -56,6 +56,6 @@ def group_title(owner: type[DOMNode]) -> str:
 
 
 def current_keys(app: App[Any], binding: Binding) -> list[str]:
-    """Return the names of a binding's keys: those of the user's keymap, else the default ones."""
+    """Return the names of a binding's keys: from the user's keymap, else the defaults."""
     keys = app._keymap.get(binding.id or "", binding.key).split(",")
     return [app.get_key_display(binding.with_key(key.strip())) for key in keys]

@@ -41,7 +41,7 @@ def check_terminal() -> None:
 
 @contextlib.contextmanager
 def drawing_terminal() -> Iterator[None]:
-    """Let Textual draw on the terminal if standard error, its output, is redirected; `NoScreen` if there is none."""
+    """Let Textual draw on the terminal if standard error, its output, is redirected; `NoScreen` without a terminal."""
     served = os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED)
     if served or (sys.__stderr__ is not None and sys.__stderr__.isatty()):
         yield

@@ -81,7 +81,7 @@ class SessionDiagnosis:
 
     @property
     def so_far(self) -> str:
-        """Text after the word "findings" while more may follow: pairs are unchecked or the sweep goes on; else ""."""
+        """Text after the word "findings" while more may follow: pairs are unchecked or the sweep continues; else ""."""
         # While watching, each result would make them incomplete for a moment.
         complete = self.known and (self.final or self._model.phase.name == "watch")
         return "" if complete else " so far"

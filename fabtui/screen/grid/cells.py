@@ -40,13 +40,13 @@ class BadCell(NamedTuple):
 
     row: int
     column: int
-    slot: CellStyle
+    style: CellStyle
     share: float | None
     cell: Cell
 
 
 class CellSource(ABC):
-    """Cells of an axis against itself, each with a slot and a text; ``row_at``, ``column_at``: positions shown."""
+    """Cells of an axis against itself, each with a style and a text; ``row_at``, ``column_at``: positions shown."""
 
     shape = CellShape()
 
@@ -74,18 +74,18 @@ class CellSource(ABC):
         self.column_of = {position: column for column, position in enumerate(self.column_at)}
 
     def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return rows and columns of those of the given positions that are shown."""
+        """Return row and column of each given position that is shown."""
         rows, columns = self.row_of, self.column_of
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
 
     @abstractmethod
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell; the text is ignored if `row` returns none."""
+        """Return style and text of one cell; the text is ignored if `row` returns none."""
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots of cells of a row, and texts (``width`` cells wide), or none if cells show only a glyph."""
+        """Return styles of cells of a row, and texts (``width`` cells wide), or none if cells show only a glyph."""
         cells = [self.cell(row, column, width) for column in range(first, last)]
-        return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+        return bytearray(style for style, _ in cells), [text for _, text in cells]
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return at most ``most`` lines of a tall cell below its first one, each exactly ``width`` cells wide."""
@@ -97,7 +97,7 @@ _MEDIAN_STEP = 0.02
 
 #: Maximum number of cells searched for the unit of the layer.
 _MAX_UNIT_SEARCH = 2000
-#: Number of values whose largest message size is that of the layer.
+#: After this number of values, the largest message size seen is taken as the layer's.
 _ENOUGH_SIZES = 8
 
 
@@ -177,34 +177,34 @@ class EndpointCells(CellSource):
         return self.below_of(self.row_at[row], self.column_at[column], width, most)
 
     def cell_of(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
-        """Return slot and first line of the cell of two positions."""
-        slot, cell = self._display(row, column, width)
+        """Return style and first line of the cell of two positions."""
+        style, cell = self._display(row, column, width)
         glyphs = self.glyphs
         if cell is None or width < NUMBER_WIDTH:
-            return slot, cell_text(slot, "", width, glyphs)
-        if width >= WIDE and (text := first_line(self.layer, slot, cell, width, glyphs)):
-            return slot, f"{text:^{width}}"
-        text = cell_text(slot, self._number(cell, width), width, glyphs)
+            return style, cell_text(style, "", width, glyphs)
+        if width >= WIDE and (text := first_line(self.layer, style, cell, width, glyphs)):
+            return style, f"{text:^{width}}"
+        text = cell_text(style, self._number(cell, width), width, glyphs)
         # The verdict keeps its colour while the pair is tested again.
-        return slot, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
+        return style, text[:-1] + glyphs.of_style[CellStyle.RUNNING] if cell.running else text
 
     def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return the lines of the cell of two positions below its value."""
-        slot, cell, share = self.judge(row, column)
-        if cell is None or slot is CellStyle.PAD:
+        style, cell, share = self.judge(row, column)
+        if cell is None or style is CellStyle.PAD:
             return []
         kind = "" if cell.measurement is None else CLASS_WORDS[self.model.class_of(cell.measurement)]
         lines = lines_below(self.layer, cell, share, kind, (width, most), self.glyphs)
         return [f"{line[:width]:^{width}}" for line in lines]
 
     def _display(self, row: int, column: int, width: int) -> tuple[CellStyle, Cell | None]:
-        """Return slot and cell of two positions; a narrow cell has no room to mark a test otherwise."""
-        slot, cell, _ = self.judge(row, column)
+        """Return style and cell of two positions; a narrow cell has no room to mark a test otherwise."""
+        style, cell, _ = self.judge(row, column)
         if width < NUMBER_WIDTH and cell is not None and cell.running:
-            slot = CellStyle.RUNNING
+            style = CellStyle.RUNNING
         if self.highlighted and (row, column) in self.highlighted:
-            slot = CellStyle.FLASH
-        return slot, cell
+            style = CellStyle.FLASH
+        return style, cell
 
     def _number(self, cell: Cell, width: int) -> str:
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
@@ -305,14 +305,14 @@ _WORDS = {
 }
 
 
-def first_line(layer: Layer, slot: CellStyle, cell: Cell, width: int, glyphs: Glyphs) -> str:
+def first_line(layer: Layer, style: CellStyle, cell: Cell, width: int, glyphs: Glyphs) -> str:
     """Return the value of a cell with its unit and a mark, or its verdict; "" if neither fits."""
-    mark = glyphs.of_style[CellStyle.RUNNING] if cell.running else glyphs.of_style[slot] if slot in MARKED else ""
+    mark = glyphs.of_style[CellStyle.RUNNING] if cell.running else glyphs.of_style[style] if style in MARKED else ""
     text = _value(layer, cell, width)
     if text:
         return text + mark if len(text) < width else text
-    word = _WORDS.get(slot, str(cell.verdict))
-    glyph = mark or glyphs.of_style[slot]
+    word = _WORDS.get(style, str(cell.verdict))
+    glyph = mark or glyphs.of_style[style]
     named = [f"{glyph} {word}"] if glyph.strip() and word else []
     return next((text for text in (*named, word, glyph) if len(text) <= width), "")
 
@@ -344,16 +344,16 @@ def lines_below(
     if layer is Layer.HEALTH:
         # The layer that is bad.
         return [] if cell.verdict is Verdict.OK else [str(measured.layer)[:width]]
-    slot, short = transport_style(measured.transport) if measured.transport else (CellStyle.PAD, "")
+    style, short = transport_style(measured.transport) if measured.transport else (CellStyle.PAD, "")
     if share is None:
         return [short]
-    names = (short, glyphs.of_style[slot] if short else "", "")
+    names = (short, glyphs.of_style[style] if short else "", "")
     percent = percent_text(share)
     if most == 1:
         name = next(name for name in names if not name or len(name) + 1 + _SHORTEST_BAR <= room)
         return [f"{share_bar(share, room - len(name) - 1, glyphs)} {name}" if name else share_bar(share, room, glyphs)]
     if most == 2:
-        # What has no room beside 100 % is left out of all cells, rather than shown in some of them.
+        # A name that does not fit next to 100 % is left out of all cells, rather than shown in some of them.
         name = next(name for name in names if not name or len(f"{_USUAL} {name}") < width)
         shares = [f"{percent} {name}".rstrip(), percent]
     else:

@@ -105,7 +105,7 @@ class GridLayout:
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
             entry = axis.entries[row]
-            # Of two rows on one line, the lower one may begin a group as well.
+            # The lower of two rows on one line may begin a group as well.
             opening = row + (self.halves and not entry.opens and row + 1 < axis.size and axis.entries[row + 1].opens)
             if entry.group and (axis.entries[opening].opens or row == top):
                 found.append((opening, NAMES_GROUP))

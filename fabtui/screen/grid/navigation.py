@@ -467,7 +467,7 @@ class GridNavigation:
             self._context.notify("; ".join(UNKNOWN.values()))
 
     def keep_order(self) -> None:
-        """Sort, and hide what does not match, again from time to time while results change that."""
+        """Apply order and filter again periodically while results arrive."""
         view = self.view_state
         if not view.follows or (view.hides and not view.index.complete):
             return
@@ -496,7 +496,7 @@ class GridNavigation:
             self.show()
 
     def go_to_text(self, text: str) -> None:
-        """Move the cursor to an endpoint, a node or a pair; `InputError` if there is none, or the filter hides it."""
+        """Move the cursor to an endpoint, a node or a pair; `InputError` if it is unknown or the filter hides it."""
         view = self.view_state
         axis = view.source.axis
         row, column = read_place(text, axis)
@@ -505,7 +505,7 @@ class GridNavigation:
         if not view.source.shown_at([place]):
             raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
         if ":" not in text and row is not None and column is not None:
-            # Of two nodes, their worst pair.
+            # Two nodes stand for their worst pair.
             place = view.index.worst_of(axis.node_at[row], axis.node_at[column])
         self.go_to(*place)
 

@@ -1,4 +1,4 @@
-"""A second layer of the same pairs, beside the grid."""
+"""A second layer of the same pairs, next to the grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fabtui.screen.grid.widget import GridView
 
 
 def other_layer(layer: Layer) -> Layer:
-    """Return the layer that stands beside a layer: world beside p2p, and p2p beside all others."""
+    """Return the layer shown next to another: world next to p2p, and p2p next to all others."""
     return Layer.WORLD if layer is Layer.P2P else Layer.P2P
 
 

@@ -130,7 +130,7 @@ class SeverityIndex(CellMatrix):
         return found + [int(at) for at in np.lexsort((-left,))[len(found) :]]
 
     def matching(self, rows: Sequence[int], columns: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return those of some rows and columns that have a cell with a result which the filter shows."""
+        """Return the rows and columns that have a cell with a result which the filter shows."""
         row_at, column_at = _array(rows), _array(columns)
         ranks = self.levels[row_at][:, column_at]
         shown = (ranks > Level.UNTESTED) & (ranks != Level.GONE)
@@ -167,7 +167,7 @@ def _next(keys: NDArray[np.intp], here: int, step: int) -> int | None:
 class NodeCells(CellSource):
     """Blocks: the cells of two nodes.
 
-    The slot of a block is that of its worst cell, after the number of such cells if not all are that bad. A good block
+    A block has the style of its worst cell, after the number of such cells if not all are that bad. A good block
     with untested cells is `CellStyle.PARTLY`.
     """
 
@@ -184,36 +184,36 @@ class NodeCells(CellSource):
         a, nodes = self.row_at[row], self.column_at[first:last]
         ranks, tested = self._index.node_levels[a].tobytes(), self._index.tested[a].tolist()
         gone, entries, expected, whole = self.axis.entries[a].gone, self.axis.entries, self._index.cells, self._whole
-        slots = bytearray(last - first)
+        styles = bytearray(last - first)
         for at, b in enumerate(nodes):
             rank = ranks[b]
-            slots[at] = STYLES[rank]
+            styles[at] = STYLES[rank]
             if rank in _HIDDEN_WHEN_GONE and (gone or entries[b].gone):
-                slots[at] = CellStyle.GONE
+                styles[at] = CellStyle.GONE
             elif whole and rank in FINE and tested[b] < expected(a, b):
-                slots[at] = CellStyle.PARTLY
-        return slots, None
+                styles[at] = CellStyle.PARTLY
+        return styles, None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         a, b = self.row_at[row], self.column_at[column]
         index = self._index
         rank = int(index.node_levels[a, b])
-        slot = STYLES[rank]
+        style = STYLES[rank]
         glyphs = self._source.glyphs
         if rank in _HIDDEN_WHEN_GONE and (self.axis.entries[a].gone or self.axis.entries[b].gone):
             return CellStyle.GONE, cell_text(CellStyle.GONE, "", width, glyphs)
         if rank in FINE:
             if index.tested[a, b] < index.cells(a, b) and self._whole:
-                slot = CellStyle.PARTLY
+                style = CellStyle.PARTLY
             lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
             number = "" if lowest is None else short_value(lowest[0], self._source.unit()[0], min(width - 1, 4))
-            return slot, cell_text(slot, number, width, glyphs)
+            return style, cell_text(style, number, width, glyphs)
         if rank < Level.SLOW or width < 2:
-            return slot, cell_text(slot, "", width, glyphs)
+            return style, cell_text(style, "", width, glyphs)
         count = index.counts(a, b)[rank]
         if count >= index.cells(a, b):
-            return slot, cell_text(slot, "", width, glyphs)
-        return slot, _counted(count, glyphs.of_style[slot], width)
+            return style, cell_text(style, "", width, glyphs)
+        return style, _counted(count, glyphs.of_style[style], width)
 
     @property
     def _whole(self) -> bool:

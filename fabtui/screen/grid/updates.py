@@ -44,7 +44,7 @@ class Highlights:
         self._seen: dict[Position, float] = {}
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
-        """Highlight those of the changed cells whose result differs from the previous one."""
+        """Highlight the changed cells whose result differs from the previous one."""
         if len(changed) > MAX_HIGHLIGHTS:
             return
         for position in changed:

@@ -224,7 +224,7 @@ class GridView(PaintedWidget, can_focus=True):
         return strips if crop.width == layout.width else [strip.crop(crop.x, crop.right) for strip in strips]
 
     def _scene_now(self) -> LineRenderer:
-        """Return the renderer of the frame; that of the last frame, with its headings, if nothing moved."""
+        """Return the renderer of the frame: the last one, with its headings, if nothing moved."""
         layout, source, viewport = self.layout_now(), self.source, self.viewport
         key = (
             *(source.columns, layout, viewport.columns, viewport.top, self.row, self.column),

@@ -120,7 +120,7 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
 
 #: Characters of the cursor on a bad cell where two cells share one.
 _CURSORS = {slot: Glyphs(True).of_style[slot] for slot in CURSOR_ON.values()}
-#: Slots filled with the colour of their character if they have no background, or that of a good cell.
+#: Slots filled with the colour of their character if they have no background, or the background of a good cell.
 _FILLED_BY_TEXT = frozenset({CellStyle.GONE, CellStyle.SLOW})
 
 

@@ -70,7 +70,7 @@ def _styles() -> ModuleType:
 
 
 def read_theme(name: str) -> ThemeFile:
-    """Read a theme file by its name; raise `InputError` if there is none, or it is invalid."""
+    """Read a theme file by its name; raise `InputError` if it does not exist or is invalid."""
     path = theme_paths().get(name)
     if path is None:
         near = _styles().nearest(name, theme_names())

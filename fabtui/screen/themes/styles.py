@@ -56,7 +56,7 @@ _CONTRAST = 4.5
 #: Step towards white or black until a tone has that contrast.
 _STEP = 0.03
 _ATTRIBUTES = ("bold", "dim", "italic", "underline", "reverse")
-#: What cannot be in a variable: no text and no fill of its own.
+#: Style with neither text colour nor fill: a variable cannot be empty.
 _NO_STYLE = "not bold"
 
 

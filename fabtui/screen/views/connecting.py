@@ -19,7 +19,7 @@ from fabtui.screen.widgets.text_line import TextLine, content_of
 if TYPE_CHECKING:
     from fabtui.screen.session_diagnosis import SessionDiagnosis
 
-#: All other states are those of a node that is being connected.
+#: In all other states a node is being connected.
 _STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
 
 

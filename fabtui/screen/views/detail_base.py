@@ -346,7 +346,7 @@ class SteppedScreen(DetailScreen):
             self._select(texts[0 if by > 0 else -1])
 
     def action_run_step(self) -> None:
-        """Run the selected next step; select the first one if there is none."""
+        """Run the selected next step; without one, select the first."""
         if self.selected in [text for text, _ in self._drawn]:
             assert self.selected is not None
             run_step(self, self.selected)

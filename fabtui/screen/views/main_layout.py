@@ -15,7 +15,7 @@ from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 PANEL_FROM = 100
 #: Minimum width for a side panel that the user asks for.
 PANEL_LEAST = 2 * PANEL_WIDTH
-#: Minimum width for the legend beside the layers. A narrower screen has it below them.
+#: Minimum width for the legend to the right of the layers. A narrower screen has it below them.
 LEGEND_RIGHT_FROM = 150
 #: Minimum height for the color key.
 KEY_FROM = 26
@@ -47,7 +47,7 @@ class LayoutChoices:
     log: bool = False
     #: Show the side panel or not; None if there is room.
     panel: bool | None = None
-    #: Show a second layer beside the grid or not; None if wide cells of both fit.
+    #: Show a second layer next to the grid or not; None if wide cells of both fit.
     beside: bool | None = None
     #: List the worst pairs instead of the grid.
     worst: bool = False
@@ -93,7 +93,7 @@ def arrange(
     """Return the layout.
 
     ``two_nodes``: cells are large, and need the lines more than the log does; ``comparable``: another layer may
-    be shown beside the grid.
+    be shown next to the grid.
     """
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")

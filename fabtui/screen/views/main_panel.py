@@ -78,7 +78,7 @@ class PanelContent:
         return self._verdict[1]
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
-        """Return the findings in at most ``height`` lines; that of the cursor's pair is marked."""
+        """Return the findings in at most ``height`` lines; the one about the cursor's pair is marked."""
         ends = [str(self._context.model.endpoints[entry.number]) for entry in entries or () if entry.number is not None]
         here = (ends[0], ends[1]) if len(ends) == 2 else None
         return summary_lines(self.diagnosis, here, width, height, self._context.glyphs)

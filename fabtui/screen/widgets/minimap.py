@@ -16,12 +16,12 @@ from fabtui.presentation.legends import meanings
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
-#: Maximum number of tiles in each direction: beside the panel, without it.
+#: Maximum number of tiles in each direction: with the panel, without it.
 _MAX_TILES = 44
 _MAX_TILES_ALONE = 18
 #: Minimum time (s) between two frames of the map.
 _INTERVAL = 0.5
-#: Characters of tiles of one cell that differ from those of the grid.
+#: Characters of tiles of one cell where they differ from the grid.
 _TEXTS = {CellStyle.GOOD: "o", CellStyle.LOW: "_", CellStyle.SKIPPED: "."}
 
 

@@ -29,7 +29,7 @@ class EarlyInput(Input):
         self._early = len(value)
 
     async def take(self, event: Key) -> bool:
-        """Take a key that was pressed before the line had the focus; return False if it is none for a line."""
+        """Take a key that was pressed before the line had the focus; return False if a line has no use for it."""
         if event.key == "enter":
             await self.action_submit()
         elif event.character is not None and event.is_printable:
@@ -93,7 +93,7 @@ class Prompt(Vertical):
         self._hint_line.show(self._hint)
 
     async def take(self, event: Key) -> bool:
-        """Take a key that was pressed before the input line had the focus; return False if it is none for a line."""
+        """Take a key that was pressed before the input line had the focus; return False if a line has no use for it."""
         return await self._input.take(event)
 
     def complain(self, text: str) -> None:

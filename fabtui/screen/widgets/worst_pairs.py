@@ -48,8 +48,8 @@ def worst_rows(
     rows = []
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
-        style = f"{CELL}{bad.slot.key}"
-        glyph, word = glyphs.of_style[bad.slot], bad.slot.key
+        style = f"{CELL}{bad.style.key}"
+        glyph, word = glyphs.of_style[bad.style], bad.style.key
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
         kind = None if m is None else model.class_of(m)
@@ -96,14 +96,14 @@ class WorstPairs(SortedTable):
     def list_pairs(self, model: Model, axis: Axis, found: Sequence[BadCell], none_text: str) -> None:
         """Show bad pairs, given worst first, or a text if there are none."""
         narrow = self.size.width < _WORDS_FROM
-        listed = (id(axis), narrow, none_text, tuple((one.row, one.column, one.slot, one.share) for one in found))
+        listed = (id(axis), narrow, none_text, tuple((one.row, one.column, one.style, one.share) for one in found))
         if listed != self._listed:
             self._listed, self.columns = listed, NARROW if narrow else COLUMNS
             self.put(worst_rows(model, axis, found, self._glyphs, narrow=narrow), none_text)
 
     @property
     def chosen(self) -> tuple[int, int] | None:
-        """Position of the pair of the cursor, or None if there is none."""
+        """Position of the pair under the cursor, or None."""
         row = self.selected
         return row.name if isinstance(row, WorstRow) else None
 
