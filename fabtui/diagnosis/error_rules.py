@@ -34,8 +34,7 @@ class KnownError(Rule[Causes]):
             "line": one.first.text,
             "times": one.count if one.count > 1 else None,
             "who": "; ".join(who[:_MOST_NAMED]) + more or None,
-            "meaning": one.meaning.text,
-            "code": one.meaning.code,
+            **one.meaning.facts,
         }
         commands = (command.replace("{route}", _ROUTE) for _, command in one.meaning.commands)
         return self.finding(one.meaning.id, facts=facts, commands=dict.fromkeys(commands))

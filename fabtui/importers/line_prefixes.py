@@ -31,11 +31,13 @@ _STAMP = (
     rf"(?:{_DAY}[T ]{_TIME}{_ZONE}|(?:[A-Z][a-z]{{2}} )?{_MONTH} [ \d]?\d {_TIME}(?: [A-Z]{{2,5}})?(?: \d{{4}})?"
     rf"|{_TIME}|\d{{10}}\.\d{{3,9}})"
 )
+#: The PCI address of a device is a value, not a prefix with colons.
+_NO_DEVICE = r"(?![0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 #: How a tag begins that is one by its brackets, even on a single line.
-_TAG = r"[ \t]*(?:(?P<who>\["
+_TAG = rf"[ \t]*{_NO_DEVICE}(?:(?P<who>\["
 #: Prefixes; a group ``who`` is the process, the host or the file that a line is of.
 _PATTERNS = tuple(
-    re.compile(rf"[ \t]*(?:{pattern})", re.ASCII)
+    re.compile(rf"[ \t]*{_NO_DEVICE}(?:{pattern})", re.ASCII)
     for pattern in (
         # mpirun --tag-output, torchrun, PyTorch's own tag, Ray, kubectl --prefix, docker compose.
         r"(?P<who>\[\d{1,6},\d{1,6}\])<(?:std(?:out|err)|\.{3})>:?",

@@ -21,7 +21,8 @@ _LONGEST = 500
 def what_to_do(one: Diagnosis) -> list[str]:
     """Return the section of the summary, of at most five lines; nothing if no node is lost or has bad pairs."""
     model = one.model
-    found = one.healthy if one.tally.bad or any(map(model.gone, model.nodes)) else None
+    bad = one.tally.bad or any(map(model.gone, model.nodes))
+    found = one.healthy if bad and _names_nodes(one) else None
     if found is None or not found.left_out:
         return []
     lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
@@ -35,6 +36,12 @@ def what_to_do(one: Diagnosis) -> list[str]:
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
     lines.append("host file, rank order and more: fabtui healthy RECORDING")
     return ["what to do now", *(f"  {one_line(line, _LONGEST)}" for line in lines)]
+
+
+def _names_nodes(one: Diagnosis) -> bool:
+    """Return False if an output of a tool names no nodes to leave out, or has a single pair, which blames neither."""
+    unnamed = one.model.options.get("unnamed")
+    return unnamed is None or (not unnamed and len(one.tally.table or ()) > 2)
 
 
 def healthy_text(model: Model, found: HealthySet) -> str:

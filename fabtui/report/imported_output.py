@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.catalogue import formats
+from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.dispatch import convertible, model
+from fabtui.report.explanation import causes_lines
 from fabtui.report.summary import ASCII, UNICODE, problems, summary
 from fabtui.report.tables import LONG_UNIT, Layout, cut, wrapped
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
-#: Maximum numbers of warnings examined and meanings shown.
-_MOST_WARNINGS = 200
-_MOST_MEANINGS = 4
+#: Minimum width of the causes in a log.
+_NARROWEST = 40
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -28,7 +26,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         about = result.title if named else f"{result.kind}: {result.title}"
     lines = [f"{one_line(result.source.name)}: {about}"]
     if result.kind.startswith("fabtui-"):
-        lines += ["", *summary(diagnose(model([result])), plain).splitlines()]
+        lines += ["", *summary(examined(result), plain).splitlines()]
     elif result.known:
         answered = result.values if isinstance(result.values.get("answer"), list) else {}
         lines += _section("answer", [str(sentence) for sentence in answered.get("answer", [])], width)
@@ -37,10 +35,11 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         lines += Layout(result.units, width).lines(shown_values(result))
         long_units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT]
         lines += _section("units", long_units, width)
-        lines += _problems(result, width, plain)
     lines += _section("warnings", result.warnings, width)
-    lines += _section("meaning", meanings(result), width)
     lines += _section("not understood", result.unknown, width)
+    if result.known and not result.kind.startswith("fabtui-"):
+        diagnosed = [f"  {line}" for line in diagnosis_lines(result, width - 2, plain)]
+        lines += ["", *diagnosed] if diagnosed else []
     if not result.known:
         lines += _raw(result.source.text, width)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
@@ -54,29 +53,13 @@ def shown_values(result: Result) -> dict[str, Any]:
     return {name: value for name, value in result.values.items() if name not in left_out}
 
 
-def _problems(result: Result, width: int, plain: bool) -> list[str]:
-    """Return the problems of the pairs of a file, as in the summary of a session."""
-    if not convertible(result.kind):
-        return []
-    lines = []
-    for part in problems(diagnose(model([result])), ASCII if plain else UNICODE):
-        if part:
-            lines += ["", *(f"  {cut(line, width - 2)}" for line in "\n".join(part).splitlines())]
-    return lines
-
-
-def meanings(result: Result) -> list[str]:
-    """Return the meanings of the NCCL errors of a log, each once, with the next commands."""
-    if not (result.known and formats()[result.kind].errors):
-        return []
-    first = result.values.get("first_cause")
-    texts = [*([first] if isinstance(first, str) else []), *result.warnings]
-    found = dict.fromkeys(meaning for text in texts[:_MOST_WARNINGS] if (meaning := meaning_of(text)) is not None)
-    lines = []
-    for meaning in list(found)[:_MOST_MEANINGS]:
-        typed = dict.fromkeys(command for _, command in meaning.commands if "{" not in command)
-        lines.append(f"{meaning.code}: {meaning.text}" + (f"; next: {', '.join(typed)}" if typed else ""))
-    return lines
+def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str]:
+    """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
+    found, errors = examined(result), errors_in(result)
+    parts = ["\n".join(part).splitlines() for part in problems(found, ASCII if plain else UNICODE) if part]
+    if errors.causes or errors.notices:
+        parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))
+    return [cut(line, width) for part in parts for line in ["", *part]][1:]
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:

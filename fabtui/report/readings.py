@@ -10,7 +10,7 @@ from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
 from fabtui.pictures.timeline import timeline_svg
 from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
-from fabtui.report.imported_output import meanings, raw_lines, shown_values
+from fabtui.report.imported_output import diagnosis_lines, raw_lines, shown_values
 from fabtui.report.session_tables import sweep_blocks
 from fabtui.report.tables import MOST_ROWS, Layout, flattened, is_plain, words
 
@@ -30,12 +30,10 @@ def reading_section(result: Result, number: int) -> Section:
     if result.kind == "busbw-table":
         blocks += sweep_blocks(model([result]))
     blocks += _values(Layout(result.units, _UNLIMITED), shown_values(result), "", 0)
-    for title, texts in (
-        ("warnings", result.warnings),
-        ("meaning", meanings(result)),
-        ("not understood", result.unknown),
-    ):
+    for title, texts in (("warnings", result.warnings), ("not understood", result.unknown)):
         blocks += [Items(title, texts)] if texts else []
+    if diagnosed := diagnosis_lines(result, _UNLIMITED):
+        blocks.append(Lines("diagnosis", diagnosed))
     if not result.known:
         blocks.append(Lines("text", raw_lines(result.source.text)))
     return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)

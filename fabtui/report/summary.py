@@ -400,10 +400,11 @@ def finding_texts(model: Model, found: Sequence[Finding]) -> list[FindingText]:
         stated = " ".join([text.title, *text.evidence, *text.next])
         # The list of what is not ok leaves the pair out.
         more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
-        lines = [line for line in text.evidence if not any(fact.startswith(line) for fact in more)]
         # A rule may compare with world in other words.
         compared = "world communicator" in stated
-        if more := [fact for fact in more if fact not in stated and not (compared and "world communicator" in fact)]:
+        more = [fact for fact in more if fact not in stated and not (compared and "world communicator" in fact)]
+        lines = [line for line in text.evidence if not any(fact.startswith(line) for fact in more)]
+        if more:
             lines.append("; ".join(more))
         texts.append(text._replace(evidence=lines))
     return texts
@@ -452,7 +453,7 @@ def _about_pair(model: Model, m: Measurement, notes: PortNotes) -> list[str]:
     meaning, limit = meaning_of_measurement(m), limit_text(model, m)
     compared = comparison_text(model, m.src, m.dst)
     ports = notes.of(m.src, m.dst) if m.layer is Layer.P2P else []
-    found = [limit, f"means: {meaning.text}" if meaning is not None else None, compared, *ports]
+    found = [limit, f"means: {meaning.sentence}" if meaning is not None else None, compared, *ports]
     return [text for text in found if text]
 
 
@@ -510,7 +511,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     if m.error:
         about.append(one_line(m.error, 300))
     if (meaning := meaning_of_measurement(m)) is not None:
-        about.append(f"means: {meaning.text}")
+        about.append(f"means: {meaning.sentence}")
     compared = comparison_text(model, m.src, m.dst) if m.layer in (Layer.P2P, Layer.WORLD) else None
     if compared is not None:
         about.append(compared)

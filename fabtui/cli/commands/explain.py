@@ -12,11 +12,14 @@ from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
-from fabtui.importers.sources import sources
+from fabtui.importers.catalogue import recognise
+from fabtui.importers.result import read
+from fabtui.importers.sources import Source, sources
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
+from fabtui.report.imported_output import diagnosis_lines
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
@@ -94,19 +97,32 @@ def _is_file(word: str) -> bool:
 def _explain_logs(words: list[str], width: int) -> int:
     reader = LogReader()
     names = []
+    others: list[str] = []
     for source in sources(words):
         names.append("stdin" if source.name == "-" else source.name)
         if source.cut:
             print(f"fabtui: {one_line(names[-1])}: {source.cut}", file=sys.stderr)
-        reader.add(source.text)
+        if lines := _output_lines(source, width):
+            others += lines
+        else:
+            reader.add(source.text)
     if reader.cut:
         print("fabtui: the logs are too long: not all of their lines were examined", file=sys.stderr)
     found = reader.result()
     lines = causes_lines(found, names, width)
     if found.causes or found.notices:
-        return _print(lines)
+        return _print([*lines, *others])
+    if others:
+        return _print(others[1:])
     _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(len(names), 'file')}", *lines])
     return UNKNOWN
+
+
+def _output_lines(source: Source, width: int) -> list[str]:
+    """Return the findings about the output of a command that shows facts of a node; none for the log of a job."""
+    form = recognise(source.text).format
+    lines = [] if form is None or form.facts is None else diagnosis_lines(read(source, form.name), width)
+    return ["", f"{one_line(source.name, 200)}: {form.name}", *lines] if form and lines else []
 
 
 def _explain_text(words: list[str], width: int) -> int:

@@ -19,8 +19,8 @@ from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.collectives_table import table_rows
 from fabtui.importers.result import Result
 from fabtui.importers.session import is_recording, read_session, replayed
+from fabtui.importers.to_model.dispatch import convertible, rivals
 from fabtui.importers.to_model.dispatch import model as model_of
-from fabtui.importers.to_model.dispatch import rivals
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
@@ -113,7 +113,8 @@ def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
     results = list(results_of(files))
     if len(kinds := rivals(results)) > 1:
         raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable; report on them separately")
-    model = model_of(results)
+    # What a single output shows about a node stands in its own section.
+    model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not result.kind.startswith("fabtui-")]
     return (model if model.nodes else None), others, ""
 

@@ -47,6 +47,16 @@ class Meaning(NamedTuple):
     follows: tuple[str, ...]
     role: str
 
+    @property
+    def sentence(self) -> str:
+        """The code, which ``fabtui explain`` knows, and the causes."""
+        return f"{self.code}, {self.text}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts of a finding that has this error."""
+        return {"meaning": self.sentence, "code": self.code}
+
 
 @functools.cache
 def meanings() -> tuple[Meaning, ...]:
@@ -104,6 +114,11 @@ def meaning_of(*texts: str | None, kind: str | None = None, notices: bool = Fals
         return pattern is not None and any(pattern.search(text) for text in known)
 
     return next(filter(matches, meanings()), None)
+
+
+def meaning_named(name: str) -> Meaning:
+    """Return the entry of the catalogue with this id."""
+    return next(one for one in meanings() if one.id == name)
 
 
 def refined(meaning: Meaning, when: str) -> Meaning:

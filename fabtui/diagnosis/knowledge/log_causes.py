@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of, meanings, refined
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_named, meaning_of, refined
 from fabtui.diagnosis.knowledge.xids import in_line as xid_in_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
@@ -30,7 +30,7 @@ _WORDS = (
     *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
     *("watchdog", "timeout", "sigbus", "sigkill", "exitcode", "oom", "frozen", "signal", "exception", "last completed"),
     *("fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type", "float", "double"),
-    *("half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
+    *("nccl_p2p_", "half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
 )
 _STAMP = re.compile(
     r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
@@ -41,6 +41,8 @@ _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPL
 _WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
 _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
+#: How the names of Xids begin.
+_XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
 
 
@@ -152,7 +154,7 @@ class LogReader:
             self._starting.pop(key, None)
             if init[2] == "START" and len(self._starting) < 1_000_000:
                 self._starting[key] = place._replace(time=clock.at(number), who=who or f"rank {init[1]}")
-        elif (meaning := meaning_of(raw, notices=True) or _meaning_of_xid(raw)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or meaning_of(raw, notices=True)) is not None:
             time = clock.at(number)
             self._count(self._circumstance(meaning, node, raw, time, clock), place._replace(time=time))
         elif len(self._unknown) < _MOST_KEPT and _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
@@ -172,16 +174,15 @@ class LogReader:
 
     def result(self) -> Causes:
         """Return the errors of all logs so far."""
-        incomplete = next(one for one in meanings() if one.id == "init-incomplete")
         for place in self._starting.values():
-            self._count(incomplete, place)
+            self._count(meaning_named("init-incomplete"), place)
         self._starting = {}
         found = sorted(self._found.values(), key=lambda one: one.first.order)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
         for one in found:
             if one.meaning.role == "cause":
-                follows = any(cause.meaning.id in one.meaning.follows for cause in causes)
+                follows = any(_explains(cause.meaning, one.meaning) for cause in causes)
                 (consequences if follows else causes).append(one)
         consequences += [one for one in found if one.meaning.role == "consequence"]
         consequences.sort(key=lambda one: one.first.order)
@@ -226,15 +227,23 @@ class _Clock:
 
 
 def _meaning_of_xid(line: str) -> Meaning | None:
-    """Return the meaning of the Xid that a line reports; those that follow from others or from programs are notices."""
+    """Return the meaning of the Xid that a line reports; those that follow from others or from programs are notices.
+
+    Its code is that of the rule, which reports the same Xid where a probe reads the kernel's log.
+    """
     if (found := xid_in_line(line)) is None:
         return None
     number, xid = found
     role = "notice" if xid.usual is Severity.NOTE else "cause"
-    name = xid.mnemonic.lower().replace("_", "-") or f"xid-{number}"
     commands = tuple((end, "sudo dmesg | grep -i xid") for end in ("src", "dst"))
     advice = f"{xid.advice}." if xid.advice else f"Look up NVIDIA's advice about Xid {number}."
-    return Meaning(name, f"Xid {number}", line, None, "", xid.name, advice, commands, "", "", (), role)
+    text = f"Xid {number}: {xid.name}"
+    return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
+
+
+def _explains(cause: Meaning, error: Meaning) -> bool:
+    """Return True if an error is known to follow from a cause; an Xid explains what a lost GPU does."""
+    return cause.id in error.follows or (cause.id.startswith(_XID) and "gpu-lost" in error.follows)
 
 
 def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:

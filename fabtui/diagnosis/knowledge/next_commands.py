@@ -52,11 +52,15 @@ def is_this_machine(model: Model) -> bool:
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab and of ``local`` are this machine and need no ssh: a comment names them. Otherwise ssh gets the
+    The nodes of a lab and of ``local`` are this machine and need no ssh: a comment names them. A node that an output of
+    a tool does not name is not reached: its command is one to type where the output is from. Otherwise ssh gets the
     configuration file of the session, and where srun or another launcher reaches the node, that is named.
     """
     if model is None or not command.startswith("ssh "):
         return command
+    for node in model.options.get("unnamed", ()):
+        if command.startswith(prefix := f"ssh {shlex.quote(one_line(str(node), 255))} "):
+            return command[len(prefix) :]
     if is_this_machine(model):
         _, node, remote = command.split(maxsplit=2)
         return f"{remote}{LAB_NODE}{node}"

@@ -24,7 +24,7 @@ class _NvlinkRule(_LinkRule):
     def check(self, model: Model) -> Iterator[Finding]:
         for record in model.nodes.values():
             before = {
-                _link_id(gpu, link): _counters(link)
+                _link_id(gpu, link): link
                 for gpu in dicts((record.first_probe_results.get("nvlink") or {}).get("gpus"))
                 for link in dicts(gpu.get("links"))
             }
@@ -41,27 +41,35 @@ class _NvlinkRule(_LinkRule):
                     yield found.replace(blames=Subject(Kind.GPU, f"{record.name}:{index}"))
 
     def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
     ) -> dict[str, Any]:
         raise NotImplementedError
 
 
 @register
 class NvlinkInactive(_NvlinkRule):
-    """Some NVLinks of a GPU are not active while others of it are."""
+    """NVLinks of a GPU are not active that were active when the session started.
+
+    That a GPU has fewer active NVLinks than the others is rule FT120: links without a bridge are inactive by design.
+    """
 
     id = "FT101"
     name = "nvlink-inactive"
-    title = "NVLinks not active"
-    message = "{node} GPU {gpu}: {inactive} of {links} NVLinks not active"
+    title = "NVLinks no longer active"
+    message = "{node} GPU {gpu}: {inactive} of {links} NVLinks are no longer active"
     evidence = ("link {numbers}",)
     next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
 
     def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
     ) -> dict[str, Any]:
-        dark = [link for link in links if link.get("state") not in (None, "active")]
-        if not dark or len(dark) == len(links):
+        dark = [
+            link
+            for link in links
+            if link.get("state") not in (None, "active")
+            and before.get(_link_id(gpu, link), {}).get("state") == "active"
+        ]
+        if not dark:
             return {}
         numbers = tuple(one_line(str(link.get("link")), 8) for link in dark)
         return {"inactive": len(dark), "links": len(links), "numbers": numbers}
@@ -79,11 +87,11 @@ class NvlinkErrors(_NvlinkRule):
     next_step = "Watch the counters with `nvidia-smi nvlink -e`; if they grow, have the board checked."
 
     def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
     ) -> dict[str, Any]:
         grown: dict[str, int] = {}
         for link in links:
-            first = before.get(_link_id(gpu, link), {})
+            first = _counters(before.get(_link_id(gpu, link), {}))
             for counter, value in _counters(link).items():
                 if counter in first and value > first[counter]:
                     grown[counter] = grown.get(counter, 0) + value - first[counter]

@@ -133,14 +133,14 @@ class PairContext:
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
         common = {
             "error": None if error is None else error.fact,
-            "meaning": None if meaning is None else meaning.text,
-            "code": None if meaning is None else meaning.code,
+            **({} if meaning is None else meaning.facts),
             "ports": self._known_ports(first_cells),
             **(yield from self._in_world(listed)),
         }
         yield
-        # Commands for what many pairs have in common go before those for one of them.
-        following = [*first, *commands] if len(explained) <= 2 else [*commands, *first]
+        # Commands for what many pairs have in common go before those for one of them, unless all have one known cause.
+        known = error is not None and meaning is not None and meaning.role == "cause"
+        following = [*first, *commands] if known or len(explained) <= 2 else [*commands, *first]
         if nodes is None:
             place = {node: number for number, node in enumerate(self.model.nodes)}
             nodes = sorted({node_of(end) for end in ends}, key=lambda node: place.get(node, -1))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.rules import gpus_in_use
 from fabtui.diagnosis.pairs.context import PairContext
@@ -57,11 +58,13 @@ class TransportRule(Rule[PairContext]):
 
     Attributes:
         variables: Key of the environment variables that cause it.
+        error: The entry of the catalogue of errors about the same, which logs show.
     """
 
     domain = Domain.PAIRS
     severity = Severity.BAD
     variables: ClassVar[str]
+    error: ClassVar[str]
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
@@ -102,7 +105,7 @@ class TransportRule(Rule[PairContext]):
         variables = _set_variables(context, nodes, self.variables)
         where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
         facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
-        facts |= {"slowest": context.slowest(cells)}
+        facts |= {"slowest": context.slowest(cells), **self._error_facts(variables)}
         command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
         return self.finding(
             subject.name if subject.kind is Kind.NODE else "",
@@ -112,6 +115,9 @@ class TransportRule(Rule[PairContext]):
             commands=(command, *self._commands(context, nodes[0])),
             blames=subject,
         )
+
+    def _error_facts(self, variables: str) -> dict[str, str]:
+        return meaning_named(self.error).facts
 
     def _commands(self, context: PairContext, node: str) -> list[str]:
         return []
@@ -160,6 +166,7 @@ class SocketFallback(TransportRule):
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
     trials = (Trial.RDMA,)
     variables = "Socket"
+    error = "uses-sockets"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         able = np.array([_has_rdma(context, node) for node in places.nodes])
@@ -187,6 +194,7 @@ class NoGpuDirect(TransportRule):
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
     trials = (Trial.GPUDIRECT,)
     variables = "IB"
+    error = "gpudirect-off"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
@@ -214,6 +222,11 @@ class NoPeerToPeer(TransportRule):
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
     trials = (Trial.P2P,)
     variables = "P2P"
+    error = "p2p-disabled"
+
+    def _error_facts(self, variables: str) -> dict[str, str]:
+        # Without a variable, the hardware or the system is the reason.
+        return super()._error_facts(variables) if variables else {}
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
         active = {node: _with_active_nvlinks(context, node) for node in places.nodes}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject, register
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule, slot_of
 from fabtui.diagnosis.probe_judgements import severity_of
@@ -45,7 +46,8 @@ class ProbeJudgement(NodeRule):
         groups: dict[tuple[str, str, Severity, str, str], dict[_Judgement, None]] = {}
         for node, one in context.judged.get(self.check_name, ()):
             # Devices such as mlx5_3/1 are many; equal judgements of them are grouped.
-            topic = "" if _DIGIT.search(one["subject"]) else one["subject"]
+            device = _DIGIT.search(one["subject"]) and one["subject"] not in load("next_commands")["preflight"]
+            topic = "" if device else one["subject"]
             # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
             severity = Severity.NOTE if one["verdict"] == "inconclusive" else severity_of(one["verdict"])
             key = one["probe"], topic, severity, _NUMBERS.sub("#", one["text"]), one["action"]
@@ -72,6 +74,11 @@ class ProbeJudgement(NodeRule):
             "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
             "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
         }
+        # What an error means is in the catalogue, whoever printed it.
+        known = None if self.check_name else meaning_of(texts[0])
+        if known is not None:
+            facts |= known.facts
+            command = next((f"ssh {{node}} {one}" for _, one in known.commands if "{route}" not in one), command)
         following = [command.replace("{node}", fold(names[:1]))] if command else []
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 

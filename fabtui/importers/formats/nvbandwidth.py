@@ -211,4 +211,8 @@ _LIKELY = first_of(
     (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
 )
 _TITLE_OF_FORMAT = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
-FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, _LIKELY, parse, convert=benchmarks.nvbandwidth, incomparable=True)]
+FORMATS = [
+    Format(
+        "nvbandwidth", _TITLE_OF_FORMAT, _LIKELY, parse, convert=benchmarks.nvbandwidth, incomparable=True, errors=True
+    )
+]

@@ -251,7 +251,8 @@ def perftest(draft: Draft, values: dict[str, Any], name: str) -> None:
             _bandwidth(draft, src, dst, row, value=row["bandwidth"], how=how, transport="RDMA")
     _latency(draft, src, dst, rows, "t_avg", how)
     if not rows:
-        draft.measured("p2p", Layer.P2P, src, dst, verdict=Verdict.FAILED, error=str(values["error"]), how=how)
+        error = str(values.get("message") or values["error"])
+        draft.measured("p2p", Layer.P2P, src, dst, verdict=Verdict.FAILED, error=error, how=how)
 
 
 def iperf3(draft: Draft, values: dict[str, Any], name: str) -> None:

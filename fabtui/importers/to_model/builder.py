@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,12 @@ class Draft:
         self._taken.setdefault(name)
         return name
 
+    def facts(self, name: str, probes: Mapping[str, dict[str, Any]]) -> None:
+        """Keep values of probes of a node that is named after a file."""
+        record = self.record(self.node(self.unique(name)))
+        record.inventory = record.inventory or {}
+        record.probe_results.update(probes)
+
     def node(self, name: str) -> str:
         """Make sure that a node is there; returns its name."""
         self.nodes.setdefault(name)
@@ -111,7 +117,7 @@ class Draft:
                 nodes=list(self.nodes),
                 faults=[],
                 lab=self.lab,
-                options={"probes": list(self.probes) or ["read"]},
+                options={"probes": list(self.probes) or ["read"], "unnamed": list(self._taken)},
             ),
             *(event for name in self.nodes for event in self._state(name)),
             EndpointsAdded(endpoints=endpoints, notes={n: one.note for n, one in self.records.items() if one.note}),
@@ -130,7 +136,7 @@ class Draft:
     def _state(self, node: str) -> Iterator[Event]:
         record = self.record(node)
         yield NodeUpdate(node=node, state=record.state, text=record.text, hint=record.hint)
-        if record.inventory:
+        if record.inventory is not None:
             yield InventoryUpdate(node=node, value=record.inventory)
 
     def _probed(self, node: str) -> Iterator[Event]:

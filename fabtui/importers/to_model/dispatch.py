@@ -40,7 +40,7 @@ def rivals(results: Iterable[Result]) -> list[str]:
 def events(results: Iterable[Result]) -> list[Event]:
     """Return events with the contents of files, as if from a session; a single recording gives its own events.
 
-    Nothing is in them for a file whose kind has no pairs and no collectives.
+    Nothing is in them for a file whose kind has no pairs, no collectives and no facts of a node.
     """
     found = list(results)
     if len(found) == 1 and found[0].kind == _RECORDING:
@@ -49,8 +49,12 @@ def events(results: Iterable[Result]) -> list[Event]:
     for result in found:
         if result.kind == _RECORDING:
             _add_recording(draft, result.source.text)
-        elif result.known and (convert := formats()[result.kind].convert) is not None:
-            convert(draft, result.values, stem(result.source.name))
+        elif result.known:
+            form, name = formats()[result.kind], stem(result.source.name)
+            if form.convert is not None:
+                form.convert(draft, result.values, name)
+            if form.facts is not None:
+                draft.facts(name, form.facts(result.values))
     return draft.events()
 
 

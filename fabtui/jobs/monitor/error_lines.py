@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import datetime
 from typing import NamedTuple
+
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of
 
 #: Length of a line that is examined.
 _LONGEST = 1000
@@ -107,6 +110,21 @@ class ErrorLine(NamedTuple):
     text: str
     when: float | None
 
+    @property
+    def meaning(self) -> Meaning | None:
+        """The entry of the catalogue of errors that explains it, or None."""
+        return _meaning(self.text)
+
+    @property
+    def cause(self) -> bool:
+        """Whether it can begin a failure; the catalogue of errors knows better than the words of the line."""
+        return self.kind.cause if (known := self.meaning) is None else known.role == "cause"
+
+
+@functools.lru_cache(maxsize=4096)
+def _meaning(text: str) -> Meaning | None:
+    return meaning_of(text)
+
 
 class DeadTask(NamedTuple):
     """A task that ended before the others.
@@ -192,4 +210,4 @@ class ErrorLines:
     @property
     def first(self) -> ErrorLine | None:
         """The first error that can be a cause, else the first one."""
-        return next((one for one in self.kept if one.kind.cause), self.kept[0] if self.kept else None)
+        return next((one for one in self.kept if one.cause), self.kept[0] if self.kept else None)

@@ -183,7 +183,8 @@ def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
     failed.sort(key=lambda one: _order(one[2]))
     file, errors, first = failed[0]
     where = file.node or file.path.rpartition("/")[2]
-    severity = Severity.BAD if first.kind.cause else Severity.WARN
+    known = first.meaning
+    severity = Severity.BAD if first.cause else Severity.WARN
     rest = [other.node or other.path.rpartition("/")[2] for other, _, _ in failed[1:]]
     more = f" ({count(errors.count, 'line')} with errors)" if errors.count > 1 else ""
     evidence = [f"{other.path}: {one.text}" for other, _, one in failed[:_MOST]]
@@ -196,12 +197,14 @@ def _error_lines(rule: JobRule, facts: JobFacts) -> Found:
         names = fold(dict.fromkeys(rest)) if len(rest) <= _MOST else count(len(rest), "other log")
         text += f"; {names} {what}" + (", later: probably a consequence" if later else "")
     node = (file.node,) if file.node else ()
-    yield rule.found(text, node, tuple(evidence), f"fabtui explain {file.path}", severity=severity)
+    evidence = [*([] if known is None else [f"means: {known.sentence}"]), *evidence]
+    one = rule.found(text, node, tuple(evidence), f"fabtui explain {file.path}", severity=severity)
+    yield one if known is None else one.replace(facts={**one.facts, "code": known.code})
 
 
 def _order(error: ErrorLine) -> tuple[bool, float]:
     """Return the position of an error: causes first, then by time; those without one were there from the beginning."""
-    return not error.kind.cause, error.when or 0.0
+    return not error.cause, error.when or 0.0
 
 
 def _with_errors(facts: JobFacts) -> list[tuple[LogFile, ErrorLines]]:

@@ -276,7 +276,7 @@ def test_a_finding_has_the_meaning_of_its_error_and_commands() -> None:
     row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
     model.apply(Measured(measurements=[row], time=3.0))
     (found,) = diagnose(model).findings
-    assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in evidence(found))
+    assert any(line.startswith("means: E9, the GID of the other NIC does not resolve") for line in evidence(found))
     assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
 
 

@@ -138,8 +138,9 @@ def test_xids_of_a_kernel_log_are_causes_or_notices() -> None:
         "[  15.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n"
     )
     found = causes(log)
-    assert shown(found.causes) == [("Xid 119", 1, 0, 2), ("E44", 1, 0, 4)]
-    assert shown(found.notices) == [("Xid 13", 1, 0, 1)]
+    assert shown(found.causes) == [("FT130", 1, 0, 2), ("FT130", 1, 0, 4)]
+    assert [one.meaning.id for one in found.causes] == ["xid-119", "xid-79"]
+    assert shown(found.notices) == [("FT130", 1, 0, 1)]
     assert found.causes[0].meaning.next.startswith("RESET_GPU: drain the node")
 
 
@@ -202,8 +203,8 @@ def test_the_number_of_lines_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         ("torch-failure/ncclremoteerror-recv-reset.txt", ["E34", "E20"]),
         ("torch-failure/one-line-runon-ncclremoteerror.txt", ["E1"]),
         ("torch-failure/watchdog-allreduce-timeout-3ranks.txt", ["E35"]),
-        ("dmesg-xid/gpud-xid48-63-94-iso.txt", ["Xid 48", "Xid 63", "Xid 94"]),
-        ("dmesg-xid/gpud-xid119-gsp-timeout.txt", ["Xid 119"]),
+        ("dmesg-xid/gpud-xid48-63-94-iso.txt", ["FT130", "FT130", "FT130"]),
+        ("dmesg-xid/gpud-xid119-gsp-timeout.txt", ["FT130"]),
         ("dmesg-xid/rminitadapter-repeat-syslog.txt", ["E46"]),
         ("nvidia-smi-broken/driver-not-running.txt", ["E45"]),
         ("perftest/failed-modify-qp-rtr.txt", ["E47"]),

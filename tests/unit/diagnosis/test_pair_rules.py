@@ -185,9 +185,9 @@ def test_flapping_reasons_and_links_are_reported() -> None:
         model.apply(Measured(measurements=[one], time=at))
     why = "b:1 is in use by train (pid 7)"
     model.apply(PlanUpdate(untested=[("a:0", "b:1", why), ("b:1", "a:0", why)], time=5.0))
-    links = [{"link": 0, "state": "active", "counters": {"crc": 5}}, {"link": 1, "state": "inactive"}]
-    for crc in (5, 8):
-        links[0]["counters"] = {"crc": crc}
+    links = [{"link": 0, "state": "active", "counters": {"crc": 5}}, {"link": 1, "state": "active"}]
+    for crc, state in ((5, "active"), (8, "inactive")):
+        links[0]["counters"], links[1]["state"] = {"crc": crc}, state
         look = {"gpus": [{"index": 3, "links": links}]}
         model.apply(ProbeResult(node="a", probe="nvlink", value=look, time=6.0))
         links = [dict(link) for link in links]
@@ -196,7 +196,7 @@ def test_flapping_reasons_and_links_are_reported() -> None:
     found = {title(one): one for one in diagnose(model).findings}
     assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
     assert evidence(found["2 pairs not tested"]) == (why,)
-    links_of_gpu = found["a GPU 3: 1 of 2 NVLinks not active"]
+    links_of_gpu = found["a GPU 3: 1 of 2 NVLinks are no longer active"]
     assert evidence(links_of_gpu) == ("a GPU 3: NVLink errors", "link 1"), "facts about one GPU are one finding"
     assert evidence(links_of_gpu.facts["known"][0]) == ("crc +3 since the start",)
     assert found["a mlx5_0 port 1 is not active"].severity == "bad"

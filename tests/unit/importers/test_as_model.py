@@ -160,7 +160,8 @@ def test_a_read_sends_to_who_asks() -> None:
 
 def test_a_test_that_could_not_begin() -> None:
     (measured,) = modelled("$ ib_write_bw n061\nCouldn't connect to n061:18515\n").measurements()
-    assert (measured.verdict, measured.value, measured.error) == (Verdict.FAILED, None, "couldnt_connect")
+    error = "Couldn't connect to n061:18515"
+    assert (measured.verdict, measured.value, measured.error) == (Verdict.FAILED, None, error)
 
 
 def test_a_ping_mesh() -> None:

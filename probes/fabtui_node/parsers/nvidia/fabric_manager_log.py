@@ -114,4 +114,4 @@ def _likely(text: str) -> float:
     return 0.95 if records and records >= len(lines) / 8 else 0.0
 
 
-FORMATS = [Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", _likely, parse_log, log=True)]
+FORMATS = [Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", _likely, parse_log, log=True, errors=True)]

@@ -1,0 +1,102 @@
+"""Facts of a node in the outputs of its commands, as the values of the probes that run these commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fabtui.model.facts.node_view import dicts
+from fabtui_node.parsers.base import Format
+from fabtui_node.parsers.ib import rdma_ports
+from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers.net import ethtool
+from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
+from fabtui_node.probes.nvidia.gpu_health import from_query
+
+Values = dict[str, Any]
+Facts = dict[str, Values]
+#: What ibv_devinfo knows of a port as the probe does; it shows GIDs without their types.
+_PORT = ("port", "state", "link_layer", "max_mtu", "active_mtu")
+
+
+def _of(probe: str) -> Callable[[Values], Facts]:
+    """Return the conversion of values that have the form of the probe's."""
+    return lambda values: {probe: values}
+
+
+def _queried(values: Values) -> Facts:
+    gpus = [from_query(index, gpu) for index, gpu in enumerate(values["gpus"])]
+    return {"gpus": {"driver": values["driver"], "gpus": gpus, "problems": _problems(values)}}
+
+
+def _table(values: Values) -> Facts:
+    gpus = [
+        {
+            **{name: gpu[name] for name in ("index", "bus", "perf", "utilization")},
+            "ecc_errors": {"uncorrected": gpu["ecc_uncorrected"]},
+            "lost": "nvidia-smi shows ERR! in place of values" if gpu["errors"] else None,
+        }
+        for gpu in values["gpus"]
+    ]
+    return {"gpus": {"driver": values["driver"], "gpus": gpus, "problems": _problems(values)}}
+
+
+def _problems(values: Values) -> list[str]:
+    return [str(one.get("reason") or one.get("text")) for one in dicts(values.get("errors"))]
+
+
+def _rows(values: Values) -> Facts:
+    """Return the fields of a query as GPUs; a field that was not asked for is unknown."""
+    gpus = []
+    for number, row in enumerate(dicts(values["rows"])):
+        index = row.get("index", number)
+        pending, failure = (row.get(f"remapped_rows.{name}") for name in ("pending", "failure"))
+        width, most = (row.get(f"pcie.link.width.{name}") for name in ("current", "max"))
+        gpus.append(
+            {
+                "index": index if isinstance(index, int) else number,
+                "bus": row.get("pci.bus_id") or row.get("gpu_bus_id"),
+                "ecc_errors": {"uncorrected": row.get("ecc.errors.uncorrected.volatile.total")},
+                "rows": {"pending": bool(pending), "failure": bool(failure)},
+                "pcie": {"width": width, "width_max": most},
+                "busy": bool(row.get("utilization.gpu")),
+            }
+        )
+    return {"gpus": {"gpus": gpus, "problems": _problems(values)}}
+
+
+def _peers(values: Values) -> Facts:
+    return {"topology": {"p2p": {values["capability"] or "read": values}}}
+
+
+def _verbs(values: Values) -> Facts:
+    ports = [
+        {"ca": device["ca"], **{name: port[name] for name in _PORT}}
+        for device in values["devices"]
+        for port in dicts(device["ports"])
+    ]
+    return {"rdma": {"ports": ports}}
+
+
+def _interfaces(values: Values) -> Facts:
+    return {"rdma": {"nics": values["interfaces"]}}
+
+
+_FACTS: dict[str, Callable[[Values], Facts]] = {
+    "nvidia-smi-nvlink-s": _of("nvlink"),
+    "nvidia-smi-nvlink-e": _of("nvlink"),
+    "nvidia-smi-q": _queried,
+    "nvidia-smi": _table,
+    "nvidia-smi-query": _rows,
+    "nvidia-smi-remapped-rows": _rows,
+    "nvidia-smi-topo-m": lambda values: {"topology": {"matrix": values}},
+    "nvidia-smi-topo-p2p": _peers,
+    "dmesg": _of("kernel"),
+    "ibstat": _of("ibstat"),
+    "ibv_devinfo": _verbs,
+    "ethtool": _interfaces,
+}
+_MODULES = (dmesg, ethtool, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
+FORMATS: list[Format] = [
+    form._replace(facts=_FACTS[form.name]) for module in _MODULES for form in module.FORMATS if form.name in _FACTS
+]

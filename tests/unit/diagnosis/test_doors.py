@@ -1,0 +1,497 @@
+"""One knowledge behind every door: the same fault gets the same finding wherever its evidence comes from.
+
+A fault is one row of `FAULTS`. Its evidence is given for each door through which it can be seen, and behind each
+door the same rule or entry of the catalogue of errors stands first, with the same cause and a fitting command. Whoever
+adds a rule adds its row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fabtui.cli import main as entry
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.export.json import as_json
+from fabtui.importers.session import read_session
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
+from fabtui.report.summary import summary
+from fabtui.session.event_pipeline import Journal
+
+Capture = pytest.CaptureFixture[str]
+SAMPLES = Path(__file__).parents[2] / "samples"
+#: Codes of rules and of the catalogue, as all texts print them.
+_CODE = re.compile(r"\b(?:FT\d{3}|E\d{1,2})\b")
+_ERROR_CODE = re.compile(r"means: (E\d{1,2}),|: (E\d{1,2}) ")
+WARN = "n060:71:93 [3] NCCL WARN "
+
+
+class Pair(NamedTuple):
+    """The error of the only failed pair of a session."""
+
+    error: str
+    kind: str | None = None
+
+
+class Fault(NamedTuple):
+    """A fault: what stands first behind every door, and its evidence.
+
+    Attributes:
+        name: Name of the row.
+        first: Id of the rule, or code of the entry in the catalogue of errors.
+        cause: What the cause is, in the words that each door has.
+        command: Words of a next command.
+        pair: A failed pair of a session.
+        transport: Transport of the pairs of node ``b``, or within it, beside a faster one of the others.
+        env: Variables of the login environment of node ``b``.
+        facts: Values of probes of node ``a``.
+        log: Lines of a log for ``explain``, ``read`` (with a version line of NCCL before them) and ``job``.
+        output: Output of a command for ``explain`` and ``read``.
+        doors: Doors for logs that this error has besides ``explain``.
+    """
+
+    name: str
+    first: str
+    cause: str
+    command: str
+    pair: Pair | None = None
+    transport: tuple[str, str] | None = None
+    env: Mapping[str, str] = {}
+    facts: Mapping[str, dict[str, Any]] = {}
+    log: str = ""
+    output: str = ""
+    doors: tuple[str, ...] = ("read", "job")
+
+
+def _links(gpu: int, dark: tuple[int, ...] = ()) -> dict[str, Any]:
+    links = [{"link": at, "state": "inactive" if at in dark else "active", "speed": 26.5} for at in range(18)]
+    return {"index": gpu, "name": "NVIDIA H100 80GB HBM3", "links": links}
+
+
+def _link_lines(dark: tuple[int, ...]) -> str:
+    lines = []
+    for gpu in range(3):
+        lines.append(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu}0000000-0000-0000-0000-000000000000)")
+        lines += [f"\t Link {at}: {'<inactive>' if gpu == 2 and at in dark else '26.562 GB/s'}" for at in range(18)]
+    return "\n".join(lines) + "\n"
+
+
+def _query(old: str, new: str) -> str:
+    text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+_XID = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 12.5, "last": 12.5}
+_PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
+_ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
+
+
+FAULTS = [
+    Fault(
+        "refused connection",
+        "E18",
+        "nothing listens there",
+        "nft list ruleset",
+        pair=Pair("connect to 10.0.0.2:45763: Connection refused", "connection_refused"),
+        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused\n",
+    ),
+    Fault(
+        "no route",
+        "E18",
+        "a firewall that rejects",
+        "ip neigh",
+        pair=Pair("connect to 10.0.0.2:45763: No route to host", "unreachable"),
+        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : No route to host\n",
+    ),
+    Fault(
+        "connection timed out",
+        "E19",
+        "a firewall that drops",
+        "ip route get",
+        pair=Pair("Connect to 10.0.0.2<45763> failed : Connection timed out"),
+        log=f"{WARN}socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection timed out\n",
+    ),
+    Fault(
+        "wrong data",
+        "E36",
+        "received data differs from sent data",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER",
+        pair=Pair("17 bytes of the message are wrong", "verify"),
+        log="# nccl-tests version 2.17.1\n# Out of bounds values : 3 FAILED\n",
+        doors=(),
+    ),
+    Fault(
+        "retry exceeded",
+        "E1",
+        "the other NIC acknowledged nothing",
+        "show_gids",
+        pair=Pair("NET/IB : Got completion from peer 10.2.0.5<33092> with status=12 opcode=0 len=0 vendor err 129"),
+        log=f"{WARN}NET/IB : Got completion from peer 10.2.0.5<33092> with status=12 opcode=0 len=0 vendor err 129\n",
+    ),
+    Fault(
+        "memlock",
+        "E13",
+        "memory cannot be locked for RDMA",
+        "ulimit -l",
+        pair=Pair("Call to ibv_create_cq failed with error Cannot allocate memory errno 12"),
+        log=f"{WARN}Call to ibv_create_cq failed with error Cannot allocate memory errno 12\n",
+    ),
+    Fault(
+        "MTU mismatch",
+        "E6",
+        "the MTUs of the nodes differ",
+        "active_mtu",
+        pair=Pair("Got completion with error 9, opcode 0, len 0, vendor err 138"),
+        log=f"{WARN}NET/IB : Got completion with error 9, opcode 0, len 0, vendor err 138\n",
+    ),
+    Fault(
+        "ACS, or peermem that does not match",
+        "E5",
+        "PCI ACS is on",
+        "lspci -vvv | grep ACSCtl",
+        pair=Pair("Got completion with error 4, opcode 0, len 0, vendor err 81"),
+        log=f"{WARN}NET/IB : Got completion with error 4, opcode 0, len 0, vendor err 81\n",
+    ),
+    Fault(
+        "NCCL versions differ",
+        "E24",
+        "the nodes have different versions of NCCL",
+        "torch.cuda.nccl.version",
+        pair=Pair("Mismatched NCCL version detected : rank 0 has 22304 rank 1 has 22805"),
+        log=f"{WARN}Mismatched NCCL version detected : rank 0 has 22304 rank 1 has 22805\n",
+    ),
+    Fault(
+        "Fabric Manager does not run",
+        "E31",
+        "NVSwitches are not set up",
+        "nvidia-fabricmanager",
+        pair=Pair("Cuda failure 802 'system not yet initialized'"),
+        log=f"{WARN}Cuda failure 802 'system not yet initialized'\n",
+    ),
+    Fault(
+        "GPU memory in use",
+        "E40",
+        "another process uses the memory of the GPU",
+        "nvidia-smi",
+        pair=Pair("Cuda failure 2 'out of memory'", "out_of_memory"),
+        log=f"{WARN}Cuda failure 2 'out of memory'\n",
+    ),
+    Fault(
+        "stopped rank",
+        "E39",
+        "a process does not run: stopped",
+        "ps -eo pid,stat,wchan",
+        pair=Pair("the rank host of b is frozen", "frozen"),
+        log="the rank host of b is frozen\n",
+        doors=(),
+    ),
+    Fault(
+        "killed ranks",
+        "E38",
+        "the ranks were killed",
+        "killed process",
+        pair=Pair("the rank host of b ended with signal 9", "killed"),
+        log=f"{WARN}wait: Signal 9 (SIGKILL) received by PID 1234\n",
+    ),
+    Fault(
+        "P2P disabled by a variable",
+        "E50",
+        "a variable keeps NCCL from P2P",
+        "grep",
+        transport=("P2P/CUMEM", "SHM/direct"),
+        env={"NCCL_P2P_DISABLE": "1"},
+        log="n060:71:93 [3] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n",
+        doors=("read",),
+    ),
+    Fault(
+        "no GPUDirect RDMA",
+        "E28",
+        "GPUDirect RDMA is off",
+        "nvidia_peermem",
+        transport=("NET/IB/0/GDRDMA", "NET/IB/0"),
+        log="n060:71:93 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n",
+        doors=("read",),
+    ),
+    Fault(
+        "sockets in place of RDMA",
+        "E15",
+        "NCCL uses TCP",
+        "ibv_devinfo",
+        transport=("NET/IB/0", "NET/Socket/eth0"),
+        log="n060:71:93 [3] NCCL INFO Using network Socket\n",
+        doors=("read",),
+    ),
+    Fault(
+        "GPU without some NVLinks",
+        "FT120",
+        "16 of the 18 NVLinks that other GPUs have are active: 4, 7 inactive",
+        "nvidia-smi nvlink -s",
+        facts={"nvlink": {"gpus": [_links(0), _links(1), _links(2, (4, 7))]}},
+        output=_link_lines((4, 7)),
+    ),
+    Fault(
+        "NVLink fabric not completed",
+        "FT123",
+        "the NVLink fabric is in progress",
+        "Fabric",
+        facts={"gpus": {"gpus": [{"index": 0, "fabric": {"state": "in progress"}}]}},
+        output=_query("State                                          : Completed", "State : In Progress"),
+    ),
+    Fault(
+        "Xid 79",
+        "FT130",
+        "Xid 79: GPU has fallen off the bus",
+        "dmesg | grep -i xid",
+        facts={"kernel": {"readable": "yes", "counts": [{**_XID, "text": "GPU has fallen off the bus."}]}},
+        output="[   12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n",
+    ),
+    Fault(
+        "memory rows that wait for remapping",
+        "FT117",
+        "bad memory waits to be replaced by spare memory",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER",
+        facts={"gpus": {"gpus": [{"index": 1, "rows": {"pending": True, "failure": False}}]}},
+        output=f"{_ROWS}00000000:00:06.0, GPU-1, No, No\n00000000:00:07.0, GPU-2, Yes, No\n",
+    ),
+    Fault(
+        "uncorrected memory errors",
+        "FT116",
+        "2 uncorrected memory errors since the driver was loaded",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER",
+        facts={"gpus": {"gpus": [{"index": 0, "ecc_errors": {"uncorrected": 2}}]}},
+        output="index, pci.bus_id, ecc.errors.uncorrected.volatile.total\n0, 00000000:00:06.0, 2\n",
+    ),
+    Fault(
+        "narrow PCIe link",
+        "FT119",
+        "PCIe at x8 of x16",
+        "GPU Link Info",
+        facts={"gpus": {"gpus": [{"index": 0, "busy": False, "pcie": {"width": 8, "width_max": 16}}]}},
+        output="index, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n0, 00000000:00:06.0, 8, 16\n",
+    ),
+    Fault(
+        "P2P that the chipset does not support",
+        "FT301",
+        "no P2P read",
+        "nvidia-smi topo -p2p r",
+        facts={"topology": {"p2p": {"read": {"columns": ["GPU0", "GPU1", "GPU2"], "bad": [["GPU0", "GPU1", "CNS"]]}}}},
+        output="$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\tGPU2\n GPU0\tX\tCNS\tOK\n GPU1\tOK\tX\tOK\n GPU2\tOK\tOK\tX\n",
+    ),
+    Fault(
+        "lost GPU",
+        "E44",
+        "the GPU has fallen off the bus",
+        "dmesg | grep -i xid",
+        facts={"gpus": {"gpus": [], "problems": ["Unable to determine the device handle for GPU0: GPU is lost"]}},
+        output="Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system\n",
+    ),
+    Fault(
+        "driver that does not run",
+        "E45",
+        "the NVIDIA driver is not loaded on this node",
+        "lsmod | grep nvidia",
+        facts={
+            "gpus": {
+                "gpus": [],
+                "problems": ["NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"],
+            }
+        },
+        output="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+    ),
+    Fault(
+        "port that is down",
+        "FT301",
+        "no signal from the other end (cable, module, switch port)",
+        "ibstat mlx5_0 1",
+        facts={
+            "ibstat": {
+                "cas": [
+                    {
+                        "ca": "mlx5_0",
+                        "type": "MT4129",
+                        "ports": [{**_PORT, "state": "Down", "physical_state": "Polling"}],
+                    }
+                ]
+            }
+        },
+        output="CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
+        "\t\tPhysical state: Polling\n\t\tRate: 10\n\t\tBase lid: 0\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
+    ),
+    Fault(
+        "port without a subnet manager",
+        "FT301",
+        "subnet manager",
+        "ibstat mlx5_0 1",
+        facts={"ibstat": {"cas": [{"ca": "mlx5_0", "type": "MT4129", "ports": [_PORT]}]}},
+        output="CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Initializing\n"
+        "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 9\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
+    ),
+]
+
+
+class Reported(NamedTuple):
+    """What stands first behind a door: its id, and all its text with commands."""
+
+    first: str
+    text: str
+
+
+def events(fault: Fault) -> list[Event]:
+    """Return the events of a session of three nodes with two GPUs each that has the fault."""
+    ends = [
+        Endpoint(at, *one, kind="gpu", rail=one[1], address=f"10.{one[1]}.0.{at + 1}")
+        for at, one in enumerate((node, index) for node in "abc" for index in range(2))
+    ]
+    found: list[Event] = [SessionStart(nodes=list("abc"), options={"probes": ["p2p"]}, time=1.0)]
+    for node in "abc":
+        value = {"ib": [{"ca": "mlx5_0", "port": 1, "state": "Active"}], "env": dict(fault.env) if node == "b" else {}}
+        found.append(InventoryUpdate(node=node, value=value, time=1.0))
+        if fault.transport:
+            links = [{"index": at, "links": [{"link": 0, "state": "active"}]} for at in range(2)]
+            found.append(ProbeResult(node=node, probe="nvlink", value={"gpus": links}, time=1.0))
+    found += [ProbeResult(node="a", probe=probe, value=value, time=1.0) for probe, value in fault.facts.items()]
+    found += [EndpointsAdded(endpoints=ends, time=1.0), PlanUpdate(slow_below=0.7, time=1.0)]
+    rows = [_measured(fault, str(src), str(dst)) for src in ends for dst in ends if src is not dst]
+    return [*found, Measured(measurements=rows, time=2.0)]
+
+
+def _measured(fault: Fault, src: str, dst: str) -> Measurement:
+    inside = src[0] == dst[0]
+    usual, value = "P2P/CUMEM" if inside else "NET/IB/0/GDRDMA", 350.0 if inside else 45.0
+    if fault.pair and (src, dst) == ("a:0", "b:0"):
+        extra = {"error_kind": fault.pair.kind} if fault.pair.kind else None
+        error = fault.pair.error
+        return Measurement(Layer.P2P, src, dst, Verdict.FAILED, None, "GB/s", 1 << 28, 2.0, error=error, extra=extra)
+    if fault.transport and inside == fault.transport[0].startswith("P2P"):
+        usual = fault.transport["b" in (src[0], dst[0])]
+    return Measurement(Layer.P2P, src, dst, Verdict.OK, value, "GB/s", 1 << 28, 2.0, transport=usual)
+
+
+def modelled(fault: Fault) -> Model:
+    model = Model()
+    for one in events(fault):
+        model.apply(one)
+    return model
+
+
+def of_model(model: Model) -> Reported:
+    first = diagnose(model).all_findings[0]
+    return Reported(first.code or first.rule.id, "\n".join([title(first), *evidence(first), *first.next]))
+
+
+def of_text(text: str) -> Reported:
+    """Return what a text names first: in a list of findings the block of the first, else the first code of errors."""
+    if listed := re.search(r"\n *findings: (.*)", text, re.DOTALL):
+        block = re.split(r"\n\s*(?:2 |\n)", listed[1], maxsplit=1)[0]
+    else:
+        block = text[text.index("earliest cause: ") if "earliest cause: " in text else text.index("note: ") :]
+    code = _ERROR_CODE.search(block) or _CODE.search(block)
+    assert code is not None, text
+    return Reported(next(filter(None, (*code.groups(), code[0]))), block)
+
+
+def _session(fault: Fault, folder: Path, out: Capture) -> Reported:
+    return of_model(modelled(fault))
+
+
+def _recording(fault: Fault, folder: Path, out: Capture) -> Reported:
+    journal = Journal(folder / "session.jsonl.gz")
+    journal.append(events(fault))
+    journal.close()
+    return of_model(read_session(str(folder / "session.jsonl.gz")))
+
+
+def _json(fault: Fault, folder: Path, out: Capture) -> Reported:
+    first = as_json(diagnose(modelled(fault)))["findings"][0]
+    code = first["facts"].get("code") or first["id"]
+    return Reported(code, "\n".join([first["title"], *first["evidence"], *first["next"]]))
+
+
+def _summary(fault: Fault, folder: Path, out: Capture) -> Reported:
+    return of_text(summary(diagnose(modelled(fault))))
+
+
+def _report(fault: Fault, folder: Path, out: Capture) -> Reported:
+    journal = Journal(folder / "session.jsonl.gz")
+    journal.append(events(fault))
+    journal.close()
+    entry.main(["report", str(folder / "session.jsonl.gz"), "-o", "-"])
+    _, _, text = out.readouterr().out.partition("## Findings")
+    block = re.split(r"\n### ", text)[1]
+    code = _ERROR_CODE.search(block) or _CODE.search(block)
+    assert code is not None, text
+    return Reported(next(filter(None, (*code.groups(), code[0]))), block)
+
+
+def _explain(fault: Fault, folder: Path, out: Capture) -> Reported:
+    file = folder / "pasted.txt"
+    file.write_text(fault.log or fault.output)
+    assert entry.main(["explain", str(file)]) == 0
+    return of_text("\n" + out.readouterr().out)
+
+
+def _read(fault: Fault, folder: Path, out: Capture) -> Reported:
+    file = folder / "pasted.txt"
+    file.write_text(
+        (f"n060:71:93 [3] NCCL INFO NCCL version 2.28.9+cuda12.9\n{fault.log}") if fault.log else fault.output
+    )
+    assert entry.main(["read", str(file)]) == 0
+    return of_text(out.readouterr().out)
+
+
+def _job(fault: Fault, folder: Path, out: Capture) -> Reported:
+    (folder / "n060.err").write_text(fault.log)
+    entry.main(["job", "--logs", str(folder), "--json", "--no-links"])
+    first = json.loads(out.readouterr().out)["findings"][0]
+    assert first["next"].startswith("fabtui explain "), "which prints the command"
+    code = _ERROR_CODE.search("\n".join(first["evidence"]))
+    assert code is not None, first
+    return Reported(next(filter(None, code.groups())), "\n".join(first["evidence"]))
+
+
+Door = Callable[[Fault, Path, Capture], Reported]
+
+
+def _doors(fault: Fault) -> Iterator[Door]:
+    if fault.pair or fault.transport or fault.facts:
+        yield from (_session, _recording, _json, _summary, _report)
+    yield _explain
+    if fault.output or "read" in fault.doors:
+        yield _read
+    if fault.log and "job" in fault.doors:
+        yield _job
+
+
+@pytest.mark.parametrize(
+    ("fault", "door"),
+    [
+        pytest.param(fault, door, id=f"{fault.name.replace(' ', '-')}-{door.__name__[1:]}")
+        for fault in FAULTS
+        for door in _doors(fault)
+    ],
+)
+def test_the_same_finding_stands_first_behind_every_door(
+    fault: Fault, door: Door, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    found = door(fault, tmp_path, capsys)
+    assert found.first == fault.first, found.text
+    shown = " ".join(found.text.replace("`", "").replace("\\", "").split())
+    assert fault.cause in shown
+    assert door is _job or fault.command in shown
+
+
+def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
+    assert len(FAULTS) >= 16
+    assert all(len(list(_doors(fault))) >= 6 for fault in FAULTS)
