@@ -63,9 +63,18 @@ class Player(FakeLink):
         else:
             await self.send(message)
             self.sent.clear()
+        ranks: list[Message] = []
         while not self._queue.empty():
             if isinstance(frame := self._queue.get_nowait(), dict):
-                self._writer.write(protocol.encode(frame))
+                if frame["t"] == "rank":
+                    ranks.append(frame["m"])
+                else:
+                    self._writer.write(protocol.encode(frame))
+        # A supervisor passes on as one message what it reads at once.
+        if len(ranks) > 1:
+            self._writer.write(protocol.encode({"t": "rank", "m": {"op": "several", "messages": ranks}}))
+        elif ranks:
+            self._writer.write(protocol.encode({"t": "rank", "m": ranks[0]}))
 
     def _probe(self, message: Message) -> Message:
         value = super()._probe(message) or {}
@@ -100,7 +109,7 @@ class Player(FakeLink):
 
     def _store(self, **request: Any) -> int:
         self._asked += 1
-        self._say(op="store", q=self._asked, **{"value": None, "expected": None, "timeout": 10.0, **request})
+        self._say(op="store", q=self._asked, timeout=10.0, **request)
         return self._asked
 
     def _pair(self, m: Message) -> None:
@@ -112,18 +121,17 @@ class Player(FakeLink):
         prefix = f"{self._epoch}/{m['id']}/"
         peer = m["a"] + m["b"] - rank
         address = f"10.{self._number >> 8}.{self._number & 255}.{1 + rank % GPUS}"
-        mine = {"node": self.node, "address": address, "closed_port": 40000, "faults": []}
-        self._store(cmd="set", key=f"{prefix}hello/{rank}", value=_packed(mine))
-        yield {"cmd": "get", "key": f"{prefix}hello/{peer}"}
+        hello = {"node": self.node, "address": address, "closed_port": 40000, "faults": []}
+        yield {"cmd": "swap", "key": f"{prefix}hello/{rank}", "value": _packed(hello), "peer": f"{prefix}hello/{peer}"}
         if rank < peer:
-            self._store(cmd="set", key=f"{prefix}link1/id", value=_packed(bytes(128)))
+            self._say(op="store", cmd="set", key=f"{prefix}link1/id", value=_packed(bytes(128)))
         else:
             yield {"cmd": "get", "key": f"{prefix}link1/id"}
         for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):
             roles = ("src", "dst") if rank == src else ("dst", "src")
             verdict = {"ok": True, "timeout": False, "phase": "transfer", "error": None, "transport": "NET/IB/0/GDRDMA"}
-            self._store(cmd="set", key=f"{prefix}{src}>{dst}/end/{roles[0]}", value=_packed(verdict))
-            yield {"cmd": "get", "key": f"{prefix}{src}>{dst}/end/{roles[1]}"}
+            mine, other = (f"{prefix}{src}>{dst}/end/{one}" for one in roles)
+            yield {"cmd": "swap", "key": mine, "value": _packed(verdict), "peer": other}
             self._side(m, src, dst, roles[0])
         self._say(op="free", id=m["id"], rank=rank)
 

@@ -72,6 +72,8 @@ def printable(text: str) -> str:
 
 def one_line(text: str | bytes, limit: int | None = None) -> str:
     """Return a cleaned text on one line: every run of white space is one space, none at the ends."""
+    if isinstance(text, str) and text.isascii() and text.isprintable() and "  " not in text and text == text.strip():
+        return _cut(text, limit)
     return _cut(_SPACES.sub(" ", clean(text)).strip(), limit)
 
 

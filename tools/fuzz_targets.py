@@ -218,10 +218,8 @@ async def _from_node(data: bytes) -> None:
             _fit(exit_reason("n0", message.message)[0])
     await asyncio.sleep(0)
     await link.close()
-    waiting = list(store._tasks)
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(probe, spawning, *waiting, *host._tasks, return_exceptions=True)
+    store.close()
+    await asyncio.gather(probe, spawning, *host._tasks, return_exceptions=True)
     if client.lost is not None and "a message cannot be read" in client.lost.text:
         raise Leak(client.lost.text)
     for text in (link.banner, link.stderr_tail(), client.lost.text if client.lost else ""):

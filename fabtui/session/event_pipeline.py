@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from fabtui.errors import InputError
 from fabtui.model.events import Event, LogEntry
 from fabtui.model.session_model import Model
@@ -65,8 +67,7 @@ class Journal:
         packed = bytearray()
         # One at a time: the text of a large batch would be in memory several times.
         for event in events:
-            text = escaped(json.dumps(event.to_json(), separators=(",", ":"), ensure_ascii=False)) + "\n"
-            packed += self._compressor.compress(text.encode("utf-8", "backslashreplace"))
+            packed += self._compressor.compress(_line(event))
         self._write(packed + self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
     def _write(self, data: bytes | bytearray) -> None:
@@ -83,6 +84,18 @@ class Journal:
             self._write(self._compressor.flush(zlib.Z_FINISH))
         finally:
             os.close(self._fd)
+
+
+def _line(event: Event) -> bytes:
+    """Return an event as a line of JSON."""
+    value = event.to_json()
+    with contextlib.suppress(UnicodeEncodeError, TypeError):
+        line = msgspec.json.encode(value)
+        if line.isascii() and b"\x7f" not in line:
+            return line + b"\n"
+    # Control and invisible characters become escapes, and so do halves of surrogate pairs.
+    text = escaped(json.dumps(value, separators=(",", ":"), ensure_ascii=False)) + "\n"
+    return text.encode("utf-8", "backslashreplace")
 
 
 class EventPump:
@@ -121,7 +134,8 @@ class EventPump:
 
     def emit(self, event: Event) -> None:
         """Number an event and queue it for the journal and the model."""
-        self._pending.append(replace(event, seq=self._seq, time=round(time.time(), 6)))
+        event.seq, event.time = self._seq, round(time.time(), 6)
+        self._pending.append(event)
         self._seq += 1
         self._wake.set()
 

@@ -14,6 +14,9 @@ from fabtui_node import registry
 #: Time (s) added to a deadline that the node keeps itself.
 GRACE = 5.0
 
+#: Maximum size (characters) of the values in one message of several; a frame takes more.
+MAX_TOGETHER = 1 << 20
+
 #: Maximum number of log lines of a node; more would fill the recording.
 MAX_LINES = 20_000
 
@@ -81,6 +84,8 @@ class NodeClient:
         self._spawned: asyncio.Future[dict[str, Any]] | None = None
         self._rank_host_runs = False
         self._lines = 0
+        self._posted: list[dict[str, Any]] = []
+        self._posting: asyncio.Task[None] | None = None
 
     async def messages(self) -> AsyncIterator[NodeMessage]:
         """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail."""
@@ -184,6 +189,30 @@ class NodeClient:
         """Send a message to the rank host; it is dropped if the node is lost."""
         with contextlib.suppress(LinkLost):
             await self.link.send({"t": "rank", "m": message})
+
+    def post(self, message: dict[str, Any]) -> None:
+        """Send a message to the rank host soon; what is posted in one turn of the loop travels as one message."""
+        self._posted.append(message)
+        if self._posting is None:
+            self._posting = asyncio.ensure_future(self._send_posted())
+
+    async def _send_posted(self) -> None:
+        try:
+            while self._posted:
+                await self.rank(self._take_posted())
+        finally:
+            self._posting = None
+            self._posted.clear()
+
+    def _take_posted(self) -> dict[str, Any]:
+        """Return what was posted as one message, as much as fits into it."""
+        size = count = 0
+        while count < len(self._posted) and size <= MAX_TOGETHER:
+            value = self._posted[count].get("value")
+            size += len(value) if isinstance(value, str) else 0
+            count += 1
+        taken, self._posted = self._posted[:count], self._posted[count:]
+        return taken[0] if len(taken) == 1 else {"op": "several", "messages": taken}
 
     async def spawn(self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
         """Start the rank host, after ending a running one.

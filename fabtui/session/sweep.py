@@ -474,4 +474,4 @@ class Sweep:
     async def close(self) -> None:
         """End the waits of the store, and looks at counters."""
         await self.runner.counters.close()
-        await self.context.store.close()
+        self.context.store.close()

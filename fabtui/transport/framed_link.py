@@ -7,11 +7,13 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass
 
+import msgspec
+
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, Tail, explain_end, last_words, shorten
 from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
 from fabtui.transport.payload import Cargo, Part
-from fabtui_node.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
+from fabtui_node.protocol import MAX_BANNER, MAX_FRAME, VERSION, Decoder, ProtocolError, encode, loads, marker
 
 #: Number of heartbeats that this process misses where it stands still: it was stopped, or the machine slept.
 _STANDSTILL = 3
@@ -44,7 +46,7 @@ class FramedLink(Link):
         self.round_trip = None
         self._pipe = pipe
         self._limits = limits
-        self._decoder = Decoder()
+        self._decoder = Decoder(parse=parse)
         self._stderr = Tail()
         self._inbox: deque[tuple[Message, int]] = deque()
         self._queued = 0
@@ -318,7 +320,7 @@ class FramedLink(Link):
     async def send(self, message: Message) -> None:
         """Send a message; see `Link.send`."""
         try:
-            data = encode(message)
+            data = _encode(message)
         except ProtocolError as error:
             raise ValueError(str(error)) from None
         if self._cargo is not None:
@@ -379,6 +381,25 @@ class FramedLink(Link):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pipe.wait_closed()
+
+
+def parse(body: bytes) -> object:
+    """Return the value of a JSON text; raise ValueError or RecursionError."""
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        # Half a surrogate pair, as in names of files, is text for Python alone; its errors say more, too.
+        return loads(body)
+
+
+def _encode(message: Message) -> bytes:
+    """Return the frame of a message; those for ranks are many, and made of what was checked when it came."""
+    if message.get("t") == "rank":
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            body = msgspec.json.encode(message)
+            if len(body) < MAX_FRAME:
+                return (len(body) + 1).to_bytes(4, "big") + body + b"\n"
+    return encode(message)
 
 
 class _EndedEarly(Exception):

@@ -15,7 +15,7 @@ import json
 import socket
 import struct
 from enum import Enum
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 VERSION = 1
 MAX_FRAME = 4 * 1024 * 1024
@@ -145,41 +145,72 @@ def _check(value: Any) -> None:
     raise ProtocolError("nested deeper than %d" % MAX_DEPTH)
 
 
-def decode(body: bytes) -> Message:
-    """Return the message of a frame; raise if it is no JSON object, nests too deep or has a number out of range."""
+#: Numbers that may be out of range, each digit as 0: with an exponent of two digits, or very long.
+_MAY_BE_HUGE = (b"0e00", b"0e+00", b"0E00", b"0E+00", b"0" * 90)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+
+
+def loads(body: bytes) -> Any:
+    """Return the value of a JSON text; raise ValueError or RecursionError, also for NaN and infinities."""
+    return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+
+
+def _may_be_deep(body: bytes) -> bool:
+    """Return False if values are nested less than ``MAX_DEPTH`` deep."""
+    brackets = body.translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        inner = brackets.replace(b"{}", b"").replace(b"[]", b"")
+        if len(inner) == len(brackets):
+            break
+        brackets = inner
+    return bool(brackets)
+
+
+def decode(body: bytes, parse: Callable[[bytes], Any] = loads) -> Message:
+    """Return the message of a frame; raise if it is no JSON object, nests too deep or has a number out of range.
+
+    ``parse`` parses JSON; it raises ValueError or RecursionError, also for NaN and infinities.
+    """
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = parse(body)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("not a frame: %s" % str(error)[:200]) from None
     if not isinstance(value, dict):
         raise ProtocolError("not an object: %s" % type(value).__name__)
-    _check(value)
+    # Walking through all values takes longer than parsing them.
+    digits = body.translate(_DIGITS)
+    if _may_be_deep(body) or any(huge in digits for huge in _MAY_BE_HUGE):
+        _check(value)
     return value
 
 
 class Decoder:
-    """Splits a byte stream into messages, and with ``pieces`` pieces of modules."""
+    """Splits a byte stream into messages, and with ``pieces`` pieces of modules; ``parse`` parses JSON."""
 
-    def __init__(self, pieces: bool = False) -> None:
+    def __init__(self, pieces: bool = False, parse: Callable[[bytes], Any] = loads) -> None:
         self._buffer = bytearray()
         self._pieces = pieces
+        self._parse = parse
 
     def feed(self, data: bytes) -> List[Message]:
         """Add bytes and return the messages they complete; raise if a frame is too large or not a message."""
         self._buffer += data
         messages = []  # type: List[Message]
-        while len(self._buffer) >= 4:
-            (length,) = struct.unpack_from(">I", self._buffer)
+        start = 0
+        while len(self._buffer) >= start + 4:
+            (length,) = struct.unpack_from(">I", self._buffer, start)
             piece = self._pieces and length > _PIECE
             length -= _PIECE if piece else 0
             if length > MAX_FRAME:
                 raise ProtocolError("frame of %d bytes is over the limit of %d" % (length, MAX_FRAME))
-            if len(self._buffer) < 4 + length:
+            if len(self._buffer) < start + 4 + length:
                 break
-            body = bytes(self._buffer[4 : 4 + length])
-            del self._buffer[: 4 + length]
+            body = bytes(self._buffer[start + 4 : start + 4 + length])
+            start += 4 + length
             if piece:
                 messages.append({"t": "modules", "piece": body[1:], "last": body[:1] != b"\0"})
             else:
-                messages.append(decode(body))
+                messages.append(decode(body, self._parse))
+        del self._buffer[:start]
         return messages

@@ -162,8 +162,8 @@ class Alive(TypedDict):
     n: int
 
 
-class StoreRequest(TypedDict):
-    """``store``: an operation of the key-value store, answered with ``q`` and ``value`` or ``error``."""
+class StoreRequest(TypedDict, total=False):
+    """``store``: an operation of the key-value store; one with ``q`` is answered with it, ``value`` and ``error``."""
 
     op: str
     q: int
@@ -171,6 +171,7 @@ class StoreRequest(TypedDict):
     key: str | list[str] | None
     value: str | int | None
     expected: str | None
+    peer: str
     timeout: float
 
 

@@ -123,7 +123,13 @@ class NodeSide:
                 started, self.banner = True, before
             for message in decoder.feed(data):
                 field = message_types.mismatch(message, message_types.FROM_NODE[message["t"]])
-                self.inbox.put(message if field is None else {"t": "mistyped", "field": field, "message": message})
+                if field is not None:
+                    self.inbox.put({"t": "mistyped", "field": field, "message": message})
+                elif message["t"] == "rank" and message["m"].get("op") == "several":
+                    for one in message["m"]["messages"]:
+                        self.inbox.put({"t": "rank", "m": one})
+                else:
+                    self.inbox.put(message)
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None

@@ -171,8 +171,8 @@ class Controller:
             self.hosts[name].send(message)
 
     def pair(self, number: int, a: int, b: int, **more: Any) -> None:
-        message = {"op": "pair", "id": number, "a": a, "b": b, "bytes": 1 << 20, "iters": 20, "warmup": 2}
-        message.update({"latency_iters": 20, "deadline": 10.0})
+        message = {"op": "pairs", "tests": [[number, a, b, more.pop("ctas", 0)]], "bytes": 1 << 20, "iters": 20}
+        message.update({"warmup": 2, "latency_iters": 20, "deadline": 10.0})
         message.update(more)
         self.to_ranks([a, b], message)
 
@@ -237,9 +237,10 @@ class Controller:
         self.store_calls += 1
         cmd, key = message["cmd"], message["key"]
         value: Any = None
-        if cmd == "set":
+        if cmd in ("set", "swap"):
             self.store[key] = message["value"]
-        elif cmd in ("get", "wait"):
+        if cmd in ("get", "wait", "swap"):
+            self._wake()
             if not self._answer(host, message):
                 self._waiting.append((time.monotonic() + message["timeout"], host, message))
             return
@@ -257,17 +258,21 @@ class Controller:
             value = self.store.pop(key, None) is not None
         elif cmd == "num_keys":
             value = len(self.store)
-        host.send({"op": "store", "q": message["q"], "value": value, "error": None})
+        if "q" in message:
+            host.send({"op": "store", "q": message["q"], "value": value, "error": None})
         if cmd in ("set", "add", "compare_set"):
-            for item in list(self._waiting):
-                if self._answer(item[1], item[2]):
-                    self._waiting.remove(item)
+            self._wake()
+
+    def _wake(self) -> None:
+        for item in list(self._waiting):
+            if self._answer(item[1], item[2]):
+                self._waiting.remove(item)
 
     def _answer(self, host: Host, message: Message) -> bool:
-        key = message["key"]
+        key = message["peer"] if message["cmd"] == "swap" else message["key"]
         keys = key if isinstance(key, list) else [key]
         if not all(k in self.store for k in keys):
             return False
-        value = None if message["cmd"] == "wait" else self.store[key]
+        value = None if message["cmd"] == "wait" else self.store[keys[0]]
         host.send({"op": "store", "q": message["q"], "value": value, "error": None})
         return True

@@ -290,12 +290,11 @@ class CommunicatorCache:
         """Return True if the test of a pair may begin."""
         return not self.on or self.pool.fits(key)
 
-    def begin(self, key: CommunicatorKey) -> dict[str, Any]:
-        """Note that the test of a pair begins; return what its ranks have to know."""
+    def begin(self, key: CommunicatorKey) -> None:
+        """Note that the test of a pair begins."""
         if self.on:
             hosts = {end: self._context.host_of(end) for end in key[:2]}
             self.pool.begin(key, {end: host.process for end, host in hosts.items()})
-        return {"ctas": key.ctas, "keep": self.on}
 
     def measured(self, key: CommunicatorKey, end: int, held: Any) -> None:
         """Note how much memory a test took at an endpoint, as far as it is known; not validated."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import PairsStarted
+from fabtui.model.measurement import Measurement
 from fabtui.model.schedule import Dispatcher
 from fabtui.nodeset import count
 from fabtui.session.measure.communicator_cache import NODE_CTAS, CommunicatorCache, CommunicatorKey
@@ -57,18 +58,17 @@ class _Running:
     lag: float = LAG
     void: str | None = None
     not_begun: tuple[int, int] | None = None
+    #: Its ordered pairs of numbers, and both numbers.
+    keys: tuple[tuple[int, int], tuple[int, int]] = field(init=False)
+    ends: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        a, b = self.a.number, self.b.number
+        self.keys, self.ends = ((a, b), (b, a)), frozenset((a, b))
 
     @property
     def directions(self) -> list[tuple[Endpoint, Endpoint]]:
         return [(self.a, self.b), (self.b, self.a)]
-
-    @property
-    def keys(self) -> list[tuple[int, int]]:
-        return [(self.a.number, self.b.number), (self.b.number, self.a.number)]
-
-    @property
-    def ends(self) -> set[int]:
-        return {self.a.number, self.b.number}
 
     @property
     def nodes(self) -> set[str]:
@@ -180,6 +180,8 @@ class PairSweep:
         self._culprits = 0
         self._ended: list[asyncio.Future[None]] = []
         self._dispatcher = Dispatcher([], [], [])
+        self._found: list[Measurement] = []
+        self._names = [str(endpoint) for endpoint in context.endpoints]
         self._reuses = False  #: Whether communicators of pairs to test are kept.
         self._earliest = math.inf  #: Time before which no deadline of a running pair ends.
         self._full: Set[int] = frozenset()  #: Endpoints without room for one with NCCL's default.
@@ -199,6 +201,7 @@ class PairSweep:
                     self.tested_alone |= {frozenset(pair) for pair in again}
                     await self._pass([(b, a) for a, b in again])
         finally:
+            self._report_found()
             await asyncio.gather(self._recovery.close(), *self._ended, return_exceptions=True)
 
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -219,6 +222,7 @@ class PairSweep:
             for report in await self._reports.take(self._next_check()):
                 self._process(report)
             self._check_deadlines()
+            self._report_found()
 
     def _process(self, report: Report) -> None:
         match report:
@@ -253,6 +257,7 @@ class PairSweep:
         if not self._context.go.is_set():
             return
         begun: list[tuple[str, str]] = []
+        tests: dict[str, list[list[int]]] = {}
         # Endpoints without room are left out at once, as there may be very many pairs of them.
         self._full = frozenset() if self._reuses else self._kept.full()
         held = self._kept.full(ctas=NODE_CTAS) if self._full and not self._alone else frozenset()
@@ -261,16 +266,18 @@ class PairSweep:
             pair = _Running(next(self._context.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair
             self._earliest = min(self._earliest, self._due(pair))
-            begun.extend((str(src), str(dst)) for src, dst in pair.directions)
-            message = {"op": "pair", "id": pair.number, "a": a, "b": b, **self._test._asdict()}
-            message.update(self._kept.begin(pair.key))
-            if self._last_chance:
-                message["meet"] = self._test.deadline / 2
+            begun += ((self._names[a], self._names[b]), (self._names[b], self._names[a]))
+            self._kept.begin(pair.key)
             if self._alone:
                 self._context.sample_counters(pair.nodes)
             for node in pair.nodes:
-                self._context.hosts[node].send(message)
+                tests.setdefault(node, []).append([pair.number, a, b, pair.key.ctas])
         if begun:
+            message = {"op": "pairs", **self._test._asdict(), "keep": self._kept.on}
+            if self._last_chance:
+                message["meet"] = self._test.deadline / 2
+            for node, rows in tests.items():
+                self._context.hosts[node].send({**message, "tests": rows})
             self._context.pump.emit(PairsStarted(pairs=begun))
 
     def _next_check(self) -> float:
@@ -288,16 +295,18 @@ class PairSweep:
         pair = self._running.get(message.get("id", -1))
         if pair is None:
             return
-        mine = {e.number for e in host.endpoints}
-        if message.get("op") == "side":
-            src, dst, role = message.get("src"), message.get("dst"), message.get("role")
-            if role not in ("src", "dst") or not isinstance(src, int) or not isinstance(dst, int):
+        op = message.get("op")
+        if op == "side":
+            key, role = (message.get("src"), message.get("dst")), message.get("role")
+            if key not in pair.keys or role not in ("src", "dst"):
                 return
-            if {src, dst} == pair.ends and (src if role == "src" else dst) in mine:
-                pair.sides.setdefault((src, dst, role), Side.read(message, self._context.endpoints))
-                self._kept.measured(pair.key, src if role == "src" else dst, message.get("held"))
-                self._report(pair)
-        elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
+            src, dst = pair.keys[pair.keys.index(key)]
+            rank = src if role == "src" else dst
+            if rank in host.ranks and (src, dst, role) not in pair.sides:
+                pair.sides[src, dst, role] = Side.read(message, self._context.endpoints)
+                self._kept.measured(pair.key, rank, message.get("held"))
+                self._report(pair, src, dst)
+        elif op == "free" and message.get("rank") in pair.ends & host.ranks:
             self._freed(pair, int(message["rank"]), NO_REPORT, ErrorKind.NO_REPORT)
 
     def _freed(
@@ -309,7 +318,7 @@ class PairSweep:
             key = (src.number, dst.number, "src" if src.number == rank else "dst")
             if key not in pair.sides and pair.void is None and key[:2] != pair.not_begun:
                 pair.sides[key] = Side(False, timeout, text, kind, gone)
-        self._report(pair)
+                self._report(pair, src.number, dst.number)
         if len(pair.free) == 2:
             self._end(pair)
         elif not any(side.ok for side in pair.sides.values()):
@@ -318,34 +327,38 @@ class PairSweep:
                 pair.lag = LAG_KNOWN
             self._earliest = min(self._earliest, self._due(pair))
 
-    def _report(self, pair: _Running) -> None:
-        """Report the directions with both sides; of a pair that is tested again, only those that passed."""
-        for src, dst in pair.directions:
-            key = (src.number, dst.number)
-            src_side, dst_side = pair.sides.get((*key, "src")), pair.sides.get((*key, "dst"))
-            if src_side is None or dst_side is None or key in self._reported:
-                continue
-            if pair.void is not None and not (src_side.ok and dst_side.ok):
-                continue
-            self._reported.add(key)
-            names = (str(src), str(dst))
-            host = self._context.hosts[dst.node]
-            how = f"{host.version or host.engine.name}, one way, data verified"
-            ctas = pair.key.ctas or None
-            if ctas is not None:
-                how = f"{how}, at most {ctas} CTAs"
-            now, asked = time.time(), self._test.bytes
-            if not (src_side.ok and dst_side.ok):
-                self.bad_since.setdefault(frozenset(key), now)
-            attempts = self._context.attempt("p2p", *names)
-            found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
-            if ctas is not None and self._context.pump.model.is_slow(found[0]):
-                # It may be slow because of that: it is tested once more, and only that result counts.
-                self.limited.add(pair.key[:2])
-                text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
-                self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
-            else:
-                self._context.report(found)
+    def _report(self, pair: _Running, src: int, dst: int) -> None:
+        """Report a direction with both sides; of a pair that is tested again, only if it passed."""
+        src_side, dst_side = pair.sides.get((src, dst, "src")), pair.sides.get((src, dst, "dst"))
+        if src_side is None or dst_side is None or (src, dst) in self._reported:
+            return
+        passed = src_side.ok and dst_side.ok
+        if pair.void is not None and not passed:
+            return
+        self._reported.add((src, dst))
+        names = (self._names[src], self._names[dst])
+        host = self._context.hosts[self._context.endpoints[dst].node]
+        how = f"{host.version or host.engine.name}, one way, data verified"
+        ctas = pair.key.ctas or None
+        if ctas is not None:
+            how = f"{how}, at most {ctas} CTAs"
+        now, asked = time.time(), self._test.bytes
+        if not passed:
+            self.bad_since.setdefault(pair.ends, now)
+        attempts = self._context.attempt("p2p", *names)
+        found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
+        if ctas is not None and self._context.pump.model.is_slow(found[0]):
+            # It may be slow because of that: it is tested once more, and only that result counts.
+            self.limited.add(pair.key[:2])
+            text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"
+            self._context.pump.log("info", f"{text} ({found[0].value:.3g} {found[0].unit})")
+        else:
+            self._found += found
+
+    def _report_found(self) -> None:
+        """Emit what was found in the reports that came at once."""
+        found, self._found = self._found, []
+        self._context.report(found)
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
@@ -427,7 +440,7 @@ class PairSweep:
         if self._context.lasting or self._dispatcher.wants(node):
             return True
         again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.not_begun is not None]
-        again += [set(ends) for _, ends in self._again]
+        again += [frozenset(ends) for _, ends in self._again]
         return any(self._context.endpoints[end].node == node for ends in again for end in ends)
 
     def _give_up(

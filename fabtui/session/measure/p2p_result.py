@@ -15,6 +15,8 @@ from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
 #: Maximum length of the raw text of one side of a pair.
 MAX_RAW = 8000
+#: Statistics of the durations of single messages (s).
+_TIMES = ("count", "min", "median", "p99", "max")
 #: Error of a side that ended and reported nothing.
 NO_REPORT = "it ended without a report"
 
@@ -52,11 +54,13 @@ class Side:
         error = name_ranks(error, names) if error else None
         ok = message.get("ok") is True
         timeout = message.get("timeout") is True
-        kind = ErrorKind.of(message.get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
-        # Statistics of the message times (s).
-        given = message["times"] if isinstance(message.get("times"), dict) else {}
-        names_of_times = ("count", "min", "median", "p99", "max")
-        times = {name: found for name in names_of_times if (found := number(given.get(name))) is not None}
+        kind = None
+        if not ok:
+            kind = ErrorKind.of(message.get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
+        given = message.get("times")
+        times = {}
+        if isinstance(given, dict):
+            times = {name: found for name in _TIMES if (found := number(given.get(name))) is not None}
         return cls(
             ok=ok,
             timeout=timeout,
@@ -72,12 +76,14 @@ class Side:
             raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
             both_rate=number(message.get("both_rate")),
             times=times or None,
-            kind=None if ok else kind,
+            kind=kind,
         )
 
 
 def number(value: Any) -> float | None:
     """Return a finite, non-negative number, or None."""
+    if type(value) is float:
+        return value if 0.0 <= value < math.inf else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None

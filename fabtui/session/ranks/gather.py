@@ -145,7 +145,7 @@ class Gathering:
         request.due = time.monotonic() + request.seconds + GRACE
         self._running[request.number] = request
         for node in self._nodes_of(request.ranks):
-            self._context.hosts[node].send(partial(request.message_for, node))
+            self._context.hosts[node].send_late(partial(request.message_for, node))
 
     def _process(self, report: Report) -> None:
         match report:

@@ -108,6 +108,7 @@ class RankHost:
         self.engine = engine
         self.subscribers: list[Callable[[Report], None]] = []  #: Queues that its reports are put into.
         self.endpoints = admission.endpoints
+        self.ranks = frozenset(endpoint.number for endpoint in admission.endpoints)
         self.version = ""  #: Version of the engine, once ready.
         self.laps: dict[str, float] = {}  #: Duration (s) of each reported part of its start, including ``total``.
         self.port = 0  #: Port of its listener for the TCP check, once ready.
@@ -260,11 +261,20 @@ class RankHost:
             put(report)
 
     def receive(self, message: dict[str, Any]) -> None:
-        """Process a message of the rank host."""
+        """Process a message of the rank host, or several that came as one."""
         self.heard = time.monotonic()
         op = message.get("op")
+        if op == "several":
+            inner = message.get("messages")
+            for one in inner if isinstance(inner, list) else ():
+                if isinstance(one, dict):
+                    self._receive(one, one.get("op"))
+        else:
+            self._receive(message, op)
+
+    def _receive(self, message: dict[str, Any], op: Any) -> None:
         if op == "store":
-            self._store.handle(self.node, message, self.client.rank)
+            self._store.handle(self.node, message, self.client.post)
         elif op == "loaded":
             self._publish(HostLoaded(self))
         elif op == "ready":
@@ -293,14 +303,15 @@ class RankHost:
         else:
             self.broken = text
 
-    def send(self, message: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
-        """Send a message in the background; the loss of the node is reported elsewhere.
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message soon, together with others; the loss of the node is reported elsewhere."""
+        self.client.post(message)
 
-        A function builds a message late, as those of all nodes together may be large.
-        """
+    def send_late(self, build: Callable[[], dict[str, Any]]) -> None:
+        """Build a message when it is sent, as the large ones of all nodes together may not fit into memory."""
 
         async def send() -> None:
-            await self.client.rank(message() if callable(message) else message)
+            await self.client.rank(build())
 
         self._begin(send())
 

@@ -1,32 +1,39 @@
-"""The store through which ranks meet: the controller answers their requests, so that no port of ours is opened."""
+"""The store through which ranks meet: the controller answers their requests, so that the nodes open no port for it."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-#: What all keys and values together may take; a node that fills it gets errors, the controller lives on.
+#: Maximum size of all keys and values together; a node that fills it gets errors, the controller lives on.
 MAX_TOTAL = 32 * 1024 * 1024
-#: What a key costs besides its text.
+#: Cost of a key besides its text.
 _A_KEY = 100
-#: The most requests of one node that may wait at once; each of its ranks waits for one thing at a time.
+#: Maximum number of waiting requests of one node; each of its ranks waits for one key at a time.
 MAX_WAITING = 4096
 #: ``add`` counts ranks.
 _MAX_COUNT = 1 << 53
 MAX_WAIT = 600.0
+#: Minimum time (s) between two searches for requests whose time is over.
+_TICK = 0.02
 
-Answer = Callable[[dict[str, Any]], Awaitable[None]]
+Answer = Callable[[dict[str, Any]], object]
 
 
-@dataclass(slots=True)
-class _Awaited:
-    """A key that requests wait for: how many do, and what wakes them."""
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for keys, the last one of which it waits for now."""
 
-    count: int = 0
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    node: str
+    number: Any
+    answer: Answer
+    keys: list[str]
+    returns_value: bool
+    deadline: float
 
 
 class StoreServer:
@@ -35,57 +42,67 @@ class StoreServer:
     def __init__(self) -> None:
         self._values: dict[str, str | int] = {}
         self._size = 0
-        self._awaited: dict[str, _Awaited] = {}
-        # The keys of each pair or group, kept or waited for: there are thousands of keys when many pairs run at once.
+        self._waiting: dict[str, list[_Waiting]] = {}
+        # The keys of each pair or group: there are thousands of keys when many pairs run at once.
         self._groups: dict[str, set[str]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._asking: Counter[str] = Counter()
+        #: One timer for all waiting requests, and when it is due: there are thousands of them a second.
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
 
     def handle(self, node: str, request: dict[str, Any], answer: Answer) -> None:
-        """Answer a ``store`` message of a node, now or when the key it waits for is there."""
-        if self._asking[node] >= MAX_WAITING:
-            # Left without an answer, the rank that asks runs into its own deadline.
-            return
+        """Answer a ``store`` message of a node, now or when the key it waits for is there.
 
-        def answered(task: asyncio.Task[None]) -> None:
-            self._asking[node] -= 1
-            self._tasks.discard(task)
-
-        task = asyncio.ensure_future(self._answer(request, answer))
-        self._asking[node] += 1
-        self._tasks.add(task)
-        task.add_done_callback(answered)
-
-    async def _answer(self, request: dict[str, Any], answer: Answer) -> None:
-        reply: dict[str, Any] = {"op": "store", "q": request.get("q"), "value": None, "error": None}
+        A ``set`` without a number gets no answer.
+        """
+        number = request.get("q")
         try:
-            reply["value"] = await self._do(request)
-        except TimeoutError:
-            reply["error"] = "timeout"
+            keys, returns_value = self._awaited(request)
+            if keys:
+                # Without an answer, the rank that asks runs into its own deadline.
+                if self._asking[node] < MAX_WAITING:
+                    deadline = asyncio.get_running_loop().time() + _seconds(request.get("timeout"))
+                    self._wait(_Waiting(node, number, answer, keys, returns_value, deadline))
+                return
+            value = self._do(request)
         except (KeyError, ValueError, TypeError) as error:
-            reply["error"] = f"bad request: {error}"
-        await answer(reply)
+            answer(_reply(number, error=f"bad request: {error}"))
+            return
+        if number is not None:
+            answer(_reply(number, value))
 
-    async def _do(self, request: dict[str, Any]) -> Any:
+    def _awaited(self, request: dict[str, Any]) -> tuple[list[str], bool]:
+        """Return the missing keys that a request waits for, the first one last, and whether it wants the value."""
         command = request["cmd"]
-        timeout = request.get("timeout")
-        wait = min(float(timeout), MAX_WAIT) if isinstance(timeout, (int, float)) else 0.0
+        if command == "get":
+            keys = [str(request["key"])]
+        elif command == "swap":
+            self._set(str(request["key"]), request["value"])
+            keys = [str(request["peer"])]
+        elif command == "wait":
+            given = request["key"]
+            keys = [str(one) for one in (given if isinstance(given, list) else [given])]
+        else:
+            return [], False
+        return [key for key in reversed(keys) if key not in self._values], command != "wait"
+
+    def _do(self, request: dict[str, Any]) -> Any:
+        command = request["cmd"]
         given = request.get("key")
-        keys = [str(one) for one in (given if isinstance(given, list) else [given])]
-        if command == "wait":
-            await self._wait(keys, wait)
-            return True
-        if command == "check":
-            return all(key in self._values for key in keys)
-        if command == "num_keys":
-            return len(self._values)
         key = str(given)
+        if command == "swap":
+            return self._values[str(request["peer"])]
+        if command == "get":
+            return self._values[key]
         if command == "set":
             self._set(key, request["value"])
             return True
-        if command == "get":
-            await self._wait([key], wait)
-            return self._values[key]
+        if command == "wait":
+            return True
+        if command == "check":
+            return all(str(one) in self._values for one in (given if isinstance(given, list) else [given]))
+        if command == "num_keys":
+            return len(self._values)
         if command == "add":
             before = self._values.get(key, 0)
             total = int(before) + int(request["value"])
@@ -112,8 +129,8 @@ class StoreServer:
         self._values[key] = value
         self._groups.setdefault(_group(key), set()).add(key)
         self._size += size
-        if (awaited := self._awaited.pop(key, None)) is not None:
-            awaited.changed.set()
+        for waiting in self._waiting.pop(key, ()):
+            self._wake(waiting)
 
     def _delete(self, key: str) -> bool:
         value = self._values.pop(key, None)
@@ -122,41 +139,66 @@ class StoreServer:
         self._size -= _cost(key, value)
         return True
 
-    async def _wait(self, keys: list[str], seconds: float) -> None:
-        if all(key in self._values for key in keys):
-            return
-        async with asyncio.timeout(seconds):
-            for key in keys:
-                while key not in self._values:
-                    await self._wait_for(key)
+    def _wait(self, waiting: _Waiting) -> None:
+        self._asking[waiting.node] += 1
+        self._waiting.setdefault(waiting.keys[-1], []).append(waiting)
+        if waiting.deadline < self._due:
+            self._set_timer(waiting.deadline)
 
-    async def _wait_for(self, key: str) -> None:
-        """Wait until a key is set; a key that nobody waits for any more leaves nothing behind."""
-        self._groups.setdefault(_group(key), set()).add(key)
-        awaited = self._awaited.setdefault(key, _Awaited())
-        awaited.count += 1
-        try:
-            await awaited.changed.wait()
-        finally:
-            awaited.count -= 1
-            if not awaited.count and self._awaited.get(key) is awaited:
-                del self._awaited[key]
-                group = self._groups.get(_group(key), set())
-                group.discard(key)
-                if not group:
-                    self._groups.pop(_group(key), None)
+    def _set_timer(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = None if due == math.inf else asyncio.get_running_loop().call_at(due, self._expire)
+
+    def _wake(self, waiting: _Waiting) -> None:
+        """Answer a request whose key is there, or let it wait for the next missing one."""
+        key = waiting.keys.pop()
+        while waiting.keys and waiting.keys[-1] in self._values:
+            key = waiting.keys.pop()
+        if waiting.keys:
+            self._waiting.setdefault(waiting.keys[-1], []).append(waiting)
+            return
+        self._asking[waiting.node] -= 1
+        waiting.answer(_reply(waiting.number, self._values[key] if waiting.returns_value else True))
+
+    def _expire(self) -> None:
+        """Answer the requests whose time is over."""
+        now = asyncio.get_running_loop().time()
+        left: dict[str, list[_Waiting]] = {}
+        over: list[_Waiting] = []
+        for key, some in self._waiting.items():
+            for waiting in some:
+                if waiting.deadline <= now:
+                    over.append(waiting)
+                else:
+                    left.setdefault(key, []).append(waiting)
+        self._waiting = left
+        earliest = min((waiting.deadline for some in left.values() for waiting in some), default=math.inf)
+        self._set_timer(max(earliest, now + _TICK))
+        for waiting in over:
+            self._asking[waiting.node] -= 1
+            waiting.answer(_reply(waiting.number, error="timeout"))
 
     def forget(self, prefix: str) -> None:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
         for key in self._groups.pop(prefix, ()):
             self._delete(key)
-            self._awaited.pop(key, None)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop all waits."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._waiting.clear()
+        self._asking.clear()
+        self._set_timer(math.inf)
+
+
+def _seconds(timeout: Any) -> float:
+    # NaN is not greater than 0; it would put the timers of the loop out of order.
+    return float(min(timeout, MAX_WAIT)) if isinstance(timeout, (int, float)) and timeout > 0 else 0.0
+
+
+def _reply(number: Any, value: Any = None, error: str | None = None) -> dict[str, Any]:
+    return {"op": "store", "q": number, "value": value, "error": error}
 
 
 def _cost(key: str, value: str | int) -> int:

@@ -224,18 +224,20 @@ class Task:
 
     def put(self, key: str, value: Message) -> None:
         """Write an object for the other ranks."""
-        self.store.post(self.prefix + key, json.dumps(value, allow_nan=False).encode("utf-8"))
+        self.store.post(self.prefix + key, _packed(value))
+
+    def swap(self, key: str, value: Message, peer: str, end: float) -> Message:
+        """Write an object and return the one that another rank writes under ``peer``; raises what `take` raises."""
+        return _unpacked(
+            peer, self.store.swap(self.prefix + key, _packed(value), self.prefix + peer, remaining(end), self)
+        )
 
     def take(self, key: str, end: float) -> Message:
         """Return the object that another rank writes under the key, waiting until ``end`` (monotonic seconds).
 
         Raises what `Store.ask` raises; StoreError also if the value is not an object.
         """
-        raw = self.store.get(self.prefix + key, remaining(end), self)
-        try:
-            return protocol.decode(raw)
-        except protocol.ProtocolError as error:
-            raise StoreError("%s: %s" % (key, error)) from None
+        return _unpacked(key, self.store.get(self.prefix + key, remaining(end), self))
 
     def first(self, take: Callable[[], Message], missing: Callable[[], str], cancelled: str) -> Message:
         """Return what ``take`` returns, the first message of others; raise `Failed` if they decline or do not come.
@@ -255,6 +257,17 @@ class Task:
         if message.get("declined") is not None:
             raise Failed(CONNECT, one_line(str(message["declined"])), kind=ErrorKind.of(message.get("error_kind")))
         return message
+
+
+def _packed(value: Message) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("utf-8")
+
+
+def _unpacked(key: str, raw: bytes) -> Message:
+    try:
+        return protocol.decode(raw)
+    except protocol.ProtocolError as error:
+        raise StoreError("%s: %s" % (key, error)) from None
 
 
 def remaining(end: float, minimum: float = 0.0) -> float:

@@ -100,14 +100,10 @@ class Store:
         for waiter in waiters:
             waiter.done.set()
 
-    def _send(self, q: int, cmd: str, key: Any, timeout: float, value: Any = None, expected: Any = None) -> None:
-        request = {"op": "store", "q": q, "cmd": cmd, "key": key, "value": value, "expected": expected}
-        self._channel.send({**request, "timeout": timeout})
+    def ask(self, cmd: str, key: Any, timeout: float, owner: object, **more: Any) -> Any:
+        """Return the answer to a command of the store (docs/architecture.md, "The rank host").
 
-    def ask(
-        self, cmd: str, key: Any, timeout: float, owner: object, value: Any = None, expected: Optional[str] = None
-    ) -> Any:
-        """Return the answer to a command of torch's stores, such as ``add``; values of keys are texts in base64.
+        ``more`` are further fields of the request; values of keys are texts in base64.
 
         Raises:
             StoreTimeout: A key was not set in time.
@@ -117,7 +113,7 @@ class Store:
         q, waiter = next(self._numbers), _Waiter(owner)
         with self._lock:
             self._waiters[q] = waiter
-        self._send(q, cmd, key, timeout, value, expected)
+        self._channel.send({"op": "store", "q": q, "cmd": cmd, "key": key, "timeout": timeout, **more})
         # The owner may have been cancelled before the entry above was made.
         if getattr(owner, "cancelled", False):
             self.cancel(owner)
@@ -135,8 +131,12 @@ class Store:
         return waiter.reply.get("value")
 
     def post(self, key: str, value: bytes) -> None:
-        """Set a key without waiting for the answer."""
-        self._send(next(self._numbers), "set", key, 0.0, to_text(value))
+        """Set a key; there is no answer."""
+        self._channel.send({"op": "store", "cmd": "set", "key": key, "value": to_text(value)})
+
+    def swap(self, key: str, value: bytes, peer: str, timeout: float, owner: object) -> bytes:
+        """Set a key, and return the value of the peer's key, waiting until it is set; raises what `ask` raises."""
+        return to_bytes(self.ask("swap", key, timeout, owner, value=to_text(value), peer=peer))
 
     def get(self, key: str, timeout: float, owner: object) -> bytes:
         """Return a key's value, waiting until it is set; raises what `ask` raises."""

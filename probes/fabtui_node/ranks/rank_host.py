@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -156,7 +156,7 @@ class RankHost:
 
     def serve(self) -> None:
         """Handle messages until the connection closes or ``quit`` arrives."""
-        for message in self._channel.messages():
+        for message in self._messages():
             op = message.get("op")
             try:
                 if op == "quit":
@@ -167,13 +167,21 @@ class RankHost:
                     self._store.answer(message)
                 elif op == "alive":
                     self.send({"op": "alive", "n": int(message["n"])})
-                elif op in ("init", "reach", "pair", "collective", "world", "rest", "abort"):
+                elif op in ("init", "reach", "pairs", "collective", "world", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
                 else:
                     log("unknown op %r" % (op,))
             except (KeyError, TypeError, ValueError) as error:
                 # From our own controller: worth a log line, but not the process.
                 log("bad %s: %s" % (op, describe(error)))
+
+    def _messages(self) -> Iterator[Message]:
+        """Yield the controller's messages, several that came as one singly."""
+        for message in self._channel.messages():
+            if message.get("op") == "several":
+                yield from message["messages"]
+            else:
+                yield message
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; end the process if the connection is closed."""
@@ -256,21 +264,20 @@ class RankHost:
             if rank in self._threads:
                 self._threads[rank].submit(number, deadline, work)
 
-    def _on_pair(self, message: Message) -> None:
-        op: Message = {key: int(message[key]) for key in ("a", "b", "bytes", "iters", "warmup", "latency_iters")}
-        op["both"] = int(message.get("both") is True)
-        op["ctas"], op["keep"] = int(message.get("ctas") or 0), int(message.get("keep") is True)
-        if op["a"] == op["b"] or op["bytes"] < 1 or op["iters"] < 1:
-            raise ValueError("not a pair: %r" % (op,))
+    def _on_pairs(self, message: Message) -> None:
+        common: Message = {key: int(message[key]) for key in ("bytes", "iters", "warmup", "latency_iters")}
+        common["both"], common["keep"] = message.get("both") is True, message.get("keep") is True
         if message.get("meet") is not None:
-            op["meet"] = float(message["meet"])
-        info = self._info
+            common["meet"] = float(message["meet"])
+        for number, a, b, ctas in message["tests"]:
+            op = {**common, "a": int(a), "b": int(b), "ctas": int(ctas)}
+            if a == b or op["bytes"] < 1 or op["iters"] < 1:
+                raise ValueError("not a pair: %r" % (op,))
+            self._submit({**message, "id": number}, [op["a"], op["b"]], partial(self._test_pair, op))
 
-        def work(endpoint: Endpoint, task: Task) -> None:
-            assert info is not None
-            PairTest(endpoint, info, task, op, self.send).run()
-
-        self._submit(message, [op["a"], op["b"]], work)
+    def _test_pair(self, op: Message, endpoint: Endpoint, task: Task) -> None:
+        assert self._info is not None
+        PairTest(endpoint, self._info, task, op, self.send).run()
 
     def _on_collective(self, message: Message) -> None:
         op = collective.parse(message)

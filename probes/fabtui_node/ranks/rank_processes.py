@@ -87,8 +87,9 @@ class RankProcesses:
 
     def _concerned(self, message: Message) -> List[_RankProcess]:
         processes = list(self._processes.values())
-        if message.get("op") == "pair":
-            return [process for process in processes if process.rank in (message["a"], message["b"])]
+        if message.get("op") == "pairs":
+            ends = {end for _, a, b, _ in message["tests"] for end in (a, b)}
+            return [process for process in processes if process.rank in ends]
         if "ranks" in message:
             return [process for process in processes if process.rank in message["ranks"]]
         # One process is enough to check whether the other nodes can be reached.
@@ -104,11 +105,10 @@ class RankProcesses:
 
     def _forward(self, process: _RankProcess, message: Message) -> None:
         op = message["op"]
-        if op == "store":
+        if op == "store" and "q" in message:
             with self._lock:
                 self._next += 1
                 q = self._next
-                # No process waits for the answer to a post; the controller's answer removes the entry.
                 self._asked[q] = (process, int(message["q"]))
             self._send({**message, "q": q})
         elif op in ("ready", "failed"):

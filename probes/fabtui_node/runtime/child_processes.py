@@ -284,7 +284,11 @@ class ChildProcesses:
         if self._worker is not None and self._worker in readable:
             messages += self._hear(self._worker, self._worker_number)
         if self._rank is not None and self._rank.channel in readable:
-            messages += [{"t": "rank", "m": body} for body in self._hear(self._rank.channel, self._rank.number)]
+            heard = self._hear(self._rank.channel, self._rank.number)
+            if len(heard) > 2:
+                # They travel as one. The first may have begun in an earlier reading, and be as large as a frame.
+                heard = [heard[0], {"op": "several", "messages": heard[1:]}]
+            messages += [{"t": "rank", "m": body} for body in heard]
         for pipe in self._pipes():
             if pipe in readable:
                 self._log_bytes += pipe.read()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui_node.protocol import MAX_DEPTH, MAX_FRAME, Decoder, ProtocolError, decode, encode
+from fabtui.transport.framed_link import parse
+from fabtui_node.protocol import MAX_DEPTH, MAX_FRAME, Decoder, ProtocolError, decode, encode, loads
 
 SCALARS = (
     st.none()
@@ -42,10 +44,27 @@ def test_what_is_encoded_is_decoded_however_it_is_cut(message: dict[str, Any], s
     assert found == [json.loads(json.dumps(message))] * 2
 
 
+@pytest.mark.parametrize("parser", [loads, parse])
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
-def test_a_bad_frame_is_refused(body: str) -> None:
+def test_a_bad_frame_is_refused(body: str, parser: Callable[[bytes], Any]) -> None:
     with pytest.raises(ProtocolError):
-        decode(body.encode("latin-1"))
+        decode(body.encode("latin-1"), parser)
+
+
+@pytest.mark.parametrize("parser", [loads, parse])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"a":[' + ",".join(["{}"] * 200) + "]}",
+        '{"a":"' + "[" * 200 + '"}',
+        '{"a":"0e99","b":0.1e9,"c":1e99}',
+        '{"a":"' + "9" * 200 + '"}',
+        r'{"a":"\udcff"}',
+    ],
+    ids=["many", "brackets in a text", "exponents", "digits in a text", "half of a surrogate pair"],
+)
+def test_what_only_looks_bad_passes(body: str, parser: Callable[[bytes], Any]) -> None:
+    assert decode(body.encode(), parser) == json.loads(body)
 
 
 def test_a_frame_over_the_limit_is_refused_by_its_length_alone() -> None:

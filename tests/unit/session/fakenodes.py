@@ -80,6 +80,17 @@ class Script:
     lost: set[tuple[str, str]] = field(default_factory=set)
 
 
+def _each(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages that travelled as one, and each test of a round as a message."""
+    if message["op"] == "several":
+        return [one for inner in message["messages"] for one in _each(inner)]
+    if message["op"] == "pairs":
+        common = {name: value for name, value in message.items() if name != "tests"}
+        rows = [dict(zip(("id", "a", "b", "ctas"), row, strict=True)) for row in message["tests"]]
+        return [{**common, "op": "pair", **row} for row in rows]
+    return [message]
+
+
 class FakeNodes:
     """Opens links to the nodes of a script."""
 
@@ -139,8 +150,8 @@ class FakeLink(Link):
         return found
 
     async def send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
         kind = message["t"]
+        self.sent += [{"t": "rank", "m": one} for one in _each(message["m"])] if kind == "rank" else [message]
         if kind == "probe":
             value = self._probe(message)
             if value is not None and isinstance(failed := value.get("fails"), str):
@@ -155,8 +166,9 @@ class FakeLink(Link):
             self.envs.append(message["env"])
             self._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
         elif kind == "rank":
-            self.exchanged.append(message["m"])
-            self._rank(message["m"])
+            for one in _each(message["m"]):
+                self.exchanged.append(one)
+                self._rank(one)
 
     def _say(self, **message: Any) -> None:
         self.exchanged.append(message)

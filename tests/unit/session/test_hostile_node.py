@@ -100,7 +100,7 @@ def _in_ranks(change: Callable[[Message], Message]) -> Callable[[Message], Messa
     return lambda message: {**message, "m": change(message["m"])} if message.get("t") == "rank" else message
 
 
-def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
+def _with(op: str, /, **fields: Any) -> Callable[[Message], Message]:
     return _in_ranks(lambda m: {**m, **fields} if m.get("op") == op else m)
 
 
@@ -114,10 +114,12 @@ def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
         _with("ready", ranks=None),
         _with("worlded", rows=[]),
         _with("worlded", rows=[[[], {}, None]], seconds=3, at={}),
+        _with("side", op="several"),
+        _with("side", op="several", messages=[[], None, {"op": "several", "messages": [{}]}, {"op": "store"}]),
     ],
     ids=[
         *("side-id", "reduced-id", "rested-id", "ready-number", "ready-null"),
-        *("no-rows", "rows"),
+        *("no-rows", "rows", "several-without-messages", "several"),
     ],
 )
 async def test_a_message_with_a_wrong_field_is_that_nodes_problem_alone(twist: Callable[[Message], Message]) -> None:

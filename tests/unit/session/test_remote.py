@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
-from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.node_client import MAX_TOGETHER, NodeClient, ProbeFailed
 from fabtui.transport.link import LinkLost
 
 
@@ -49,3 +49,37 @@ async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print
     gc.collect()
     await asyncio.sleep(0)
     assert reported == []
+
+
+class TakingLink(GoneLink):
+    """A link that takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[dict[str, Any]] = []
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message["m"])
+
+
+async def test_what_is_posted_in_one_turn_travels_as_one_message() -> None:
+    link = TakingLink()
+    remote = NodeClient(link)  # type: ignore[arg-type]
+    for number in range(3):
+        remote.post({"op": "alive", "n": number})
+    await asyncio.sleep(0)
+    remote.post({"op": "quit"})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [one["n"] for one in link.sent[0]["messages"]] == [0, 1, 2]
+    assert link.sent[1:] == [{"op": "quit"}]
+
+
+async def test_large_values_are_sent_in_several_messages() -> None:
+    link = TakingLink()
+    remote = NodeClient(link)  # type: ignore[arg-type]
+    for number in range(5):
+        remote.post({"op": "store", "q": number, "value": "x" * (MAX_TOGETHER // 2 + 1), "error": None})
+    await asyncio.sleep(0.01)
+    numbers = [[one["q"] for one in message.get("messages", [message])] for message in link.sent]
+    assert numbers == [[0, 1], [2, 3], [4]]

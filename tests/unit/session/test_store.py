@@ -11,7 +11,7 @@ from fabtui.session.ranks.rendezvous_store import StoreServer
 
 async def _ask(store: StoreServer, **request: Any) -> dict[str, Any]:
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    store.handle("a", {"op": "store", "q": 7, **request}, answers.put)
+    store.handle("a", {"op": "store", "q": 7, **request}, answers.put_nowait)
     async with asyncio.timeout(5):
         return await answers.get()
 
@@ -76,11 +76,13 @@ async def test_a_node_that_asks_without_end_keeps_no_other_from_its_answers(monk
     store = StoreServer()
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     for number in range(30):
-        store.handle("b", {"op": "store", "q": number, "cmd": "get", "key": f"k{number}", "timeout": 600}, answers.put)
+        store.handle(
+            "b", {"op": "store", "q": number, "cmd": "get", "key": f"k{number}", "timeout": 600}, answers.put_nowait
+        )
     assert (await _ask(store, cmd="set", key="k", value="dg=="))["error"] is None
     await _ask(store, cmd="set", key="k3", value="dg==")
     assert (await answers.get())["q"] == 3
-    await store.close()
+    store.close()
     assert answers.empty()
 
 
@@ -92,3 +94,21 @@ async def test_keys_that_were_waited_for_in_vain_leave_nothing_behind() -> None:
     await asyncio.sleep(0)
     left = {name: len(value) for name, value in vars(store).items() if isinstance(value, (dict, set))}
     assert left == {**before, "_asking": 1}
+
+
+async def test_a_swap_sets_a_key_and_waits_for_that_of_the_peer() -> None:
+    store = StoreServer()
+    first = asyncio.create_task(_ask(store, cmd="swap", key="e/1/a", value="YQ==", peer="e/1/b", timeout=5))
+    await asyncio.sleep(0)
+    assert (await _ask(store, cmd="swap", key="e/1/b", value="Yg==", peer="e/1/a", timeout=5))["value"] == "YQ=="
+    assert (await first)["value"] == "Yg=="
+    late = await _ask(store, cmd="swap", key="e/2/a", value="YQ==", peer="e/2/b", timeout=0.01)
+    assert late["error"] == "timeout"
+
+
+async def test_a_set_without_a_number_gets_no_answer() -> None:
+    store = StoreServer()
+    answers: list[dict[str, Any]] = []
+    store.handle("a", {"op": "store", "cmd": "set", "key": "k", "value": "dg=="}, answers.append)
+    assert answers == []
+    assert (await _ask(store, cmd="get", key="k", timeout=5))["value"] == "dg=="

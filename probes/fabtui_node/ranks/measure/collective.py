@@ -44,7 +44,7 @@ def meet(endpoint: Endpoint, task: Task, ranks: List[int], size: int, second: bo
 
     def wait() -> Message:
         task.put("here/%d" % endpoint.rank.rank, {})
-        if task.store.ask("add", task.prefix + "count", base.remaining(end), task, 1) == len(ranks):
+        if task.store.ask("add", task.prefix + "count", base.remaining(end), task, value=1) == len(ranks):
             task.put("all", {})
             return {}
         return task.take("all", end)

@@ -187,8 +187,7 @@ class PairTest:
         own = self._endpoint.rank.address or host.address
         hello: Message = {"node": host.node, "address": own, "closed_port": host.closed_port, "faults": mine}
         hello["kept"] = self._endpoint.kept.name(self._kept_as)
-        task.put("hello/%d" % self._me, hello)
-        take = partial(task.take, "hello/%d" % peer, end)
+        take = partial(task.swap, "hello/%d" % self._me, hello, "hello/%d" % peer, end)
         return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)
 
     def _fault(self, src: int, dst: int) -> Fault:
@@ -204,13 +203,13 @@ class PairTest:
 
     def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
         """Exchange verdicts with the other side, and merge the other one into the outcome."""
-        self._task.put("%s/end/%s" % (key, role), outcome.verdict())
         until = end + VERDICT_GRACE
         if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         try:
-            theirs = self._task.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
+            mine, other = ("%s/end/%s" % (key, one) for one in (role, "dst" if role == "src" else "src"))
+            theirs = self._task.swap(mine, outcome.verdict(), other, until)
         except StoreError as error:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)

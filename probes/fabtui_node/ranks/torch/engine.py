@@ -79,7 +79,7 @@ def carried_store(dist: Any) -> Any:
             return base.remaining(self._end, 0.05)
 
         def _ask(self, cmd: str, key: Any, value: Any = None, expected: Optional[str] = None) -> Any:
-            return self._store.ask(cmd, key, self._left(), self._task, value, expected)
+            return self._store.ask(cmd, key, self._left(), self._task, value=value, expected=expected)
 
         def set(self, key: str, value: Any) -> None:
             self._store.post(self._prefix + key, _encoded(value))
