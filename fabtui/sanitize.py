@@ -40,7 +40,7 @@ def clean(text: str | bytes, limit: int | None = None) -> str:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
-    if not (text.isascii() and text.isprintable()):
+    if not (text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()):
         text = _LINE_ENDS.sub("\n", text)
         text = _UNFIT.sub("", text)
         text = _SURROGATES.sub("\ufffd", text)

@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import clean, one_line
-from fabtui_node.protocol import CONSEQUENCES, ErrorKind
+from fabtui_node.protocol import CONSEQUENCES, MAX_NUMBER, ErrorKind
 
 #: Maximum length of the raw text of one side of a pair.
 MAX_RAW = 8000
-#: Statistics of the durations of single messages (s).
-_TIMES = ("count", "min", "median", "p99", "max")
 #: Error of a side that ended and reported nothing.
 NO_REPORT = "it ended without a report"
 
+_Read = TypeVar("_Read", bound=msgspec.Struct)
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Validated report of one side of a direction, or its replacement where there is none."""
 
-    ok: bool
-    timeout: bool
-    error: str | None
-    kind: ErrorKind | None  #: Kind of the error, or None.
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=MAX_NUMBER)]
+
+
+class _Times(msgspec.Struct, omit_defaults=True):
+    """Statistics of the durations of single messages (s)."""
+
+    count: _Amount | None = None
+    min: _Amount | None = None
+    median: _Amount | None = None
+    p99: _Amount | None = None
+    max: _Amount | None = None
+
+
+class Side(msgspec.Struct):
+    """A `PairReport` of one side of a direction as it is read, or its replacement where there is none."""
+
+    ok: bool = False
+    timeout: bool = False
+    error: str | None = None
+    kind: ErrorKind | None = msgspec.field(default=None, name="error_kind")  #: Kind of the error, or None.
     gone: bool = False  #: Whether the rank host or node of the side was lost; the error gives the reason.
     phase: str = ""
     made: bool = False
-    bytes: int | None = None
-    rate: float | None = None
-    latency: float | None = None
+    bytes: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] | None = None
+    rate: _Amount | None = None
+    latency: _Amount | None = None
     transport: str | None = None
     src_addr: str | None = None
     dst_addr: str | None = None
     raw: str | None = None
-    both_rate: float | None = None
-    times: dict[str, float] | None = None
+    both_rate: _Amount | None = None
+    times: _Times | None = None
 
     @property
     def is_consequence(self) -> bool:
@@ -49,35 +64,40 @@ class Side:
 
     @classmethod
     def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
-        """Return the side of an unvalidated rank host message; ``names`` are the names of the ranks."""
-        error = _text(message.get("error"), 1000)
-        error = name_ranks(error, names) if error else None
-        ok = message.get("ok") is True
-        timeout = message.get("timeout") is True
-        kind = None
-        if not ok:
-            kind = ErrorKind.of(message.get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
-        given = message.get("times")
-        times = {}
-        if isinstance(given, dict):
-            times = {name: found for name in _TIMES if (found := number(given.get(name))) is not None}
-        return cls(
-            ok=ok,
-            timeout=timeout,
-            phase=_text(message.get("phase"), 20) or "",
-            error=error if ok or error else "failed without a reason",
-            made=message.get("made") is True,
-            bytes=whole(message.get("bytes")),
-            rate=number(message.get("rate")),
-            latency=number(message.get("latency")),
-            transport=_text(message.get("transport"), 120),
-            src_addr=_text(message.get("src_addr"), 80),
-            dst_addr=_text(message.get("dst_addr"), 80),
-            raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
-            both_rate=number(message.get("both_rate")),
-            times=times or None,
-            kind=kind,
-        )
+        """Return the side of a rank host's unvalidated message; ``names`` are the names of the ranks."""
+        side = read_struct(message, cls)
+        side.gone = False
+        side.phase = one_line(side.phase, 20)
+        side.transport = _line(side.transport, 120)
+        side.src_addr, side.dst_addr = _line(side.src_addr, 80), _line(side.dst_addr, 80)
+        side.raw = clean(side.raw, MAX_RAW) if side.raw else None
+        if side.error is not None:
+            side.error = name_ranks(one_line(side.error, 1000), names)
+        if side.ok:
+            side.kind = None
+        else:
+            side.error = side.error or "failed without a reason"
+            side.kind = side.kind or (ErrorKind.TIMEOUT if side.timeout else ErrorKind.FAILED)
+        return side
+
+
+def _line(text: str | None, limit: int) -> str | None:
+    return one_line(text, limit) if text else None
+
+
+def read_struct(message: dict[str, Any], kind: type[_Read]) -> _Read:
+    """Return an unvalidated message as an object of a type; a field of a wrong type counts as absent."""
+    try:
+        return msgspec.convert(message, kind)
+    except msgspec.ValidationError:
+        good = {}
+        for field in msgspec.structs.fields(kind):
+            name = field.encode_name
+            with contextlib.suppress(msgspec.ValidationError):
+                if name in message:
+                    msgspec.convert({name: message[name]}, kind)
+                    good[name] = message[name]
+        return msgspec.convert(good, kind)
 
 
 def number(value: Any) -> float | None:
@@ -92,10 +112,6 @@ def number(value: Any) -> float | None:
 def whole(value: Any) -> int | None:
     """Return a non-negative integer that a float holds exactly, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
-
-
-def _text(value: Any, limit: int) -> str | None:
-    return one_line(str(value), limit) if value is not None and value != "" else None
 
 
 _RANK = re.compile(r"\brank (\d{1,7})\b(?: \([^()]{0,100}\))?")
@@ -148,7 +164,7 @@ def _extra(dst_side: Side, asked: int | None, kind: ErrorKind | None) -> dict[st
     if dst_side.both_rate is not None:
         extra["both_ways"] = dst_side.both_rate / 1e9
     if dst_side.times is not None:
-        extra["times"] = dst_side.times
+        extra["times"] = msgspec.to_builtins(dst_side.times)
     return extra
 
 
