@@ -184,7 +184,7 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> 
         # Loaded here: what only this script needs is not to count as the controller's memory.
         import cProfile
 
-        profile = cProfile.Profile(time.thread_time)
+        profile = cProfile.Profile()
     opener = PlayedNodes(nodes)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -203,8 +203,7 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> 
         import pstats
 
         stats = pstats.Stats(profile, stream=sys.stderr)
-        stats.sort_stats("cumtime").print_stats(60)
-        stats.sort_stats("cumtime").print_stats(90)
+        stats.sort_stats("tottime").print_stats(28)
     endpoints = [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]
     pairs, rounds = rounds_of(endpoints, mode)
     return {"endpoints": count, "nodes": nodes, "mode": mode, "pairs": pairs, "rounds": rounds, **found}
