@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
 from fabtui_node.ranks.nccl import log_capture
-from fabtui_node.ranks.nccl.ctypes_cuda import Device, Driver
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, Transfer
 
 BEGAN = time.monotonic()
@@ -44,7 +44,7 @@ class Steps:
 def rank(driver: Driver, library: Library, unique: bytes, me: int, count: int, channels: int | None, to: Steps) -> None:
     try:
         end = time.monotonic() + LIMIT
-        device = Device(driver, me)
+        device = CudaDevice(driver, me)
         small, data = device.allocate(HELLO), device.allocate(HELLO * count)
         to.done("contexts")
         comm = Communicator(library, lambda: to.failed is not None)

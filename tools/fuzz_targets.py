@@ -58,11 +58,11 @@ from fabtui.sanitize import clean, last_line, one_line, printable
 from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_job, slurm_nodes
 from fabtui.scheduler.slurm_job import JobStatus, status_of
 from fabtui.scheduler.slurm_nodes import node_values
-from fabtui.scheduler.tool import Answer
+from fabtui.scheduler.tool import ToolOutput
 from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import Side
 from fabtui.session.node_client import NodeClient, RankHostExit, RankMessage
-from fabtui.session.ranks.rank_host import Engine, HostMessage, RankHost, Report, exit_reason
+from fabtui.session.ranks.rank_host import HostMessage, RankHost, RankSettings, Report, exit_reason
 from fabtui.session.ranks.rendezvous_store import StoreServer
 from fabtui.transport.asyncssh.known_hosts import load_file
 from fabtui.transport.byte_pipe import BytePipe, Ending
@@ -206,7 +206,7 @@ async def _from_node(data: bytes) -> None:
     link = await FramedLink.start(pipe, "n0", "asyncssh", b"payload", nonce, limits)
     client = NodeClient(link)
     store = StoreServer()
-    host = RankHost(client, Admission([], ""), Engine("gloo", 1.0), store)
+    host = RankHost(client, Admission([], ""), RankSettings("gloo", 1.0), store)
     host.subscribers.append(_take_report)
     probe = asyncio.ensure_future(client.probe("x", {}, 30, lambda _: None))
     spawning = asyncio.ensure_future(client.spawn({}, {}, None, 30))
@@ -553,11 +553,11 @@ def _scheduler(data: bytes) -> None:
     number, rest = _choice(data, 7)
     answers = [text.decode("utf-8", "replace") for text in rest.split(b"=====\n")]
 
-    def ask(*_: object) -> Answer:
+    def ask(*_: object) -> ToolOutput:
         text = answers.pop(0) if len(answers) > 1 else answers[0]
         if text.startswith("failed\n"):
-            return Answer([], last_line(text, 200))
-        return Answer([line for line in clean(text).splitlines() if line.strip()])
+            return ToolOutput([], last_line(text, 200))
+        return ToolOutput([line for line in clean(text).splitlines() if line.strip()])
 
     with contextlib.ExitStack() as patches:
         for module in (slurm, slurm_job, slurm_nodes, slurm_gpus, pods, current_job):

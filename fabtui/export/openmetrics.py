@@ -55,7 +55,7 @@ _WHAT = {
 Labels = dict[str, object]
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """A series and its value; ``part`` is added to the name of the metric, as of a summary."""
 
     labels: Labels
@@ -68,7 +68,7 @@ class Family(NamedTuple):
 
     name: str
     help: str
-    samples: list[Sample]
+    samples: list[MetricSample]
     type: str = "gauge"
 
 
@@ -115,19 +115,21 @@ def families(found: Diagnosis, pairs: bool = False) -> Iterator[Family]:
         pairs: Whether each pair has series of its own.
     """
     model, tally, listed = found.model, found.tally, found.all_findings
-    yield Family("info", "Version of fabtui and library of the ranks.", [Sample(_about(model), 1)])
+    yield Family("info", "Version of fabtui and library of the ranks.", [MetricSample(_about(model), 1)])
     for name, what, seconds in (("start_timestamp", "Start", model.started), ("timestamp", "End", model.now)):
-        yield Family(f"run_{name}_seconds", f"{what} of the run that these values are from.", [Sample({}, seconds)])
+        yield Family(
+            f"run_{name}_seconds", f"{what} of the run that these values are from.", [MetricSample({}, seconds)]
+        )
     code = "Exit code of the run: 0 ok, 1 slow or failed, 3 not tested."
-    yield Family("run_exit_code", code, [Sample({}, found.code)])
+    yield Family("run_exit_code", code, [MetricSample({}, found.code)])
     yield Family("pairs", "Number of pairs of a layer by verdict.", _verdicts(model, tally))
     yield from _classes(model)
     busbw = "Bus bandwidth of a collective by group and message size."
     yield Family("collective_busbw_bytes_per_second", busbw, list(_collectives(model, pairs)))
-    states = [Sample({"node": record.name, "state": record.state}, 1) for record in model.nodes.values()]
+    states = [MetricSample({"node": record.name, "state": record.state}, 1) for record in model.nodes.values()]
     yield Family("node_state", "State of the connection to a node; 1 for the current one.", states)
     severities = Counter(one.severity for one in listed)
-    counts = [Sample({"severity": severity}, severities[severity]) for severity in Severity]
+    counts = [MetricSample({"severity": severity}, severities[severity]) for severity in Severity]
     yield Family("findings", "Number of findings by severity.", counts)
     yield Family("finding", f"Findings by rule and subject, at most {MOST_FINDINGS}.", _findings(listed))
     yield Family("endpoint_share_bad", "Share of the tested pairs of an endpoint that are bad.", _shares(tally, model))
@@ -141,16 +143,16 @@ def _about(model: Model) -> Labels:
     return {"version": model.software, "engine": library}
 
 
-def _verdicts(model: Model, tally: Tally) -> list[Sample]:
+def _verdicts(model: Model, tally: Tally) -> list[MetricSample]:
     """Return the number of pairs of each layer with results, by verdict: zero where none has it."""
-    found: list[Sample] = []
+    found: list[MetricSample] = []
     for layer in all_layers():
         known = tally.layers.get(layer)
         counts = Counter(model.verdicts_in(layer) if known is None else known)
         if layer is Layer.P2P:
             counts[Verdict.UNTESTED] += sum(1 for _ in untested_pairs(model))
         if any(counts.values()):
-            found += [Sample({"layer": layer, "verdict": verdict}, counts[verdict]) for verdict in Verdict]
+            found += [MetricSample({"layer": layer, "verdict": verdict}, counts[verdict]) for verdict in Verdict]
     return found
 
 
@@ -166,12 +168,12 @@ def _classes(model: Model) -> Iterator[Family]:
                 largest[m.layer], size = max(size, largest.get(m.layer, 0)), None
             found.setdefault(base[0], {}).setdefault((m.layer, str(model.class_of(m)), size), []).append(base[1])
     for name in _WHAT:
-        samples: list[Sample] = []
+        samples: list[MetricSample] = []
         for (layer, kind, size), values in found.get(name, {}).items():
             labels: Labels = {"layer": layer, "class": kind, **_size(size or largest.get(layer))}
             amounts = np.quantile(values, _QUANTILES).tolist()
-            samples += [Sample({**labels, "quantile": q}, v) for q, v in zip(_QUANTILES, amounts, strict=True)]
-            samples += [Sample(labels, sum(values), "_sum"), Sample(labels, len(values), "_count")]
+            samples += [MetricSample({**labels, "quantile": q}, v) for q, v in zip(_QUANTILES, amounts, strict=True)]
+            samples += [MetricSample(labels, sum(values), "_sum"), MetricSample(labels, len(values), "_count")]
         yield Family(f"class_{name}", f"{_WHAT[name]}, of passed tests of a class.", samples, "summary")
 
 
@@ -186,34 +188,34 @@ def _size(size: int | None) -> Labels:
     return {} if size is None else {"bytes": size}
 
 
-def _collectives(model: Model, pairs: bool) -> Iterator[Sample]:
+def _collectives(model: Model, pairs: bool) -> Iterator[MetricSample]:
     for row in table_rows(model):
         between = row.group not in model.nodes and "+" in row.group
         if row.arm is None and row.busbw is not None and (pairs or not between):
-            yield Sample({"kind": row.kind, "group": row.group, **_size(row.bytes)}, row.busbw * 1e9)
+            yield MetricSample({"kind": row.kind, "group": row.group, **_size(row.bytes)}, row.busbw * 1e9)
 
 
-def _findings(found: list[Finding]) -> list[Sample]:
+def _findings(found: list[Finding]) -> list[MetricSample]:
     """Return a series for each rule and subject, with the number of its findings."""
     names = ("kind", "severity", "component", "subject")
     shown = ((one.rule.name, one.severity, one.subject.kind, _limited(one.subject.name)) for one in found)
     counts = Counter(islice(shown, MOST_FINDINGS))
-    return [Sample(dict(zip(names, values, strict=True)), number) for values, number in counts.items()]
+    return [MetricSample(dict(zip(names, values, strict=True)), number) for values, number in counts.items()]
 
 
-def _shares(tally: Tally, model: Model) -> list[Sample]:
+def _shares(tally: Tally, model: Model) -> list[MetricSample]:
     if tally.table is None:
         return []
     ends = np.concatenate([tally.table.source, tally.table.target])
     tested = np.bincount(ends, minlength=len(model.endpoints)).tolist()
     bad = Counter(end for pair in tally.bad for end in pair)
     names = [str(end) for end in model.endpoints]
-    return [Sample({"endpoint": name}, bad[name] / of) for name, of in zip(names, tested, strict=True) if of]
+    return [MetricSample({"endpoint": name}, bad[name] / of) for name, of in zip(names, tested, strict=True) if of]
 
 
 def _pairs(model: Model) -> Iterator[Family]:
     """Yield the values of pairs of endpoints, and the verdicts of those that are not ok."""
-    found: dict[str, list[Sample]] = {}
+    found: dict[str, list[MetricSample]] = {}
     verdicts: dict[tuple[str, str, str], Labels] = {}
     for m in model.measurements():
         if m.layer in pair_layers():
@@ -223,10 +225,12 @@ def _pairs(model: Model) -> Iterator[Family]:
                 verdicts[m.layer, m.src, m.dst] = {**labels, "verdict": verdict}
             if base is not None and m.verdict is Verdict.OK:
                 sized = {**labels, "class": model.class_of(m), **_size(m.bytes)}
-                found.setdefault(base[0], []).append(Sample(sized, base[1]))
+                found.setdefault(base[0], []).append(MetricSample(sized, base[1]))
     for name in _WHAT:
         yield Family(f"pair_{name}", f"{_WHAT[name]}, from one endpoint to another.", found.get(name, []))
-    yield Family("pair_not_ok", "Pairs whose verdict is not ok.", [Sample(labels, 1) for labels in verdicts.values()])
+    yield Family(
+        "pair_not_ok", "Pairs whose verdict is not ok.", [MetricSample(labels, 1) for labels in verdicts.values()]
+    )
 
 
 def _limited(text: object) -> str:
@@ -255,7 +259,7 @@ class RoundState(StrEnum):
     ERROR = "error"
 
 
-class Round(NamedTuple):
+class WatchRound(NamedTuple):
     """A round that has ended: its outcome, and its start and end in seconds since the epoch."""
 
     state: RoundState
@@ -263,7 +267,7 @@ class Round(NamedTuple):
     ended: float
 
 
-def write_round(found: Round, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
+def write_round(found: WatchRound, session: Diagnosis | None, path: Path, contents: Exposition) -> None:
     """Write the metrics of a round, whole or not at all (OSError).
 
     Args:
@@ -276,11 +280,11 @@ def write_round(found: Round, session: Diagnosis | None, path: Path, contents: E
     write_text(values.removesuffix(_END) + families_text(_round_families(found), contents), path)
 
 
-def _round_families(found: Round) -> Iterator[Family]:
-    yield Family("watch_round_timestamp_seconds", "End of the latest round.", [Sample({}, found.ended)])
+def _round_families(found: WatchRound) -> Iterator[Family]:
+    yield Family("watch_round_timestamp_seconds", "End of the latest round.", [MetricSample({}, found.ended)])
     took = found.ended - found.began
-    yield Family("watch_round_duration_seconds", "Duration of the latest round.", [Sample({}, took)])
-    states = [Sample({"state": state}, int(state is found.state)) for state in RoundState]
+    yield Family("watch_round_duration_seconds", "Duration of the latest round.", [MetricSample({}, took)])
+    states = [MetricSample({"state": state}, int(state is found.state)) for state in RoundState]
     yield Family("watch_round_state", "Outcome of the latest round; 1 for the one that it had.", states)
 
 

@@ -77,7 +77,7 @@ _PATTERNS = tuple(
 _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 
 
-class Layer(NamedTuple):
+class Prefix(NamedTuple):
     """A prefix that most lines have.
 
     Attributes:
@@ -99,7 +99,7 @@ class Variant(NamedTuple):
         by_who: True if lines of one process, host or file are put together.
     """
 
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Prefix, ...] = ()
     by_who: bool = False
 
     def of(self, text: str) -> str:
@@ -135,7 +135,7 @@ def normal_lines(text: str) -> list[str]:
 
 def variants(text: str) -> Iterator[Variant]:
     """Yield what may be removed from a text, from nothing but escape sequences to all layers."""
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Prefix, ...] = ()
     lines = _sampled(normal_lines(text))
     yield Variant()
     while lines and len(layers) < _MOST_LAYERS:
@@ -158,11 +158,11 @@ def _sampled(lines: list[str]) -> list[str]:
     return lines[:_LOOK] + lines[middle : middle + _LOOK] + lines[-_LOOK:]
 
 
-def _prefix(lines: list[str]) -> Layer | None:
+def _prefix(lines: list[str]) -> Prefix | None:
     """Return the prefix that most of the lines have; of two that equally many have, the more particular one."""
     if indent := min(len(line) - len(line.lstrip(" \t")) for line in lines):
-        return Layer(re.compile(rf"[ \t]{{{indent}}}"), False)
-    best: tuple[int, Layer | None] = (0, None)
+        return Prefix(re.compile(rf"[ \t]{{{indent}}}"), False)
+    best: tuple[int, Prefix | None] = (0, None)
     for pattern in _PATTERNS:
         found = [match for line in lines if (match := pattern.match(line)) and match.end()]
         if len(found) < _SHARE * len(lines) or len(found) <= best[0]:
@@ -170,7 +170,7 @@ def _prefix(lines: list[str]) -> Layer | None:
         labels = collections.Counter(match["who"] for match in found) if "who" in pattern.groupindex else None
         if labels is None or len(found) >= min(_LINES_EACH, len(lines)) * len(labels):
             weak = len(lines) < _LINES_EACH and labels is not None and not pattern.pattern.startswith(_TAG)
-            best = len(found), Layer(_with_blank(pattern, found), labels is not None and len(labels) > 1, weak)
+            best = len(found), Prefix(_with_blank(pattern, found), labels is not None and len(labels) > 1, weak)
     return best[1]
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from fabtui.jobs.who_is_behind import (
     Answer,
     Gap,
-    Place,
+    JobPlace,
     at_rank,
     causes_first,
     has,
@@ -220,13 +220,13 @@ BLIND = (
     "a rank that stands outside of collectives does not show here, and gloo records no send and recv: stacks show it"
 )
 Dumps = Mapping[int, FlightDump]
-Places = Mapping[int, Place]
+Places = Mapping[int, JobPlace]
 
 
 class _Side(NamedTuple):
     """The calls of a rank in a process group."""
 
-    place: Place
+    place: JobPlace
     calls: GroupCalls
 
     @property
@@ -245,7 +245,7 @@ def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> Answer:
     stuck: list[str] = []
     for name in dict.fromkeys(name for dump in dumps.values() for name in dump.groups):
         sides = [
-            _Side(places.get(rank, Place(rank)), dump.groups[name])
+            _Side(places.get(rank, JobPlace(rank)), dump.groups[name])
             for rank, dump in sorted(dumps.items())
             if name in dump.groups
         ]
@@ -314,7 +314,7 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
         return [], notes
     last = min(side.calls.called or 0 for side in late)
     behind = tuple(side.place for side in late)
-    waiting = tuple(places.get(rank, Place(rank)) for rank, call in calls.items() if not call.done)
+    waiting = tuple(places.get(rank, JobPlace(rank)) for rank, call in calls.items() if not call.done)
     sites = Counter(call.site for call in calls.values() if call.site and not call.done)
     where = f" at {sites.most_common(1)[0][0]}" if sites else ""
     who = ranks_text(waiting)
@@ -337,14 +337,14 @@ def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
             kinds.setdefault(f"{call.operation} of {call.shape}", []).append(rank)
     if len(kinds) < 2:
         return []
-    texts = [f"{ranks_text(map(Place, ranks))} called {kind}" for kind, ranks in list(kinds.items())[:_MOST]]
+    texts = [f"{ranks_text(map(JobPlace, ranks))} called {kind}" for kind, ranks in list(kinds.items())[:_MOST]]
     return [f"collective {number} of {group} differs: {', '.join(texts)}: the program calls them in another order"]
 
 
 def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> list[str]:
     if not ranks:
         return []
-    who = f"{ranks_text(map(Place, ranks))} of {group.description}"
+    who = f"{ranks_text(map(JobPlace, ranks))} of {group.description}"
     return [f"no dump of {who}, so that it is not known whether {operation} {number} was called there"]
 
 
@@ -373,9 +373,9 @@ def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[G
         if late not in dumps:
             notes.append(f"{text}no dump of rank {late}")
             continue
-        text += f"{ranks_text([places.get(late, Place(late))])} has not called {other}"
+        text += f"{ranks_text([places.get(late, JobPlace(late))])} has not called {other}"
         size = len(members) or None
-        behind, waiting = places.get(late, Place(late)), places.get(rank, Place(rank))
+        behind, waiting = places.get(late, JobPlace(late)), places.get(rank, JobPlace(rank))
         gaps.append(Gap(other, call.number, group, size, (behind,), 0, (waiting,), call.number, text))
     return gaps, notes
 

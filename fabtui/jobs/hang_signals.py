@@ -53,7 +53,7 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Reading(NamedTuple):
+class HangReading(NamedTuple):
     """Outcome of one signal at one time, with the words for users."""
 
     signal: Signal
@@ -111,27 +111,27 @@ def output_limit(pulse: Pulse, idle: float = IDLE) -> float:
     return max(idle, _IDLE_ITERATIONS * (pulse.interval or 0.0))
 
 
-def output(pulse: Pulse, since: float, idle: float = IDLE) -> Reading:
+def output(pulse: Pulse, since: float, idle: float = IDLE) -> HangReading:
     """Return what the output shows; ``since``: when the clocks of a job that was paused started again."""
     if pulse.quiet is None:
-        return Reading(Signal.OUTPUT, State.UNKNOWN, "")
+        return HangReading(Signal.OUTPUT, State.UNKNOWN, "")
     quiet = min(pulse.quiet, pulse.when - since)
     if quiet < output_limit(pulse, idle):
-        return Reading(Signal.OUTPUT, State.UNKNOWN, "")
-    return Reading(Signal.OUTPUT, State.HANG, f"no output from any node for {duration(pulse.quiet)}")
+        return HangReading(Signal.OUTPUT, State.UNKNOWN, "")
+    return HangReading(Signal.OUTPUT, State.HANG, f"no output from any node for {duration(pulse.quiet)}")
 
 
-def iterations(pulse: Pulse, since: float) -> Reading:
+def iterations(pulse: Pulse, since: float) -> HangReading:
     """Return what the printed iterations show."""
     if pulse.interval is None or pulse.late is None:
-        return Reading(Signal.ITERATIONS, State.UNKNOWN, "")
+        return HangReading(Signal.ITERATIONS, State.UNKNOWN, "")
     late, limit = min(pulse.late, pulse.when - since), max(_LEAST_LATE, _LATE_ITERATIONS * pulse.interval)
     if late >= limit:
         text = f"no iteration for {duration(pulse.late)}, usually one every {duration(pulse.interval)}"
-        return Reading(Signal.ITERATIONS, State.HANG, text)
+        return HangReading(Signal.ITERATIONS, State.HANG, text)
     recent = pulse.late < max(_RECENT, _RECENT_ITERATIONS * pulse.interval)
     state = State.PROGRESS if recent else State.UNKNOWN
-    return Reading(Signal.ITERATIONS, state, f"an iteration {duration(pulse.late)} ago")
+    return HangReading(Signal.ITERATIONS, state, f"an iteration {duration(pulse.late)} ago")
 
 
 class GpuClock:
@@ -141,7 +141,7 @@ class GpuClock:
         self._samples: dict[tuple[str, int], list[tuple[float, GpuPulse]]] = {}
         self._power: dict[tuple[str, int], tuple[float, float]] = {}
 
-    def take(self, pulse: Pulse) -> Reading:
+    def take(self, pulse: Pulse) -> HangReading:
         """Take a sample; return what the GPUs show."""
         for gpu in pulse.gpus:
             key = gpu.node, gpu.number
@@ -158,11 +158,11 @@ class GpuClock:
             del self._samples[key]
         kinds = [self._kind(key, kept) for key, kept in self._samples.items()]
         if "working" in kinds:
-            return Reading(Signal.GPUS, State.PROGRESS, f"{kinds.count('working')} GPUs work")
+            return HangReading(Signal.GPUS, State.PROGRESS, f"{kinds.count('working')} GPUs work")
         if "spinning" in kinds and "unknown" not in kinds:
             text = f"{kinds.count('spinning')} of {len(kinds)} GPUs spin: full utilization, little and flat power"
-            return Reading(Signal.GPUS, State.HANG, text)
-        return Reading(Signal.GPUS, State.UNKNOWN, "")
+            return HangReading(Signal.GPUS, State.HANG, text)
+        return HangReading(Signal.GPUS, State.UNKNOWN, "")
 
     def clear(self) -> None:
         """Forget the samples, but not the range of power."""
@@ -196,7 +196,7 @@ class TrafficClock:
         self._samples: list[tuple[float, Mapping[str, int]]] = []
         self._most = 0.0
 
-    def take(self, pulse: Pulse) -> Reading:
+    def take(self, pulse: Pulse) -> HangReading:
         """Take a sample; return what the traffic shows."""
         if pulse.traffic:
             self._samples.append((pulse.when, pulse.traffic))
@@ -212,13 +212,13 @@ class TrafficClock:
         ]
         self._most = max([self._most, *rates])
         if not rates or self._most < _REAL_TRAFFIC:
-            return Reading(Signal.TRAFFIC, State.UNKNOWN, "")
+            return HangReading(Signal.TRAFFIC, State.UNKNOWN, "")
         if max(rates) >= _NO_TRAFFIC * self._most:
             state = State.PROGRESS if rates[-1] >= _NO_TRAFFIC * self._most else State.UNKNOWN
-            return Reading(Signal.TRAFFIC, state, "NICs and NVLinks transfer data")
+            return HangReading(Signal.TRAFFIC, state, "NICs and NVLinks transfer data")
         covered = self._samples[-1][0] - self._samples[0][0] >= window
         text = f"no traffic on NICs and NVLinks for {duration(window)}, {self._most / 1e9:.3g} GB/s before"
-        return Reading(Signal.TRAFFIC, State.HANG if covered else State.UNKNOWN, text if covered else "")
+        return HangReading(Signal.TRAFFIC, State.HANG if covered else State.UNKNOWN, text if covered else "")
 
     def clear(self) -> None:
         """Forget the samples, but not the largest rate."""
@@ -230,38 +230,38 @@ class RasClock:
 
     def __init__(self) -> None:
         self._before: tuple[float, RasPulse] | None = None
-        self._reading = Reading(Signal.RAS, State.UNKNOWN, "")
+        self._reading = HangReading(Signal.RAS, State.UNKNOWN, "")
         self._at = float("-inf")
 
-    def take(self, pulse: Pulse) -> Reading:
+    def take(self, pulse: Pulse) -> HangReading:
         """Take a report if there is one; return what the last two show, unless that is long ago."""
         if pulse.ras is None:
             known = pulse.when - self._at <= 2 * WINDOW
-            return self._reading if known else Reading(Signal.RAS, State.UNKNOWN, "")
+            return self._reading if known else HangReading(Signal.RAS, State.UNKNOWN, "")
         self._at = pulse.when
         before = self._before
         if before is None:
             self._before = pulse.when, pulse.ras
         elif grown(pulse.ras, before[1]):
             self._before = pulse.when, pulse.ras
-            self._reading = Reading(Signal.RAS, State.PROGRESS, "ranks launch collectives")
+            self._reading = HangReading(Signal.RAS, State.PROGRESS, "ranks launch collectives")
         elif pulse.when - before[0] >= _RAS_APART:
             state = State.HANG if pulse.ras.differ else State.UNKNOWN
             text = f"no rank has launched a collective for {duration(pulse.when - before[0])}, and their counts differ"
-            self._reading = Reading(Signal.RAS, state, text if state is State.HANG else "")
+            self._reading = HangReading(Signal.RAS, state, text if state is State.HANG else "")
         return self._reading
 
     def clear(self) -> None:
         """Forget the reports."""
         self._before = None
-        self._reading = Reading(Signal.RAS, State.UNKNOWN, "")
+        self._reading = HangReading(Signal.RAS, State.UNKNOWN, "")
 
 
-def torch(pulse: Pulse) -> Reading:
+def torch(pulse: Pulse) -> HangReading:
     """Return what PyTorch's watchdog shows."""
     if not pulse.timeout:
-        return Reading(Signal.TORCH, State.UNKNOWN, "")
-    return Reading(Signal.TORCH, State.HANG, f"PyTorch's watchdog: {pulse.timeout}")
+        return HangReading(Signal.TORCH, State.UNKNOWN, "")
+    return HangReading(Signal.TORCH, State.HANG, f"PyTorch's watchdog: {pulse.timeout}")
 
 
 def grown(after: RasPulse, before: RasPulse) -> bool:
@@ -279,7 +279,7 @@ def file_bytes(before: Pulse, after: Pulse) -> int:
     return _grown(before.files or {}, after.files or {})
 
 
-def firing(readings: Iterable[Reading]) -> list[Reading]:
+def firing(readings: Iterable[HangReading]) -> list[HangReading]:
     """Return the signals of a hang."""
     return [reading for reading in readings if reading.state is State.HANG]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge import xids
 from fabtui.jobs.stacks import STOPPED, RankStack, grouped, rank_stacks
-from fabtui.jobs.who_is_behind import Answer, Place, stack_command
+from fabtui.jobs.who_is_behind import Answer, JobPlace, stack_command
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.nodeset import count, fold
 
@@ -91,7 +91,7 @@ def addresses_of(value: Mapping[str, Any]) -> list[str]:
     return [one for one in found if not one.startswith(("127.", "fe80:")) and one != "::1"]
 
 
-def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[Place]) -> NodeEvidence:
+def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace]) -> NodeEvidence:
     """Return the evidence in a value of the probe ``evidence`` about some places of a node."""
     here = {place.pid: place for place in places if place.node == node and place.pid is not None}
     gpus = {gpu for place in here.values() for gpu in place.gpu.split(",") if gpu}

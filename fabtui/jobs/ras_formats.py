@@ -18,8 +18,8 @@ import json
 import re
 from typing import Any
 
-from fabtui.jobs.ras_report import ANY, Communicator, Group, Process, RasReport
-from fabtui.jobs.who_is_behind import Place
+from fabtui.jobs.ras_report import ANY, Process, RasCommunicator, RasGroup, RasReport
+from fabtui.jobs.who_is_behind import JobPlace
 from fabtui_node.parsers.base import Notes
 from fabtui_node.parsers.lines import json_list, json_number, json_object, plain_lines
 
@@ -77,11 +77,11 @@ def parse_json(text: str, notes: Notes) -> RasReport:
     return report
 
 
-def _communicator(value: dict[str, Any]) -> Communicator | None:
+def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
     name = _text(value.get("hash"))
     if not name:
         return None
-    found = Communicator(name.removeprefix("0x").zfill(16)[:40], _whole(value.get("size")))
+    found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], _whole(value.get("size")))
     for one in json_list(value.get("ranks")):
         rank = _place(found, one)
         if rank is None:
@@ -105,7 +105,7 @@ def _communicator(value: dict[str, Any]) -> Communicator | None:
     return found
 
 
-def _place(communicator: Communicator, value: Any) -> int | None:
+def _place(communicator: RasCommunicator, value: Any) -> int | None:
     """Note where a rank runs; return the rank, or None if there is none."""
     found = value if isinstance(value, dict) else {}
     rank = _whole(found.get("rank"))
@@ -114,7 +114,7 @@ def _place(communicator: Communicator, value: Any) -> int | None:
     gpu = _whole(found.get("nvml_dev"))
     gpu = _whole(found.get("cuda_dev")) if gpu is None else gpu
     node = (_text(found.get("host")) or "")[:255]
-    communicator.places[rank] = Place(rank, node, _whole(found.get("pid")), "" if gpu is None else str(gpu))
+    communicator.places[rank] = JobPlace(rank, node, _whole(found.get("pid")), "" if gpu is None else str(gpu))
     return rank
 
 
@@ -161,7 +161,7 @@ _ROW = re.compile(
 _PROCESS = re.compile(rf"Process {_N} on node (\S{{1,255}}) managing GPUs? (.{{1,200}})")
 _GPU = re.compile(r"([\d,]{1,200})(?: \(NVML ([\d,]{1,200})\))?")
 _COMMUNICATOR = re.compile(rf"#{_N}-{_N} \(([0-9a-f]{{16}})\) (INCOMPLETE|ERROR|MISMATCH)")
-_DIFFERENT = re.compile(r"Communicator ranks have different (?:(\w{1,40}) operation counts|(status))")
+_DIFFERENT = re.compile(r"RasCommunicator ranks have different (?:(\w{1,40}) operation counts|(status))")
 _WHERE = r"(?:GPUs? (.{1,200}?) managed by process (\d{1,9}) on node (\S{1,255})|\[process information not found\])"
 _RANK = re.compile(
     rf"Rank {_N}(?: has (?:launched up to operation (\d{{1,18}})|(not) launched any operations|status (\w{{1,40}}))"
@@ -203,7 +203,7 @@ class _Parser:
         self._notes = notes
         self._section = ""
         self._dead = False
-        self._communicator: Communicator | None = None
+        self._communicator: RasCommunicator | None = None
         self._kind = ""
         self._operation: str | None = None
         self._value: int | str | None = None
@@ -234,7 +234,7 @@ class _Parser:
             self._section = "Communicators"
         elif found := _ROW.fullmatch(text):
             number, communicators, nodes, size, ranks = map(int, found.group(1, 2, 3, 5, 6))
-            report.groups.append(Group(number, communicators, nodes, found[4], size, ranks, found[7], found[8]))
+            report.groups.append(RasGroup(number, communicators, nodes, found[4], size, ranks, found[7], found[8]))
         elif not self._section and (found := _TOTALS.fullmatch(text)):
             # Of tables of outliers the last row has the totals.
             last = (found[4], found[5]) if found[4] else (found[2], found[3])
@@ -254,7 +254,7 @@ class _Parser:
             self._communicator = None
             return
         size = next((row.ranks_per_communicator for row in self.report.groups if row.number == int(found[1])), None)
-        self._communicator = known.setdefault(found[3], Communicator(found[3], size))
+        self._communicator = known.setdefault(found[3], RasCommunicator(found[3], size))
 
     def _member(self, text: str) -> bool:
         """Take in a line about ranks of a communicator; return whether it is one."""
@@ -276,10 +276,10 @@ class _Parser:
             return False
         return True
 
-    def _rank(self, communicator: Communicator, found: re.Match[str]) -> None:
+    def _rank(self, communicator: RasCommunicator, found: re.Match[str]) -> None:
         rank = int(found[1])
         if found[8]:
-            communicator.places[rank] = Place(rank, found[8], int(found[7]), _gpus(found[6]))
+            communicator.places[rank] = JobPlace(rank, found[8], int(found[7]), _gpus(found[6]))
         value = _value(found.group(2, 3, 4, 5))
         # A line without a value is a member of the tally above it.
         value = self._value if value is None else value

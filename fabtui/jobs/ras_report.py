@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fabtui.jobs.who_is_behind import (
     Answer,
     Gap,
-    Place,
+    JobPlace,
     at_rank,
     causes_first,
     ranks_text,
@@ -32,7 +32,7 @@ class Process(NamedTuple):
     dead: bool
 
 
-class Group(NamedTuple):
+class RasGroup(NamedTuple):
     """A row of the table of communicators in the text: communicators of the same shape and state."""
 
     number: int
@@ -46,7 +46,7 @@ class Group(NamedTuple):
 
 
 @dataclass
-class Communicator:
+class RasCommunicator:
     """A communicator.
 
     Attributes:
@@ -63,16 +63,16 @@ class Communicator:
 
     name: str
     size: int | None = None
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, JobPlace] = field(default_factory=dict)
     counts: dict[str, dict[int, int]] = field(default_factory=dict)
     tallies: dict[str, dict[int, int]] = field(default_factory=dict)
     silent: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
 
-    def place(self, rank: int) -> Place:
+    def place(self, rank: int) -> JobPlace:
         """Return where a rank runs."""
-        return self.places.get(rank, Place(rank))
+        return self.places.get(rank, JobPlace(rank))
 
     def gaps(self) -> list[Gap]:
         """Return the operations that some ranks have launched and others have not: the lowest number is behind.
@@ -107,8 +107,8 @@ class RasReport:
     nodes: int | None = None
     processes: int | None = None
     gpus: int | None = None
-    groups: list[Group] = field(default_factory=list)
-    communicators: dict[str, Communicator] = field(default_factory=dict)
+    groups: list[RasGroup] = field(default_factory=list)
+    communicators: dict[str, RasCommunicator] = field(default_factory=dict)
     missing: list[Process] = field(default_factory=list)
     complete: bool = False
 
@@ -174,10 +174,10 @@ def _stands(late: bool, grew: bool, silent: bool) -> bool | None:
     return True if late else False if grew else True if silent else None
 
 
-def _silent(silent: list[tuple[Communicator, int, str]], report: RasReport) -> list[str]:
+def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -> list[str]:
     """Return a sentence for each process that RAS has no data of, and what that does not mean."""
     found: dict[str, None] = {}
-    processes: dict[Any, list[tuple[Communicator, int, str]]] = {}
+    processes: dict[Any, list[tuple[RasCommunicator, int, str]]] = {}
     for one in silent:
         place = one[0].place(one[1])
         processes.setdefault((one[0].name, one[1]) if place.pid is None else place.process, []).append(one)
@@ -188,7 +188,7 @@ def _silent(silent: list[tuple[Communicator, int, str]], report: RasReport) -> l
         found.setdefault(f"{who}: {_SILENT[why]}")
     if not silent:
         for process in report.missing:
-            place = Place(0, process.node, process.pid, process.gpus)
+            place = JobPlace(0, process.node, process.pid, process.gpus)
             found.setdefault(f"{_process(place)}: {_SILENT['dead' if process.dead else 'missing']}")
     sentences = list(found)[:_MOST]
     if len(found) > _MOST:
@@ -198,16 +198,16 @@ def _silent(silent: list[tuple[Communicator, int, str]], report: RasReport) -> l
     return sentences
 
 
-def _process(place: Place) -> str:
+def _process(place: JobPlace) -> str:
     if place.pid is None:
         return "a process that RAS does not name"
     return f"process {place.pid} on {place.node}" + (f" (GPU {place.gpu})" if place.gpu else "")
 
 
-def _errors(communicators: list[Communicator]) -> list[str]:
+def _errors(communicators: list[RasCommunicator]) -> list[str]:
     found = []
     for one in communicators:
-        texts: dict[str, list[Place]] = {}
+        texts: dict[str, list[JobPlace]] = {}
         for rank, text in one.errors.items():
             texts.setdefault(text, []).append(one.place(rank))
         found += [f"{ranks_text(places)} of communicator {one.name}: {text}" for text, places in texts.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.jobs.who_is_behind import Place, ranks_text
+from fabtui.jobs.who_is_behind import JobPlace, ranks_text
 from fabtui_node.parsers.lines import json_list, json_number
 
 #: Maximum number of frames that a line shows.
@@ -16,7 +16,7 @@ _BUSY = 0.5
 
 
 class RankStack(NamedTuple):
-    """Place in the program of a rank.
+    """JobPlace in the program of a rank.
 
     Attributes:
         place: Its rank, node and process.
@@ -25,7 +25,7 @@ class RankStack(NamedTuple):
         problem: Why there are no frames, or "".
     """
 
-    place: Place
+    place: JobPlace
     frames: tuple[str, ...]
     activity: str
     problem: str
@@ -50,7 +50,7 @@ def rank_stacks(node: str, value: Mapping[str, Any]) -> list[RankStack]:
     for one in json_list(value.get("ranks")):
         if not isinstance(one, dict) or not isinstance(one.get("rank"), int) or not isinstance(one.get("pid"), int):
             continue
-        place = Place(one["rank"], node, one["pid"])
+        place = JobPlace(one["rank"], node, one["pid"])
         frames = [frame for frame in json_list(one.get("frames")) if isinstance(frame, dict)]
         names = tuple(f"{frame.get('name')} ({frame.get('site')})" for frame in frames)
         problem = one.get("problem")

@@ -10,10 +10,10 @@ from fabtui.jobs.hang_signals import (
     IDLE,
     GpuClock,
     GpuPulse,
+    HangReading,
     Pulse,
     RasClock,
     RasPulse,
-    Reading,
     Signal,
     State,
     TrafficClock,
@@ -40,7 +40,7 @@ _VETOES = (Signal.ITERATIONS, Signal.GPUS, Signal.TRAFFIC, Signal.RAS)
 _LOG = (Signal.OUTPUT, Signal.ITERATIONS)
 
 
-class Phase(StrEnum):
+class WatchdogPhase(StrEnum):
     """State of the watchdog."""
 
     WARM_UP = "warm-up"
@@ -49,7 +49,7 @@ class Phase(StrEnum):
     HANG = "hang"
 
 
-class Verdict(NamedTuple):
+class WatchdogVerdict(NamedTuple):
     """Result of a sample.
 
     Attributes:
@@ -60,8 +60,8 @@ class Verdict(NamedTuple):
         why: Why it is in this state, for users.
     """
 
-    phase: Phase
-    readings: tuple[Reading, ...]
+    phase: WatchdogPhase
+    readings: tuple[HangReading, ...]
     fired: bool
     recovered: bool
     why: str
@@ -95,7 +95,7 @@ class Watchdog:
         self._traffic = TrafficClock()
         self._ras = RasClock()
 
-    def take(self, pulse: Pulse) -> Verdict:
+    def take(self, pulse: Pulse) -> WatchdogVerdict:
         """Take a sample and decide."""
         self._began = pulse.when if self._began is None else self._began
         readings = (
@@ -119,9 +119,11 @@ class Watchdog:
         self._worked = self._worked or bool(progress)
         if goes_on:
             why = pause or (progress[0].text if progress else "there is output again")
-            return Verdict(Phase.PAUSED if pause else Phase.WATCHING, readings, False, recovered, why)
+            return WatchdogVerdict(
+                WatchdogPhase.PAUSED if pause else WatchdogPhase.WATCHING, readings, False, recovered, why
+            )
         if not self._worked and self._age + pulse.when - self._began < WARM_UP and not pulse.timeout:
-            return Verdict(Phase.WARM_UP, readings, False, False, "it has not begun to work yet")
+            return WatchdogVerdict(WatchdogPhase.WARM_UP, readings, False, False, "it has not begun to work yet")
         return self._decided(pulse, readings)
 
     def _speaks(self, pulse: Pulse) -> bool:
@@ -130,7 +132,7 @@ class Watchdog:
             return False
         return pulse.quiet < pulse.when - self._hangs_since
 
-    def _decided(self, pulse: Pulse, readings: tuple[Reading, ...]) -> Verdict:
+    def _decided(self, pulse: Pulse, readings: tuple[HangReading, ...]) -> WatchdogVerdict:
         found = firing(readings)
         sources = {"log" if one.signal in _LOG else one.signal for one in found}
         # Clocks that started again after a pause count from then on.
@@ -138,11 +140,11 @@ class Watchdog:
         silent = any(one.signal is Signal.OUTPUT for one in found) and quiet >= 2 * output_limit(pulse, self._idle)
         why = "; ".join(one.text for one in found)
         if self._hangs_since is not None:
-            return Verdict(Phase.HANG, readings, False, False, why)
+            return WatchdogVerdict(WatchdogPhase.HANG, readings, False, False, why)
         if len(sources) < 2 and not silent:
-            return Verdict(Phase.WATCHING, readings, False, False, why)
+            return WatchdogVerdict(WatchdogPhase.WATCHING, readings, False, False, why)
         self._hangs_since, self._silent = pulse.when, len(sources) < 2
-        return Verdict(Phase.HANG, readings, True, False, why)
+        return WatchdogVerdict(WatchdogPhase.HANG, readings, True, False, why)
 
     def _pause(self, pulse: Pulse) -> str:
         """Return why a job that does nothing visible does not hang, or nothing."""

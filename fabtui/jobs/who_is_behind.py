@@ -12,7 +12,7 @@ _MOST_NODES = 3
 _MOST_RANGES = 8
 
 
-class Place(NamedTuple):
+class JobPlace(NamedTuple):
     """A rank of a communicator or process group, and where it runs.
 
     Attributes:
@@ -46,7 +46,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(texts) + (f" and {left} more" if left else "")
 
 
-def ranks_text(places: Iterable[Place]) -> str:
+def ranks_text(places: Iterable[JobPlace]) -> str:
     """Return ranks with their nodes: ``rank 1 on n061``, ``ranks 8-11 on n062 and 16 on n063``."""
     nodes: dict[str, list[int]] = {}
     for place in sorted(places, key=lambda place: place.rank):
@@ -83,9 +83,9 @@ class Gap(NamedTuple):
     number: int
     group: str
     size: int | None
-    behind: tuple[Place, ...]
+    behind: tuple[JobPlace, ...]
     unlisted: int
-    waiting: tuple[Place, ...]
+    waiting: tuple[JobPlace, ...]
     highest: int
     text: str = ""
 
@@ -115,7 +115,7 @@ def causes_first(gaps: Iterable[Gap]) -> list[Gap]:
     return sorted(found, key=order)
 
 
-def suspects(gaps: Iterable[Gap]) -> list[Place]:
+def suspects(gaps: Iterable[Gap]) -> list[JobPlace]:
     """Return the late ranks of the first gap, without those that wait in another group."""
     found = causes_first(gaps)
     waiting = {place.process for gap in found for place in gap.waiting}
@@ -136,21 +136,21 @@ class Answer(NamedTuple):
     sentences: list[str]
     next: list[str]
     hangs: bool | None
-    suspects: tuple[Place, ...] = ()
+    suspects: tuple[JobPlace, ...] = ()
 
     def values(self) -> dict[str, Any]:
         """Return it as JSON-able values."""
         return {"answer": self.sentences, "next": self.next, "hangs": self.hangs}
 
 
-def stack_command(place: Place) -> str:
+def stack_command(place: JobPlace) -> str:
     """Return the command that shows where a rank is, as typed on its node."""
     if place.pid is None:
         return "py-spy dump --pid PID (or cat /proc/PID/wchan, /proc/PID/status)"
     return f"py-spy dump --pid {place.pid}"
 
 
-def state_command(place: Place) -> str:
+def state_command(place: JobPlace) -> str:
     """Return the command that shows whether the process of a rank is there, stopped or in the driver."""
     if place.pid is None:
         return "ps -eo pid,stat,wchan:32,etime,args"
@@ -162,6 +162,6 @@ def over_ssh(node: str, command: str) -> str:
     return f"ssh {node} {command}" if node else command
 
 
-def at_rank(place: Place, command: str) -> str:
+def at_rank(place: JobPlace, command: str) -> str:
     """Return a command with the node or, if that is unknown, the rank."""
     return over_ssh(place.node, command) if place.pid is not None else f"on the node of rank {place.rank}: {command}"

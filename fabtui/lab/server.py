@@ -50,7 +50,7 @@ _PASSED = re.compile(
 )
 
 
-class Place(NamedTuple):
+class ServerAddress(NamedTuple):
     """Address of a node's SSH server, and its public host key (as in known_hosts)."""
 
     name: str
@@ -133,10 +133,10 @@ class LabNode:
         return made
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ServerAddress:
         """Address and host key."""
         public = self._key.export_public_key().decode("ascii").strip()
-        return Place(self.name, self.address, self._port, public)
+        return ServerAddress(self.name, self.address, self._port, public)
 
     async def turn(self, fault: NodeFault | None) -> None:
         """Plant a fault in a node that listens, or take it back: ``down`` kills its processes, ``hang`` stops them."""
@@ -416,7 +416,7 @@ class LabServer:
                 connection.abort()
 
 
-def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[Place]) -> Path:
+def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[ServerAddress]) -> Path:
     """Write client key, known_hosts and ssh_config into a private folder; returns the path of the ssh_config."""
     key_file, known_hosts, config = folder / "client_key", folder / "known_hosts", folder / "ssh_config"
     key_file.touch(mode=0o600)
@@ -426,7 +426,7 @@ def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[Place]) -> 
     return config
 
 
-def _host(place: Place, key_file: Path, known_hosts: Path) -> str:
+def _host(place: ServerAddress, key_file: Path, known_hosts: Path) -> str:
     # The only characters that a temporary folder's name could hold and an ssh_config could misread.
     key, known = ('"' + str(path).replace("%", "%%") + '"' for path in (key_file, known_hosts))
     try:

@@ -36,7 +36,7 @@ class DamagedRecording(InputError):
     """A recording holds invalid data from some place on; what comes before is valid."""
 
 
-class Place(NamedTuple):
+class RecordingPlace(NamedTuple):
     """Place in a recording: a block of the file, how it is unpacked from there, and lines of it that were read.
 
     Attributes:
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     read: int = 0
 
 
-START = Place()
+START = RecordingPlace()
 
 
 def _open(path: Path) -> BinaryIO:
@@ -66,7 +66,7 @@ def _open(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _blocks(path: Path, place: Place = START) -> Iterator[tuple[Place, list[bytes]]]:
+def _blocks(path: Path, place: RecordingPlace = START) -> Iterator[tuple[RecordingPlace, list[bytes]]]:
     """Yield the complete lines of each block, and its place; a gzip file is read up to where it is cut off."""
     with _open(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
@@ -77,7 +77,9 @@ def _blocks(path: Path, place: Place = START) -> Iterator[tuple[Place, list[byte
         rest, number = place.rest, place.number
         length = sum(map(len, rest))
         while data := file.read(_CHUNK if unpacker is None else _PACKED_CHUNK):
-            block_start = Place(file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number)
+            block_start = RecordingPlace(
+                file.tell() - len(data), None if unpacker is None else unpacker.copy(), rest, number
+            )
             if unpacker is not None:
                 try:
                     data = unpacker.decompress(data)
@@ -110,7 +112,7 @@ class EventReader:
         size: Bytes of text read so far.
     """
 
-    def __init__(self, path: Path, place: Place = START) -> None:
+    def __init__(self, path: Path, place: RecordingPlace = START) -> None:
         self._path = path
         self.place = place
         self.size = 0

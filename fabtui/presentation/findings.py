@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.diagnosis.finding import Direction, Finding, Route, Subject
-from fabtui.diagnosis.mesh.scopes import Kind
+from fabtui.diagnosis.mesh.scopes import ComponentKind
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
 from fabtui.sanitize import one_line
@@ -229,18 +229,18 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
 
 def _where(scope: ScopeFact) -> str:
     """Return the name of a scope; for two nodes the rails alone, with a space before them."""
-    if scope.kind is Kind.NODE:
+    if scope.kind is ComponentKind.NODE:
         return scope.nodes[0]
-    if scope.kind is Kind.ADDRESS:
+    if scope.kind is ComponentKind.ADDRESS:
         rail = f" rail {scope.rails[0]}" if scope.rails else ""
         return f"{scope.nodes[0]}{rail} ({scope.interface})"
-    if scope.kind in (Kind.RAIL, Kind.SPLIT):
+    if scope.kind in (ComponentKind.RAIL, ComponentKind.SPLIT):
         return f"rail {scope.rails[0]}"
-    if scope.kind is Kind.ACROSS:
+    if scope.kind is ComponentKind.ACROSS:
         return _across(scope)
-    if scope.kind is Kind.MANY:
+    if scope.kind is ComponentKind.MANY:
         return f"{scope.node_pairs} pairs of nodes that have nothing in common"
-    return _on_rails(scope) if scope.kind is Kind.PAIR else "all nodes"
+    return _on_rails(scope) if scope.kind is ComponentKind.PAIR else "all nodes"
 
 
 def _across(scope: ScopeFact) -> str:
@@ -272,24 +272,24 @@ def _on_rails(scope: ScopeFact) -> str:
 
 def _subject(scope: ScopeFact) -> str:
     """Return a scope as the subject of a sentence."""
-    if scope.kind in (Kind.NODE, Kind.ADDRESS):
+    if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         return _where(scope) + {"both": "", "out": ", outgoing", "in": ", incoming"}[scope.direction]
-    if scope.kind is Kind.PAIR:
+    if scope.kind is ComponentKind.PAIR:
         a, b = scope.nodes
         return f"{a} and {b}{_where(scope)}" if scope.direction == "both" else f"{a} > {b}{_where(scope)}"
-    return f"between {_where(scope)}" if scope.kind is Kind.EVERYTHING else _where(scope)
+    return f"between {_where(scope)}" if scope.kind is ComponentKind.EVERYTHING else _where(scope)
 
 
 def _location(scope: ScopeFact) -> str:
     """Return a scope as a location: ``between n0 and n1 on rail 2``."""
-    if scope.kind in (Kind.NODE, Kind.ADDRESS):
+    if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         forms = {"both": "at", "out": "for traffic from", "in": "for traffic to"}
         return f"{forms[scope.direction]} {_where(scope)}"
-    if scope.kind in (Kind.RAIL, Kind.SPLIT):
+    if scope.kind in (ComponentKind.RAIL, ComponentKind.SPLIT):
         return f"on {_where(scope)}"
-    if scope.kind is Kind.PAIR:
+    if scope.kind is ComponentKind.PAIR:
         return _between(scope.nodes[0], scope.nodes[1], scope.direction == "both") + _where(scope)
-    return _where(scope) if scope.kind is Kind.ACROSS else f"between {_where(scope)}"
+    return _where(scope) if scope.kind is ComponentKind.ACROSS else f"between {_where(scope)}"
 
 
 def _but(scope: ScopeFact, does: str) -> str:
@@ -299,30 +299,33 @@ def _but(scope: ScopeFact, does: str) -> str:
 def _unreachable(scope: ScopeFact) -> str:
     """Return the title of a scope that passes nothing."""
     where, direction = _where(scope), scope.direction
-    if scope.kind in (Kind.NODE, Kind.ADDRESS):
-        on, on_any = (" on every rail", " on any rail") if scope.kind is Kind.NODE else ("", "")
+    if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
+        on, on_any = (" on every rail", " on any rail") if scope.kind is ComponentKind.NODE else ("", "")
         does, other = ("sends", "receives") if direction == "out" else ("receives", "sends")
         return f"{where} " + (
             f"is cut off{on}" if direction == "both" else f"{does} nothing{on_any}{_but(scope, other)}"
         )
-    if scope.kind is Kind.RAIL:
+    if scope.kind is ComponentKind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
-    if scope.kind is Kind.SPLIT:
+    if scope.kind is ComponentKind.SPLIT:
         return f"{where} is split: {_some(scope.nodes, 6)} and the other nodes do not reach each other on it"
-    if scope.kind is Kind.PAIR:
+    if scope.kind is ComponentKind.PAIR:
         a, b = scope.nodes
         if direction == "both":
             known = ", in either direction" if scope.one_way_known else ""
             return f"no traffic between {a} and {b}{where}{known}"
         return f"one-way loss: {a} > {b}{where}; reverse " + ("passes" if scope.reverse_passes else "not measured")
-    everything = {Kind.EVERYTHING: "between any two nodes", Kind.MANY: f"between addresses of {where}"}
+    everything = {
+        ComponentKind.EVERYTHING: "between any two nodes",
+        ComponentKind.MANY: f"between addresses of {where}",
+    }
     return f"no traffic {everything.get(scope.kind, where)}"
 
 
 def _usual_cause(scope: ScopeFact) -> str:
-    if scope.kind is Kind.MANY:
+    if scope.kind is ComponentKind.MANY:
         return "usual cause: a full neighbour table (net.ipv4.neigh.default.gc_thresh3; see the kernel log)"
-    if scope.kind is Kind.ACROSS:
+    if scope.kind is ComponentKind.ACROSS:
         return "usual cause: no router, or hosts that drop replies on another interface (rp_filter)"
     raise _MissingFactError
 
@@ -341,7 +344,7 @@ _SPECS: dict[str, Callable[[Any], str]] = {
     "lines": "\n".join,
     "subject": _subject,
     "between": _location,
-    "senders": lambda scope: "any node" if scope.kind is Kind.NODE else f"{scope.nodes[0]}{_where(scope)}",
+    "senders": lambda scope: "any node" if scope.kind is ComponentKind.NODE else f"{scope.nodes[0]}{_where(scope)}",
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }

@@ -10,8 +10,8 @@ from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.log_file import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
-from fabtui.jobs.watchdog import Phase
-from fabtui.jobs.watchdog import Verdict as HangVerdict
+from fabtui.jobs.watchdog import WatchdogPhase
+from fabtui.jobs.watchdog import WatchdogVerdict as HangVerdict
 from fabtui.jobs.who_is_behind import Answer
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
@@ -40,7 +40,7 @@ _GIB = 1 << 30
 _SHORT = (("TP", "tensor"), ("DP", "data"), ("PP", "pipeline"), ("CP", "context"))
 
 
-class Cells(NamedTuple):
+class JobCells(NamedTuple):
     """A line of the table of nodes: the nodes (one, or those that are alike), texts by heading, and the state."""
 
     nodes: tuple[str, ...]
@@ -81,7 +81,7 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
 def watchdog_line(verdict: HangVerdict, width: int, glyphs: Glyphs) -> Line:
     """Return what the watchdog sees."""
     text = f"{verdict.phase}: {one_line(verdict.why, 400)}" if verdict.why else str(verdict.phase)
-    style = "bold $error" if verdict.phase is Phase.HANG else ""
+    style = "bold $error" if verdict.phase is WatchdogPhase.HANG else ""
     return clipped([(" watchdog  ", MUTED), (text, style)], width, glyphs.ellipsis)
 
 
@@ -100,7 +100,7 @@ def answer_lines(answer: Answer, source: str, age: float, width: int) -> Lines:
     return lines[:_ANSWER_LINES]
 
 
-def node_cells(report: JobReport, *, folded: bool = True) -> list[Cells]:
+def node_cells(report: JobReport, *, folded: bool = True) -> list[JobCells]:
     """Return the table of nodes; of many nodes those that are alike share a line."""
     groups: dict[object, list[NodeRow]] = {}
     for row in report.rows:
@@ -112,7 +112,7 @@ def node_cells(report: JobReport, *, folded: bool = True) -> list[Cells]:
     return [_cells(rows) for rows in groups.values()]
 
 
-def _cells(rows: list[NodeRow]) -> Cells:
+def _cells(rows: list[NodeRow]) -> JobCells:
     first = rows[0]
     quiet = max((row.quiet for row in rows if row.quiet is not None), default=None)
     samples = [row.sample for row in rows if row.sample is not None]
@@ -136,7 +136,7 @@ def _cells(rows: list[NodeRow]) -> Cells:
         "ranks": "" if first.ranks is None else str(first.ranks),
         "errors": str(first.errors) if first.errors else "",
     }
-    return Cells(tuple(row.node for row in rows), texts, first.state)
+    return JobCells(tuple(row.node for row in rows), texts, first.state)
 
 
 #: Headings of the table of nodes, those that a narrow screen leaves out last.
@@ -146,7 +146,7 @@ _LEAVE_OUT = ("power W", "in", "memory GiB", "ranks")
 RIGHT = frozenset(HEADINGS[2:]) - {"in"}
 
 
-def headings_for(rows: Sequence[Cells], width: int) -> list[str]:
+def headings_for(rows: Sequence[JobCells], width: int) -> list[str]:
     """Return the headings whose columns have something in them and fit."""
     shown = [name for name in HEADINGS if name in ("node", "state") or any(row.texts[name] for row in rows)]
     for name in _LEAVE_OUT:
@@ -156,7 +156,7 @@ def headings_for(rows: Sequence[Cells], width: int) -> list[str]:
     return shown
 
 
-def _column(rows: Sequence[Cells], heading: str) -> int:
+def _column(rows: Sequence[JobCells], heading: str) -> int:
     return max([len(heading), *(len(row.texts[heading]) for row in rows)])
 
 

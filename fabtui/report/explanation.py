@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
-from fabtui.diagnosis.knowledge.log_causes import Causes, Occurrences, Place
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.diagnosis.trials import trials_text
 from fabtui.nodeset import count
@@ -85,7 +85,7 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _mixed(places: Sequence[Place]) -> bool:
+def _mixed(places: Sequence[LogPlace]) -> bool:
     return any(one.time is None for one in places) and any(one.time is not None for one in places)
 
 
@@ -96,7 +96,7 @@ def _block(title: str, one: Occurrences, files: Sequence[str], width: int) -> li
     return [*wrapped("", head, width), *_fields([("line", line), *_meaning_fields(one.meaning)], width)]
 
 
-def _summary(one: Occurrences, cause: Place, files: Sequence[str]) -> str:
+def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
     """Return an error in one sentence, with its delay after the cause."""
     delay = ""
     if one.first.time and cause.time:
@@ -113,7 +113,7 @@ def _on(one: Occurrences) -> str:
     return f" ({one_line('; '.join(names[:_MOST_RANKS]), 300)}{more})"
 
 
-def _where(place: Place, files: Sequence[str]) -> str:
+def _where(place: LogPlace, files: Sequence[str]) -> str:
     """Return the time, the file and the number of a line."""
     time = f"{place.time:%m-%d %H:%M:%S.%f}"[:-3] + " " if place.time else ""
     name = one_line(files[place.file], 200)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fabtui.errors import InputError
 from fabtui.nodeset import expand, expand_listed, fold
 from fabtui.scheduler.allocation import Allocation
-from fabtui.scheduler.tool import Answer, ask
+from fabtui.scheduler.tool import ToolOutput, ask
 
 #: States of jobs that hold nodes.
 _HOLDING = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
@@ -110,7 +110,7 @@ def _running(job: str, option: str) -> list[_Part]:
     raise InputError(f"{option}: {_ended(job, part.state, part.nodes)}")
 
 
-def _squeue(job: str) -> Answer:
+def _squeue(job: str) -> ToolOutput:
     return ask(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i|%T|%r|%N"])
 
 
@@ -121,7 +121,7 @@ def _part(line: str) -> _Part | None:
     return _Part(fields[0], fields[1], fields[2], tuple(expand_listed(fields[3]) or ()) if fields[3] else ())
 
 
-def _why_unknown(job: str, answer: Answer) -> str:
+def _why_unknown(job: str, answer: ToolOutput) -> str:
     if answer.problem and "Invalid job id" not in answer.problem:
         return f"squeue does not report the nodes of job {job}: {answer.problem}"
     ended = ask(["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={job}", "--format=State,End,NodeList"])

@@ -15,7 +15,7 @@ DEADLINE = 10.0
 _MOST = 16 << 20
 
 
-class Answer(NamedTuple):
+class ToolOutput(NamedTuple):
     """Output of a command.
 
     Attributes:
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     missing: bool = False
 
 
-def ask(words: Sequence[str], deadline: float = DEADLINE) -> Answer:
+def ask(words: Sequence[str], deadline: float = DEADLINE) -> ToolOutput:
     """Run a command and return its answer; never raises for what the command does. Blocks: call it in a thread."""
     environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
     try:
@@ -37,12 +37,12 @@ def ask(words: Sequence[str], deadline: float = DEADLINE) -> Answer:
             list(words), stdin=subprocess.DEVNULL, capture_output=True, timeout=deadline, env=environment, check=False
         )
     except FileNotFoundError:
-        return Answer([], f"{words[0]} is not installed here", missing=True)
+        return ToolOutput([], f"{words[0]} is not installed here", missing=True)
     except subprocess.TimeoutExpired:
-        return Answer([], f"{words[0]} did not answer within {deadline:g} s")
+        return ToolOutput([], f"{words[0]} did not answer within {deadline:g} s")
     except OSError as error:
-        return Answer([], f"{words[0]} cannot be run: {error.strerror}")
+        return ToolOutput([], f"{words[0]} cannot be run: {error.strerror}")
     if done.returncode:
         printed = last_line(clean(done.stderr[-4096:]), 200) or last_line(clean(done.stdout[-4096:]), 200)
-        return Answer([], printed or f"{words[0]} ended with status {done.returncode}")
-    return Answer([line for line in clean(done.stdout[:_MOST]).splitlines() if line.strip()])
+        return ToolOutput([], printed or f"{words[0]} ended with status {done.returncode}")
+    return ToolOutput([line for line in clean(done.stdout[:_MOST]).splitlines() if line.strip()])

@@ -29,7 +29,7 @@ from fabtui.session.measure.storage_read import StorageRead
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
-from fabtui.session.ranks.rank_host import Engine, RankHost
+from fabtui.session.ranks.rank_host import RankHost, RankSettings
 from fabtui_node import registry
 
 #: Maximum time (s) that tests wait for a probe beside them; usually less.
@@ -58,7 +58,7 @@ class Sweep:
         self._pump = pump
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
-        self._engine: Engine | None = None
+        self._engine: RankSettings | None = None
         self.runner = MeasurementRunner(options, self.context)
         self.probes = ProbeRunner(options, pump, self.clients)
 
@@ -74,7 +74,7 @@ class Sweep:
             found = engine_for([inventory for _, inventory in ready.values()])
             name = found if options.engine == "auto" else options.engine
             largest = options.largest_message(name)
-            self._engine = Engine(name, options.timeout, dict(options.env), largest=largest)
+            self._engine = RankSettings(name, options.timeout, dict(options.env), largest=largest)
         added: list[Endpoint] = []
         notes: dict[str, str] = {}
         for node in order:
@@ -361,11 +361,11 @@ class Sweep:
         if left := sum(not start.done() for start in starts.values()):
             self._pump.emit(PhaseStart(name="ranks", total=left))
 
-    async def _start_on(self, node: str, engine: Engine) -> None:
+    async def _start_on(self, node: str, engine: RankSettings) -> None:
         await self._start_host(node, engine)
         self._pump.emit(RanksReady(node=node))
 
-    async def _start_host(self, node: str, engine: Engine) -> None:
+    async def _start_host(self, node: str, engine: RankSettings) -> None:
         admission = self._admissions[node]
         if not admission.testable:
             return

@@ -65,7 +65,7 @@ def _words(options: Sequence[str], command: Sequence[str], wait: float) -> list[
     return ["srun", *options, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]
 
 
-class Rule(NamedTuple):
+class LauncherError(NamedTuple):
     """Meaning of a line of a launcher; the first rule that matches counts."""
 
     pattern: str
@@ -76,61 +76,65 @@ class Rule(NamedTuple):
 
 _STATUS_LINE = re.compile(r"srun: error: \S+: task \d+: |command terminated with exit code \d+")
 SRUN = (
-    Rule(
+    LauncherError(
         r"Requested nodes are busy|step creation temporarily disabled",
         "busy",
         "Slurm did not start a step: another step of the job holds the node",
         "squeue --steps --jobs={job}",
     ),
-    Rule(
+    LauncherError(
         r"Invalid job id|Unable to confirm allocation|Expired or invalid job|[Jj]ob \S+ (has )?expired",
         "job",
         "the job has ended",
         "squeue --jobs={job} --states=all",
     ),
-    Rule(
+    LauncherError(
         r"Requested node configuration is not available|Invalid node name|not (part of|in) (this |the )?job",
         "config",
         "it is not a node of the job",
         "scontrol show job {job}",
     ),
-    Rule(
+    LauncherError(
         r"launch for \S+ failed on node",
         "refused",
         "Slurm cannot start a step there, for its slurmd does not answer",
         "sinfo --Node --long",
     ),
-    Rule(r"DUE TO TIME LIMIT", "job", "the job reached its time limit", "squeue --jobs={job} --states=all"),
-    Rule(r"[Nn]ode failure|NODE_FAIL|Node fail", "job", "Slurm reports that the node failed", "sinfo --list-reasons"),
-    Rule(
+    LauncherError(r"DUE TO TIME LIMIT", "job", "the job reached its time limit", "squeue --jobs={job} --states=all"),
+    LauncherError(
+        r"[Nn]ode failure|NODE_FAIL|Node fail", "job", "Slurm reports that the node failed", "sinfo --list-reasons"
+    ),
+    LauncherError(
         r"CANCELLED|Force Terminated|[Jj]ob has been cancelled",
         "job",
         "the job or the step was cancelled",
         "squeue --jobs={job} --states=all",
     ),
-    Rule(
+    LauncherError(
         r"Unable to contact slurm controller|Communication connection failure|Socket timed out",
         "timeout",
         "the Slurm controller does not answer",
         "scontrol ping",
     ),
-    Rule(r"[Mm]unge|Invalid credential|Access.* denied|authentication", "auth", "Slurm refused the request"),
+    LauncherError(r"[Mm]unge|Invalid credential|Access.* denied|authentication", "auth", "Slurm refused the request"),
 )
 VIA = (
-    Rule(r"NotFound|No such (container|pod|object)|not found in namespace|no container with name", "dns", "unknown"),
-    Rule(r"[Ff]orbidden|[Uu]nauthorized|permission denied", "auth", "the launcher may not run commands there"),
-    Rule(r"is not running|not in running state|container not found", "closed", "the container does not run"),
-    Rule(r"executable file not found|/bin/sh: no such file", "no-python", "the container has no /bin/sh"),
-    Rule(
+    LauncherError(
+        r"NotFound|No such (container|pod|object)|not found in namespace|no container with name", "dns", "unknown"
+    ),
+    LauncherError(r"[Ff]orbidden|[Uu]nauthorized|permission denied", "auth", "the launcher may not run commands there"),
+    LauncherError(r"is not running|not in running state|container not found", "closed", "the container does not run"),
+    LauncherError(r"executable file not found|/bin/sh: no such file", "no-python", "the container has no /bin/sh"),
+    LauncherError(
         r"[Cc]onnection refused|connect to the (Docker|Podman) daemon|was refused",
         "refused",
         "the launcher does not reach its server",
     ),
-    Rule(r"i/o timeout|timed out|deadline exceeded", "timeout", "the launcher got no answer"),
+    LauncherError(r"i/o timeout|timed out|deadline exceeded", "timeout", "the launcher got no answer"),
 )
 
 
-def explain_with(rules: Sequence[Rule], job: str) -> Explain:
+def explain_with(rules: Sequence[LauncherError], job: str) -> Explain:
     """Return the function that converts an early end of a launcher to an error."""
 
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:

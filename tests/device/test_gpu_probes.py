@@ -74,7 +74,7 @@ def test_topology() -> None:
     value = topology.run({}, nothing, 60.0)
     assert value["error"] is None
     assert value["matrix"]["complete"] is True
-    by_nvml, error = nvml.Task(topology.read_p2p_status).result(60.0)
+    by_nvml, error = nvml.NvmlTask(topology.read_p2p_status).result(60.0)
     assert error is None
     for letter, name in topo.CAPABILITIES.items():
         text = topo.parse_p2p(nvidia_smi("topo", "-p2p", letter)).values

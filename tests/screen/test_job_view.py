@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.watchdog import Phase, Verdict
+from fabtui.jobs.watchdog import WatchdogPhase, WatchdogVerdict
 from fabtui.jobs.who_is_behind import Answer
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.evidence import HangReport
@@ -108,7 +108,7 @@ async def test_the_view_names_who_is_behind_and_runs_a_next_step(opened: Opened,
     feed = FakeFeed(sweep_of_two().events)
     feed.job = AnsweredWatch(JobMonitor(JobQuery("", logs=str(tmp_path))))
     why = "no iteration for 75 s, usually one every 14 s"
-    feed.job.verdict = Verdict(Phase.HANG, (), False, False, why)
+    feed.job.verdict = WatchdogVerdict(WatchdogPhase.HANG, (), False, False, why)
     feed.job.refresh = feed.job.monitor.refresh  # type: ignore[method-assign]
     async with opened(feed, size=(100, 30)) as (app, pilot):
         await pilot.press("J")

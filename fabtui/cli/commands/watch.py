@@ -22,7 +22,7 @@ from fabtui.config.file import read_config
 from fabtui.config.values import seconds
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.export.openmetrics import Round, RoundState, write_round
+from fabtui.export.openmetrics import RoundState, WatchRound, write_round
 from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.report.summary import outcome_line
@@ -161,7 +161,7 @@ class _Watching:
             outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"
         )
         try:
-            done = Round(state, began, time.time())
+            done = WatchRound(state, began, time.time())
             write_round(done, found, self._settings.prom, self._request.exposition)
             list(write_outputs(feed.model, self._request, found) if good else ())
         except (OSError, InputError) as error:

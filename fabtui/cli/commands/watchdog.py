@@ -14,7 +14,7 @@ from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.jobs.hang_signals import IDLE, State
-from fabtui.jobs.watchdog import Verdict
+from fabtui.jobs.watchdog import WatchdogVerdict
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder
 from fabtui.report.tables import takes_unicode, wrapped
@@ -132,7 +132,7 @@ class _Watching:
             self._line(f"{verdict.phase}: {verdict.why}" if verdict.why else str(verdict.phase))
         self._printed = verdict.phase
 
-    async def _report(self, verdict: Verdict) -> tuple[HangReport, str]:
+    async def _report(self, verdict: WatchdogVerdict) -> tuple[HangReport, str]:
         """Collect the evidence, write the report and print it; return it with the path of its file, "" without one."""
         signals = tuple(one.text for one in verdict.readings if one.state is State.HANG)
         report = await report_hang(self._options, signals, over_new_links(self._options, notice))

@@ -46,7 +46,7 @@ _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """A line of a log.
 
     Attributes:
@@ -74,11 +74,11 @@ class Occurrences:
     """An error of a log: its earliest line, how often it is there, and on which ranks or hosts."""
 
     meaning: Meaning
-    first: Place
+    first: LogPlace
     count: int = 0
     who: dict[str, None] = field(default_factory=dict)
 
-    def add(self, place: Place) -> None:
+    def add(self, place: LogPlace) -> None:
         """Count one more line."""
         self.count += 1
         self.first = min(self.first, place, key=lambda one: one.order)
@@ -100,7 +100,7 @@ class Causes(NamedTuple):
     causes: list[Occurrences]
     consequences: list[Occurrences]
     notices: list[Occurrences]
-    unknown: list[Place]
+    unknown: list[LogPlace]
     behind: list[int]
 
 
@@ -113,8 +113,8 @@ class LogReader:
         self._files = 0
         self._examined = 0
         self._found: dict[str, Occurrences] = {}
-        self._unknown: dict[str, Place] = {}
-        self._starting: dict[tuple[int, str, str], Place] = {}
+        self._unknown: dict[str, LogPlace] = {}
+        self._starting: dict[tuple[int, str, str], LogPlace] = {}
         self._addresses: dict[str, set[str]] = {}
         self._work: dict[int, tuple[int, int]] = {}
 
@@ -142,7 +142,7 @@ class LogReader:
         rank = _rank_of(raw)
         host = f"{printed.host} [{printed.device}]" if printed else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
-        place = Place(self._files, number + 1, None, who, raw)
+        place = LogPlace(self._files, number + 1, None, who, raw)
         node = printed.host if printed else ""
         for address in _OWN_ADDRESS.findall(raw):
             if len(self._addresses) < _MOST_KEPT:
@@ -169,7 +169,7 @@ class LogReader:
             return refined(meaning, "later")
         return meaning
 
-    def _count(self, meaning: Meaning, place: Place) -> None:
+    def _count(self, meaning: Meaning, place: LogPlace) -> None:
         self._found.setdefault(meaning.id, Occurrences(meaning, place)).add(place)
 
     def result(self) -> Causes:

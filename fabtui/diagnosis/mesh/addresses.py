@@ -14,7 +14,7 @@ from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, S
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.mesh import Mesh
 from fabtui.diagnosis.mesh.places import Place
-from fabtui.diagnosis.mesh.scopes import Kind, Scope
+from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope
 from fabtui.diagnosis.mesh.wiring import misconnected, reaches_other_rails_only
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import MESH
@@ -87,7 +87,7 @@ class DuplicateAddress(AddressRule):
                 "by_interface": tuple(f"{p.node} {p.nic}: MAC {one_line(p.mac, 40)}" for p in found[:8]),
             }
             command = on_node(nodes[-1], f"ip -br addr show {shlex.quote(found[-1].nic)}", mesh.model)
-            yield self._finding(mesh, Scope(Kind.MANY, nodes, (), "", "both", paths), facts, command)
+            yield self._finding(mesh, Scope(ComponentKind.MANY, nodes, (), "", "both", paths), facts, command)
 
 
 @register
@@ -114,7 +114,7 @@ class RailsSwapped(AddressRule):
             paths = frozenset(path for path in mesh.paths if node in (path.src, path.dst))
             facts = {"node": node, "plugs": ", ".join(plugs) or None, "across": node in across}
             rails = sorted({rail for path in paths for rail in mesh.rails(path) if rail is not None})
-            scope = Scope(Kind.NODE, (node,), tuple(rails), "", "both", paths)
+            scope = Scope(ComponentKind.NODE, (node,), tuple(rails), "", "both", paths)
             yield self._finding(mesh, scope, facts, on_node(node, "sudo lldpctl", mesh.model))
 
 
@@ -154,7 +154,12 @@ class WrongNetmask(AddressRule):
             }
             command = on_node(place.node, f"ip addr show {shlex.quote(place.nic)}", mesh.model)
             scope = Scope(
-                Kind.ADDRESS, (place.node,), () if place.rail is None else (place.rail,), place.address, "both", paths
+                ComponentKind.ADDRESS,
+                (place.node,),
+                () if place.rail is None else (place.rail,),
+                place.address,
+                "both",
+                paths,
             )
             made = self._finding(mesh, scope, facts, command)
             yield made if bad else made.replace(severity=Severity.WARN)
@@ -198,7 +203,7 @@ class ReversePathFilter(AddressRule):
         # Where most nodes are alike, what they lack is a route between rails.
         for node, (paths, nics, texts) in blamed.items() if 2 * len(blamed) < len(mesh.order) else ():
             facts = {"node": node, "filtered": ", ".join(nics), "routes": tuple(texts[:2])}
-            scope = Scope(Kind.NODE, (node,), (), "", "both", frozenset(paths))
+            scope = Scope(ComponentKind.NODE, (node,), (), "", "both", frozenset(paths))
             keys = " ".join(f"net.ipv4.conf.{nic}.rp_filter" for nic in ("all", *nics))
             yield self._finding(mesh, scope, facts, on_node(node, f"'sysctl {keys}; ip rule'", mesh.model))
 
@@ -234,6 +239,8 @@ class OtherFamily(AddressRule):
             if b.node in others
         ]
         facts = {"nodes": fold(nodes), "own": own, "common": common}
-        scope = Scope(Kind.MANY if len(nodes) > 1 else Kind.NODE, tuple(nodes), (), "", "both", frozenset())
+        scope = Scope(
+            ComponentKind.MANY if len(nodes) > 1 else ComponentKind.NODE, tuple(nodes), (), "", "both", frozenset()
+        )
         command = on_node(nodes[0], "ip -br addr", mesh.model)
         yield self._finding(mesh, scope, facts, command, [*ends, *(pair[::-1] for pair in ends)])

@@ -14,7 +14,7 @@ from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.interfaces import InterfaceFault, interface_faults, paths_at
 from fabtui.diagnosis.mesh.places import Place, places
-from fabtui.diagnosis.mesh.scopes import Kind, Scope, Seat, scopes
+from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope, Seat, scopes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -113,7 +113,7 @@ class ScopeFact(NamedTuple):
         reverse_passes: Whether the opposite direction of one direction was measured, and passes.
     """
 
-    kind: Kind
+    kind: ComponentKind
     nodes: tuple[str, ...]
     rails: tuple[int, ...]
     interface: str
@@ -175,7 +175,7 @@ class Mesh:
         """Return the scope of all that is bad at a faulty interface."""
         rail = self._rail(*seat)
         rails = () if rail is None else (rail,)
-        return Scope(Kind.ADDRESS, (seat[0],), rails, seat[1], "both", frozenset(self.at_fault[seat]))
+        return Scope(ComponentKind.ADDRESS, (seat[0],), rails, seat[1], "both", frozenset(self.at_fault[seat]))
 
     @cached_property
     def dead_scopes(self) -> list[Scope]:
@@ -242,23 +242,23 @@ class Mesh:
         """Return the component that a scope is; None if it is none."""
         both = scope.direction == "both"
         match scope.kind:
-            case Kind.NODE:
+            case ComponentKind.NODE:
                 return Subject(Component.NODE, scope.nodes[0])
-            case Kind.ADDRESS:
+            case ComponentKind.ADDRESS:
                 ends = [end for end in self.model.endpoints_of(scope.nodes[0]) if end.address == scope.address]
                 nic = ends[0].nic if ends else None
                 nic = nic or self.model.addresses.seat(scope.nodes[0], scope.address).nic or scope.address
                 return Subject(Component.NIC, f"{scope.nodes[0]} {nic}")
-            case Kind.RAIL | Kind.SPLIT:
+            case ComponentKind.RAIL | ComponentKind.SPLIT:
                 return Subject(Component.RAIL, str(scope.rails[0]))
-            case Kind.PAIR:
+            case ComponentKind.PAIR:
                 name = " - ".join(sorted(scope.nodes)) if both else " > ".join(scope.nodes)
                 return Subject(Component.NODE_PAIR, name)
-            case Kind.ACROSS:
+            case ComponentKind.ACROSS:
                 if len(scope.rails) == 2:
                     return Subject(Component.RAIL_PAIR, f"{scope.rails[0]} {'-' if both else '>'} {scope.rails[1]}")
                 return Subject(Component.CROSS_RAIL, "all rails" if len(scope.rails) != 1 else f"rail {scope.rails[0]}")
-            case Kind.EVERYTHING:
+            case ComponentKind.EVERYTHING:
                 return Subject(Component.CROSS_NODE, "all nodes")
             case _:
                 return None
@@ -267,20 +267,22 @@ class Mesh:
         """Return a scope with the rails, interfaces and counts that its text needs."""
         links: tuple[LinkFact, ...] = ()
         every_rail = False
-        if scope.kind is Kind.PAIR:
+        if scope.kind is ComponentKind.PAIR:
             first, both = scope.nodes[0], scope.direction == "both"
             everything = {p for p in self.paths if {p.src, p.dst} == set(scope.nodes) and (both or p.src == first)}
             every_rail = scope.pairs >= everything and len(everything) > 2
             paths = sorted(path for path in scope.pairs if path.src == first) or sorted(scope.pairs)
             links = tuple(LinkFact(path.src_addr, path.dst_addr, *self.rails(path)) for path in paths)
         interface = ""
-        if scope.kind is Kind.ADDRESS:
+        if scope.kind is ComponentKind.ADDRESS:
             nic = self.model.addresses.seat(scope.nodes[0], scope.address).nic
             interface = f"{nic} {scope.address}" if nic else scope.address
         node_pairs = len({frozenset((path.src, path.dst)) for path in scope.pairs})
         known = all(self.paths[path].small_arrived is not None for path in scope.pairs if path in self.paths)
         backs = [self.paths.get(path.reverse, PathMeasurements()) for path in scope.pairs]
-        passes = (all if scope.kind is Kind.PAIR else any)(bool(back.small_arrived or back.echo) for back in backs)
+        passes = (all if scope.kind is ComponentKind.PAIR else any)(
+            bool(back.small_arrived or back.echo) for back in backs
+        )
         return ScopeFact(
             scope.kind,
             scope.nodes,
@@ -300,7 +302,7 @@ class Mesh:
 
     def interface_state(self, scope: Scope) -> dict[str, Any]:
         """Return what the node itself reports about the interface of a scope of one address."""
-        if scope.kind is not Kind.ADDRESS:
+        if scope.kind is not ComponentKind.ADDRESS:
             return {}
         (node,) = scope.nodes
         nic = self.model.addresses.seat(node, scope.address).nic
@@ -322,7 +324,7 @@ class Mesh:
 
     def route_command(self, scope: Scope) -> str:
         """Return a command that inspects the interface of an address, or the route of the first pair."""
-        if scope.kind is Kind.ADDRESS:
+        if scope.kind is ComponentKind.ADDRESS:
             # A table of pings names addresses, but not interfaces.
             nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
             return on_node(scope.nodes[0], "ip -s link show" + (f" {shlex.quote(nic)}" if nic else ""), self.model)

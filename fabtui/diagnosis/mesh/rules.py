@@ -18,7 +18,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, endpoint_pairs
-from fabtui.diagnosis.mesh.scopes import Kind, Scope
+from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -89,7 +89,7 @@ class InterfaceDown(_InterfaceRule):
 
 
 @register
-class ProbeFailed(_MeshRule):
+class ProbeFailedRule(_MeshRule):
     """A probe of the mesh crashed on a node, or did not answer there. This is no evidence about cables."""
 
     id = "FT222"
@@ -156,7 +156,7 @@ class Unreachable(_DeadScopes):
 
 
 @register
-class OneWay(_DeadScopes):
+class OneWayRule(_DeadScopes):
     """Nothing passes in one direction while the opposite direction works."""
 
     id = "FT202"
@@ -251,7 +251,7 @@ class OutdatedPathMtu(_MeshRule):
                 by_node.setdefault(path.src, set()).add(path)
         for node, paths in by_node.items():
             rows = [m for path in paths if (m := mesh.paths[path].mtu) is not None]
-            scope = Scope(Kind.NODE, (node,), (), "", "out", frozenset(paths))
+            scope = Scope(ComponentKind.NODE, (node,), (), "", "out", frozenset(paths))
             facts = {"node": node, "mtu": _path_mtu(rows), **_sizes(mesh, scope, rows)}
             flush = on_node(node, "sudo ip route flush cache", mesh.model)
             found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
@@ -391,7 +391,7 @@ def _cached(model: Model) -> _Cached:
 
 def _blocked_paths(finding: Finding) -> set[AddressPair]:
     """Return the address pairs of a finding that carry no data of a job either."""
-    if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWay, MtuBlackHole)):
+    if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWayRule, MtuBlackHole)):
         return {path for _, path in finding.measurements}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 
@@ -432,7 +432,7 @@ def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair])
         incoming = {path for path in tested if path.dst == node}
         if incoming and incoming <= left and len({path.src for path in incoming}) > 1:
             left -= incoming
-            yield Scope(Kind.NODE, (node,), (), "", "in", frozenset(incoming))
+            yield Scope(ComponentKind.NODE, (node,), (), "", "in", frozenset(incoming))
     by_nodes: dict[tuple[str, str], set[AddressPair]] = {}
     for path in left:
         by_nodes.setdefault((path.src, path.dst), set()).add(path)
@@ -440,7 +440,7 @@ def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair])
     known = [nodes for nodes in by_nodes if nodes[0] in place and nodes[1] in place]
     for nodes in sorted(known, key=lambda nodes: (place[nodes[0]], place[nodes[1]])):
         rails = {rail for path in by_nodes[nodes] for rail in mesh.rails(path) if rail is not None}
-        yield Scope(Kind.PAIR, nodes, tuple(sorted(rails)), "", "out", frozenset(by_nodes[nodes]))
+        yield Scope(ComponentKind.PAIR, nodes, tuple(sorted(rails)), "", "out", frozenset(by_nodes[nodes]))
 
 
 def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:

@@ -17,7 +17,7 @@ from fabtui.diagnosis.finding import AddressPair
 MOST_PAIRS = 8
 
 
-class Kind(StrEnum):
+class ComponentKind(StrEnum):
     """Kinds of scopes."""
 
     EVERYTHING = "everything"
@@ -42,7 +42,7 @@ class Scope(NamedTuple):
         pairs: The bad address pairs that it explains.
     """
 
-    kind: Kind
+    kind: ComponentKind
     nodes: tuple[str, ...]
     rails: tuple[int, ...]
     address: str
@@ -95,7 +95,7 @@ class _Search:
 
     def _add(
         self,
-        kind: Kind,
+        kind: ComponentKind,
         nodes: Iterable[str],
         paths: Iterable[AddressPair],
         rails: Iterable[int | None] = (),
@@ -117,12 +117,12 @@ class _Search:
             return
         whole = [seat for seat in seats if dead.get(seat) == "both"]
         if len(whole) == len(seats):
-            self._add(Kind.EVERYTHING, sorted({node for node, _ in seats}, key=self._place), self.bad)
+            self._add(ComponentKind.EVERYTHING, sorted({node for node, _ in seats}, key=self._place), self.bad)
             return
         for node in dict.fromkeys(node for node, _ in whole):
             mine = [seat for seat in seats if seat[0] == node]
             if len(mine) > 1 and all(seat in whole for seat in mine):
-                self._add(Kind.NODE, (node,), self._paths_of(mine), map(self._rail_of, mine))
+                self._add(ComponentKind.NODE, (node,), self._paths_of(mine), map(self._rail_of, mine))
                 whole = [seat for seat in whole if seat[0] != node]
                 dead = {seat: direction for seat, direction in dead.items() if seat[0] != node}
         dead = self._one_way_nodes(seats, dead)
@@ -131,7 +131,7 @@ class _Search:
             of_rail = [seat for seat in seats if self._rail_of(seat) == rail]
             nodes = list(dict.fromkeys(node for node, _ in of_rail))
             if len(nodes) > 1 and len(mine) == len(of_rail) and all(seat in whole for seat in mine):
-                self._add(Kind.RAIL, nodes, self._paths_of(mine), (rail,))
+                self._add(ComponentKind.RAIL, nodes, self._paths_of(mine), (rail,))
                 dead = {seat: direction for seat, direction in dead.items() if seat not in mine}
         for seat, direction in dead.items():
             if self.left & self._paths_of([seat]):
@@ -147,7 +147,7 @@ class _Search:
                 paths = {w for seat in mine for w in (self.out if direction == "out" else self.into)[seat]}
                 # With a single peer, either of the two may be at fault.
                 if len({w.dst if direction == "out" else w.src for w in paths}) > 1:
-                    self._add(Kind.NODE, (node,), paths, map(self._rail_of, mine), direction=direction)
+                    self._add(ComponentKind.NODE, (node,), paths, map(self._rail_of, mine), direction=direction)
                 dead = {seat: found for seat, found in dead.items() if seat not in mine}
         return dead
 
@@ -163,7 +163,7 @@ class _Search:
             # Echo replies from other addresses of the node leave through this interface as well.
             into = self.from_rail[rail, seat[0]] if rail is not None else set()
             paths = self._paths_of([seat]) | out | (into if into <= self.bad else set())
-        self._add(Kind.ADDRESS, (seat[0],), paths, (rail,), seat[1], direction)
+        self._add(ComponentKind.ADDRESS, (seat[0],), paths, (rail,), seat[1], direction)
 
     def _through(self, seat: Seat) -> set[AddressPair]:
         """Return pairs to the rail of an address: without source routing all leave through its interface."""
@@ -207,7 +207,7 @@ class _Search:
             if len({path.src for path in paths}) > 1 and paths & self.left and paths - explained <= self.bad
         }
         if dead and len(dead) == len(groups):
-            self._add(Kind.ACROSS, (), set().union(*dead.values()), {rail for pair in dead for rail in pair})
+            self._add(ComponentKind.ACROSS, (), set().union(*dead.values()), {rail for pair in dead for rail in pair})
             return
         rails = sorted({rail for pair in groups for rail in pair})
         for rail in rails if len(rails) > 2 else []:
@@ -217,12 +217,12 @@ class _Search:
             if sides:
                 mine = [dead.pop(pair) for pair in set().union(*(pairs for _, pairs in sides))]
                 direction = "both" if len(sides) > 1 else sides[0][0]
-                self._add(Kind.ACROSS, (), set().union(*mine), (rail,), direction=direction)
+                self._add(ComponentKind.ACROSS, (), set().union(*mine), (rail,), direction=direction)
         for pair in sorted(dead):
             back = dead.get((pair[1], pair[0]))
             if back is None or pair[0] < pair[1]:
                 direction = "out" if back is None else "both"
-                self._add(Kind.ACROSS, (), dead[pair] | (back or set()), pair, direction=direction)
+                self._add(ComponentKind.ACROSS, (), dead[pair] | (back or set()), pair, direction=direction)
 
     def _splits(self) -> None:
         """Find rails whose nodes fall into two groups that do not reach each other."""
@@ -236,7 +236,7 @@ class _Search:
             # Groups between which nothing was tested are no evidence.
             if paths & self.left and len(groups) == 2 and min(map(len, groups)) > 1:
                 half = min(groups, key=lambda group: min(map(self._place, group)))
-                self._add(Kind.SPLIT, sorted(half, key=self._place), paths & self.left, (rail,))
+                self._add(ComponentKind.SPLIT, sorted(half, key=self._place), paths & self.left, (rail,))
 
     def _pairs(self) -> None:
         by_nodes: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)
@@ -244,7 +244,7 @@ class _Search:
             a, b = sorted((path.src, path.dst), key=lambda node: (self._place(node), node))
             by_nodes[a, b].add(path)
         if len(by_nodes) > MOST_PAIRS:
-            self._add(Kind.MANY, (), set(self.left))
+            self._add(ComponentKind.MANY, (), set(self.left))
             return
         for (a, b), paths in sorted(by_nodes.items(), key=lambda item: tuple(map(self._place, item[0]))):
             there, back = {w for w in paths if w.src == a}, {w for w in paths if w.src == b}
@@ -256,7 +256,7 @@ class _Search:
                     rails = [
                         r for w in sorted(mine) for r in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))
                     ]
-                    self._add(Kind.PAIR, nodes, mine, rails, direction=how)
+                    self._add(ComponentKind.PAIR, nodes, mine, rails, direction=how)
 
 
 def _groups(tested: set[AddressPair], bad: set[AddressPair]) -> list[set[str]]:

@@ -300,7 +300,7 @@ class RailsBlocked(BlameRule):
 
 
 @register
-class NodeUnreachable(BlameRule):
+class NodeUnreachableRule(BlameRule):
     """All endpoints of a node fail with all other nodes, while the node works within itself."""
 
     id = "FT013"

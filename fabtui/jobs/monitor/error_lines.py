@@ -15,7 +15,7 @@ _LONGEST = 1000
 KEPT = 50
 
 
-class Kind(NamedTuple):
+class LineKind(NamedTuple):
     """A kind of error.
 
     Attributes:
@@ -29,8 +29,8 @@ class Kind(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> Kind:
-    return Kind(name, cause, re.compile(pattern, flags | re.ASCII))
+def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> LineKind:
+    return LineKind(name, cause, re.compile(pattern, flags | re.ASCII))
 
 
 #: Line of the script and process that a shell writes before the way in which its child ended.
@@ -106,7 +106,7 @@ class ErrorLine(NamedTuple):
         when: Its time stamp, else when it was read while the file grew (s since the epoch); None if unknown.
     """
 
-    kind: Kind
+    kind: LineKind
     text: str
     when: float | None
 

@@ -47,7 +47,7 @@ class Gpu(NamedTuple):
         return None if self.processes is None and self.utilization is None else False
 
 
-class Sample(NamedTuple):
+class GpuSample(NamedTuple):
     """The GPUs of a node at one time (s since the epoch; None if the source has no clock)."""
 
     when: float | None
@@ -69,17 +69,17 @@ class GpuHistory:
     """
 
     def __init__(self) -> None:
-        self._complete: Sample | None = None
+        self._complete: GpuSample | None = None
         self._lines: dict[int, Gpu] = {}
         self._when: float | None = None
         self.was_busy = False
         self.first_busy: float | None = None
         self.last_busy: float | None = None
-        self._idle_from: Sample | None = None
+        self._idle_from: GpuSample | None = None
         self._idle_count = 0
 
     @property
-    def latest(self) -> Sample | None:
+    def latest(self) -> GpuSample | None:
         """The latest complete sample; the last lines of a text are one if they have as many GPUs as the one before."""
         if self._lines and (self._complete is None or len(self._lines) >= len(self._complete.gpus)):
             return self._sample()
@@ -108,17 +108,17 @@ class GpuHistory:
 
     def take(self, rows: Iterable[Mapping[str, Any]], when: float) -> None:
         """Take the GPUs that the probe ``job`` found by NVML at ``when``."""
-        self._add(Sample(when, tuple(_of_nvml(row) for row in rows if isinstance(row, Mapping))))
+        self._add(GpuSample(when, tuple(_of_nvml(row) for row in rows if isinstance(row, Mapping))))
 
-    def _sample(self) -> Sample:
-        return Sample(self._when, tuple(self._lines[index] for index in sorted(self._lines)))
+    def _sample(self) -> GpuSample:
+        return GpuSample(self._when, tuple(self._lines[index] for index in sorted(self._lines)))
 
     def _end(self) -> None:
         if self._lines:
             self._add(self._sample())
         self._lines = {}
 
-    def _add(self, sample: Sample) -> None:
+    def _add(self, sample: GpuSample) -> None:
         self._complete = sample
         if sample.busy:
             self.was_busy = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity
-from fabtui.jobs.monitor.gpu_history import Sample
+from fabtui.jobs.monitor.gpu_history import GpuSample
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.log_file import Stream
 from fabtui.scheduler.slurm_job import JobStatus
@@ -38,7 +38,7 @@ class NodeRow(NamedTuple):
     quiet: float | None
     stream: Stream | None
     iteration: str
-    sample: Sample | None
+    sample: GpuSample | None
     sample_age: float | None
     errors: int
     ranks: int | None

@@ -72,7 +72,7 @@ KINDS = (
 _SYNTAX = "expected WHERE=FAULT, as in n003.eth1=pull (fabtui lab fault --list)"
 
 
-class Shape(NamedTuple):
+class LabShape(NamedTuple):
     """Nodes and rails of a lab.
 
     Attributes:
@@ -109,7 +109,7 @@ def kinds(rootless: bool) -> list[FaultKind]:
     return [kind for kind in KINDS if kind.rootless or not rootless]
 
 
-def parse_fault(text: str, shape: Shape) -> Fault:
+def parse_fault(text: str, shape: LabShape) -> Fault:
     """Return the fault that a text describes.
 
     Raises:
@@ -131,7 +131,7 @@ def parse_fault(text: str, shape: Shape) -> Fault:
     return Fault(f"{where}={what}", kind, where, nodes, rails, number)
 
 
-def parse_faults(texts: Iterable[str], shape: Shape, planted: Iterable[Fault]) -> list[Fault]:
+def parse_faults(texts: Iterable[str], shape: LabShape, planted: Iterable[Fault]) -> list[Fault]:
     """Return the faults that texts describe; a lab has at most one at a place, with those that are planted.
 
     Raises:
@@ -172,7 +172,7 @@ def _kind(name: str, place: Place, rootless: bool) -> FaultKind:
     return found
 
 
-def _place(where: str, shape: Shape) -> tuple[Place, tuple[str, ...], tuple[int, ...]]:
+def _place(where: str, shape: LabShape) -> tuple[Place, tuple[str, ...], tuple[int, ...]]:
     if rail := re.fullmatch(r"rail([0-9]{1,3})", where, re.ASCII):
         return "rail", (), (_rail(int(rail[1]), shape),)
     ends = [_end(word.strip(), shape) for word in where.split(">")]
@@ -187,7 +187,7 @@ def _place(where: str, shape: Shape) -> tuple[Place, tuple[str, ...], tuple[int,
     return "way", nodes, rails
 
 
-def _end(text: str, shape: Shape) -> tuple[str, int | None]:
+def _end(text: str, shape: LabShape) -> tuple[str, int | None]:
     node, dot, interface = text.partition(".")
     if node not in shape.nodes:
         there = shape.nodes[0] if len(shape.nodes) == 1 else f"{shape.nodes[0]} to {shape.nodes[-1]}"
@@ -200,7 +200,7 @@ def _end(text: str, shape: Shape) -> tuple[str, int | None]:
     return node, _rail(int(match[1]), shape)
 
 
-def _rail(number: int, shape: Shape) -> int:
+def _rail(number: int, shape: LabShape) -> int:
     # Without rails, `_kind` reports why.
     if shape.rails and number >= shape.rails:
         there = "only rail 0" if shape.rails == 1 else f"rails 0 to {shape.rails - 1}"

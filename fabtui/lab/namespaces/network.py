@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from fabtui.lab.namespaces.effects import CONSOLE, FABRIC, Step, effect_of
-from fabtui.lab.namespaces.faults import Fault, Shape, parse_faults, places_of
+from fabtui.lab.namespaces.faults import Fault, LabShape, parse_faults, places_of
 from fabtui.lab.namespaces.holder import Holder, path_of
 
 #: The most nodes and rails that have addresses.
@@ -237,9 +237,9 @@ class Network:
         return self._hosts[name]
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> LabShape:
         """Nodes and rails that faults may name."""
-        return Shape(tuple(self.names), len(self.rails))
+        return LabShape(tuple(self.names), len(self.rails))
 
     def plant(self, *texts: str) -> None:
         """Plant faults, all of them or none.

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from fabtui.lab.namespaces.faults import Fault, Shape, parse_faults, places_of
+from fabtui.lab.namespaces.faults import Fault, LabShape, parse_faults, places_of
 from fabtui.lab.namespaces.network import Network
 from fabtui.lab.server import PARENT_CHECK, LabServer, end_all
 from fabtui.lab.spec import LabSpec
@@ -37,7 +37,7 @@ class HeldServers:
 
     def __init__(self, order: Order) -> None:
         spec = LabSpec((order.endpoints,) * order.nodes)
-        self._shape = Shape(spec.names, 0)
+        self._shape = LabShape(spec.names, 0)
         self._server = LabServer(spec, (), Path(order.folder))
         self._faults: dict[str, Fault] = {}
         self._reaping: asyncio.Task[None] | None = None
@@ -165,7 +165,7 @@ class Held(Protocol):
         """Take it down."""
 
 
-class Keeper:
+class LabKeeper:
     """A lab and its requests."""
 
     def __init__(self, order: Order, lab: Held) -> None:
@@ -220,7 +220,7 @@ async def _keep(order: Order) -> None:
     lab: Held = HeldNetwork(order) if order.rails else HeldServers(order)
     try:
         config = await lab.start()
-        keeper = Keeper(order, lab)
+        keeper = LabKeeper(order, lab)
         async with await asyncio.start_unix_server(keeper.answer, sock=_listening(Path(order.folder)), limit=_LONGEST):
             _report({"ssh_config": str(config)})
             await over.wait()

@@ -219,7 +219,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1000:.3g} ms" if 0 < abs(seconds) < 1 else f"{seconds:.4g} s"
 
 
-class Change(NamedTuple):
+class FactChange(NamedTuple):
     """A changed fact: its title, both values with their unit, and the nodes with this change."""
 
     title: str
@@ -231,7 +231,7 @@ class Change(NamedTuple):
 class PreflightChanges(NamedTuple):
     """Changed facts in the order of the facts, nodes without earlier values, and nodes with earlier values only."""
 
-    changes: list[Change]
+    changes: list[FactChange]
     new: list[str]
     gone: list[str]
 
@@ -248,7 +248,7 @@ def earlier_of(table: FactTable) -> Earlier:
 
 def changes_since(before: Earlier, now: FactTable) -> PreflightChanges:
     """Return the changes since an earlier preflight; a value that was unknown at one time is no change."""
-    changes: list[Change] = []
+    changes: list[FactChange] = []
     both = [node for node in now.nodes if node in before]
     for fact in now.facts:
         groups: dict[tuple[str, str], list[str]] = {}
@@ -261,10 +261,10 @@ def changes_since(before: Earlier, now: FactTable) -> PreflightChanges:
     return PreflightChanges(changes, added, [node for node in before if node not in now.nodes])
 
 
-def _changes(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[Change]:
+def _changes(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[FactChange]:
     if fact.name == "boot_id":
         restarted = [node for _, nodes in groups for node in nodes]
-        return [Change("rebooted", "-", "since then", restarted)] if restarted else []
+        return [FactChange("rebooted", "-", "since then", restarted)] if restarted else []
     if fact.compare is Compare.UNLIKE:
-        return [Change(fact.title, old, new, [node]) for (old, new), nodes in groups for node in nodes]
-    return [Change(fact.title, old, new, nodes) for (old, new), nodes in groups]
+        return [FactChange(fact.title, old, new, [node]) for (old, new), nodes in groups for node in nodes]
+    return [FactChange(fact.title, old, new, nodes) for (old, new), nodes in groups]

@@ -7,7 +7,7 @@ import tempfile
 import zlib
 from typing import IO, NamedTuple
 
-from fabtui.model.recording import START, EventReader, Place
+from fabtui.model.recording import START, EventReader, RecordingPlace
 from fabtui.model.session_model import Model
 
 #: Bytes of recorded text between two checkpoints, at first: about half a second of work.
@@ -20,7 +20,7 @@ class _Checkpoint(NamedTuple):
     """A copy of the model at a place of the recording; ``start`` and ``length`` are where it is in the file."""
 
     time: float
-    place: Place
+    place: RecordingPlace
     start: int
     length: int
 
@@ -42,7 +42,7 @@ class Checkpoints:
         if not self._kept or model.now > self._kept[-1].time:
             self._take(reader.place, model)
 
-    def _take(self, place: Place, model: Model) -> None:
+    def _take(self, place: RecordingPlace, model: Model) -> None:
         # The baseline is that of the screen, not part of the recording.
         baseline, model.baseline = model.baseline, None
         try:
@@ -67,7 +67,7 @@ class Checkpoints:
         """Return the time of the latest checkpoint that is not later than a time, or 0."""
         return max((one.time for one in self._kept if one.time <= target), default=0.0)
 
-    def load(self, target: float) -> tuple[Place, Model]:
+    def load(self, target: float) -> tuple[RecordingPlace, Model]:
         """Return the latest checkpoint that is not later than a time, or the start of the recording."""
         self._since = 0
         found = next((one for one in reversed(self._kept) if one.time <= target), None)

@@ -33,7 +33,7 @@ TRIES = 3
 MAX_NODES = 16
 
 
-class Port(NamedTuple):
+class ToolPort(NamedTuple):
     """An end of a measurement."""
 
     name: str  #: What the measurement calls it: an address, or an RDMA port (``mlx5_0:1``).
@@ -61,7 +61,7 @@ class PairTools:
 
         Pairs of two nodes of ``old`` were measured before.
         """
-        ends: dict[str, list[Port]] = {}
+        ends: dict[str, list[ToolPort]] = {}
         for node in [*old, *new]:
             tools = (self._pump.model.nodes[node].inventory or {}).get("tools")
             lacking = [str(layer) for layer in LAYERS[probe] if not (isinstance(tools, dict) and tools.get(str(layer)))]
@@ -85,7 +85,7 @@ class PairTools:
                 for a, b in one:
                     group.create_task(self._pair(probe, a, b, _rails(ends[a], ends[b])))
 
-    async def _pair(self, probe: str, a: str, b: str, rails: list[tuple[Port, Port]]) -> None:
+    async def _pair(self, probe: str, a: str, b: str, rails: list[tuple[ToolPort, ToolPort]]) -> None:
         for here, there in rails:
             for layer in LAYERS[probe]:
                 for src, source, dst, target in ((a, here, b, there), (b, there, a, here)):
@@ -95,7 +95,9 @@ class PairTools:
                         if found.verdict is not Verdict.FAILED:
                             break
 
-    async def _one(self, probe: str, layer: Layer, src: str, source: Port, dst: str, target: Port) -> Measurement:
+    async def _one(
+        self, probe: str, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort
+    ) -> Measurement:
         """Serve at the destination, measure from the source, and end both."""
         token = secrets.token_hex(8)
         loop = asyncio.get_running_loop()
@@ -125,7 +127,7 @@ class PairTools:
             server.cancel()
         return self._measurement(layer, src, source, dst, target, value)
 
-    def _args(self, layer: Layer, target: Port, mine: Port) -> dict[str, Any]:
+    def _args(self, layer: Layer, target: ToolPort, mine: ToolPort) -> dict[str, Any]:
         args: dict[str, Any] = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
         if mine.device is not None:
             args |= {"device": mine.device, "ib_port": mine.ib_port, "gid_index": mine.gid_index}
@@ -141,7 +143,7 @@ class PairTools:
             return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
 
     def _measurement(
-        self, layer: Layer, src: str, source: Port, dst: str, target: Port, value: dict[str, Any]
+        self, layer: Layer, src: str, source: ToolPort, dst: str, target: ToolPort, value: dict[str, Any]
     ) -> Measurement:
         found, unit, size = read(layer, value.get("values"))
         error = one_line(str(value["error"]), 300) if value.get("error") else None
@@ -192,13 +194,13 @@ def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
     return number(row.get("bandwidth")), "GB/s", whole
 
 
-def ports_of(probe: str, inventory: Any) -> list[Port]:
+def ports_of(probe: str, inventory: Any) -> list[ToolPort]:
     """Return the ends of a node that a tool measures between."""
     inventory = inventory if isinstance(inventory, dict) else {}
     addresses = [one for one in addresses_of({"": inventory})[""] if one.up]
     if probe == "iperf3":
         rails = [place if one.rail is None else one.rail for place, one in enumerate(addresses)]
-        return [Port(one.address, rail, one.address) for one, rail in zip(addresses, rails, strict=True)]
+        return [ToolPort(one.address, rail, one.address) for one, rail in zip(addresses, rails, strict=True)]
     found = []
     listed = inventory.get("ib")
     for place, port in enumerate(listed if isinstance(listed, list) else []):
@@ -210,7 +212,7 @@ def ports_of(probe: str, inventory: Any) -> list[Port]:
         if meet is not None:
             which = port.get("port")
             number_ = which if isinstance(which, int) else 1
-            found.append(Port(f"{port['ca']}:{number_}", place, meet, port["ca"], number_, _gid_index(port)))
+            found.append(ToolPort(f"{port['ca']}:{number_}", place, meet, port["ca"], number_, _gid_index(port)))
     return found
 
 
@@ -225,7 +227,7 @@ def _gid_index(port: dict[str, Any]) -> int | None:
     return None
 
 
-def _rails(here: Iterable[Port], there: Iterable[Port]) -> list[tuple[Port, Port]]:
+def _rails(here: Iterable[ToolPort], there: Iterable[ToolPort]) -> list[tuple[ToolPort, ToolPort]]:
     """Return the ends of two nodes that are on the same rail."""
     others = {port.rail: port for port in there}
     return [(port, others[port.rail]) for port in here if port.rail in others]

@@ -43,7 +43,7 @@ LAPS = ("import", "driver", "nccl", "contexts", "total")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class RankSettings:
     """Configuration of the ranks of a sweep."""
 
     name: str  #: ``nccl``, ``torch`` or ``gloo``.
@@ -99,7 +99,7 @@ class RankHost:
         self,
         client: NodeClient,
         admission: Admission,
-        engine: Engine,
+        engine: RankSettings,
         store: StoreServer,
         withheld: Mapping[int, str] = MappingProxyType({}),
     ) -> None:

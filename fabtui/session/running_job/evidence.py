@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fabtui.jobs.flight_recorder import answer as flight_answer
 from fabtui.jobs.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
 from fabtui.jobs.stacks import STOPPED, StackGroup, grouped, rank_stacks
-from fabtui.jobs.who_is_behind import Answer, Place, at_rank, over_ssh, stack_command
+from fabtui.jobs.who_is_behind import Answer, JobPlace, at_rank, over_ssh, stack_command
 from fabtui.nodeset import fold
 from fabtui.sanitize import clean
 from fabtui.session.options import SessionOptions
@@ -125,7 +125,9 @@ class Collected(NamedTuple):
     backends: dict[str, str]
 
 
-async def collect(hosts: Sequence[str], suspects: Sequence[Place], names: dict[str, str], ask: AskNodes) -> Collected:
+async def collect(
+    hosts: Sequence[str], suspects: Sequence[JobPlace], names: dict[str, str], ask: AskNodes
+) -> Collected:
     """Return the evidence about ranks, from their nodes.
 
     Nodes of addresses that nobody knows are searched for: every node is asked until all are found.
@@ -158,7 +160,7 @@ async def collect(hosts: Sequence[str], suspects: Sequence[Place], names: dict[s
 
 
 def _collected(
-    answers: Sequence[Reply], suspects: Sequence[Place], names: dict[str, str], unknown: set[str]
+    answers: Sequence[Reply], suspects: Sequence[JobPlace], names: dict[str, str], unknown: set[str]
 ) -> Collected:
     places = [place._replace(node=names.get(place.node, place.node)) for place in suspects]
     wanted = {place.node for place in places}

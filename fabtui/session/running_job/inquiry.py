@@ -18,7 +18,7 @@ from fabtui.jobs.node_evidence import addresses_of, plain_address
 from fabtui.jobs.plain_pickle import NotPlain, read_plain
 from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.ras_report import RasReport, answer
-from fabtui.jobs.who_is_behind import Answer, Place
+from fabtui.jobs.who_is_behind import Answer, JobPlace
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed
@@ -257,7 +257,7 @@ class Dumps(NamedTuple):
     """Dumps and places by rank, where their files are, and why others are missing."""
 
     dumps: dict[int, FlightDump]
-    places: dict[int, Place]
+    places: dict[int, JobPlace]
     files: dict[int, str]
     problems: list[str]
 
@@ -282,7 +282,7 @@ def taken_from(found: list[Reply]) -> Dumps:
             rank, pid = row.get("rank"), row.get("pid")
             if not isinstance(rank, int) or not isinstance(pid, int):
                 continue
-            taken.places[rank] = Place(rank, reply.node, pid)
+            taken.places[rank] = JobPlace(rank, reply.node, pid)
             problem = text(row.get("problem"))
             dump = None if problem else _dump(packed.get(rank, []))
             if isinstance(dump, FlightDump):

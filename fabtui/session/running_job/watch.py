@@ -17,7 +17,7 @@ from fabtui.jobs.hang_signals import State
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.ras_report import RasReport
-from fabtui.jobs.watchdog import Verdict, Watchdog, age_of, pulse_of
+from fabtui.jobs.watchdog import Watchdog, WatchdogVerdict, age_of, pulse_of
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
 from fabtui.session.node_client import NodeClient, ProbeFailed
@@ -58,7 +58,7 @@ class JobWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.monitor = monitor
-        self.verdict: Verdict | None = None
+        self.verdict: WatchdogVerdict | None = None
         self.answer: HangReport | None = None
         self.answered = 0.0
         self.asking = False
@@ -114,7 +114,7 @@ _NODE, _RAS = 8.0, 60.0
 class Sample(NamedTuple):
     """A decision, with the report of the logs that it is from, and what could not be read."""
 
-    verdict: Verdict
+    verdict: WatchdogVerdict
     report: JobReport
     unread: tuple[str, ...]
 

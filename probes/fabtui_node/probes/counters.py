@@ -26,7 +26,7 @@ _NOT_COUNTED = ("lifespan", "active_", "watermark_")
 Counts = Dict[str, Dict[str, int]]
 
 
-class Reading(threading.Thread):
+class CounterReading(threading.Thread):
     """One reading of one source."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
@@ -47,7 +47,7 @@ class Reading(threading.Thread):
         return None if self.given_up else self._value
 
 
-class Source:
+class CounterSource:
     """Something to read that may hang, for example an adapter whose firmware is dead.
 
     While a reading hangs there is no other one, and nobody waits for it again.
@@ -56,15 +56,15 @@ class Source:
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
         self._lock = threading.Lock()
-        self._latest: Optional[Reading] = None
+        self._latest: Optional[CounterReading] = None
 
-    def begin(self) -> Optional[Reading]:
+    def begin(self) -> Optional[CounterReading]:
         """Begin to read, or join a reading that is under way; None while one hangs."""
         with self._lock:
             latest = self._latest
             if latest is not None and latest.is_alive():
                 return None if latest.given_up else latest
-            self._latest = Reading(self._function)
+            self._latest = CounterReading(self._function)
             self._latest.start()
             return self._latest
 
@@ -118,8 +118,8 @@ class Counters:
     def __init__(self, root: str = "/sys") -> None:
         self._root = root
         self._folder = os.path.join(root, "class/infiniband")
-        self._devices: Dict[str, Source] = {}
-        self._nvlink = Source(NvlinkCounts(os.environ.get("CUDA_VISIBLE_DEVICES")).read)
+        self._devices: Dict[str, CounterSource] = {}
+        self._nvlink = CounterSource(NvlinkCounts(os.environ.get("CUDA_VISIBLE_DEVICES")).read)
         self._names: Optional[List[str]] = None
 
     def read(self, names: Optional[List[str]], until: float) -> Dict[str, Any]:
@@ -128,7 +128,7 @@ class Counters:
         readings = []
         for name in sysfs.names(self._folder)[:_MAX_DEVICES]:
             read_ports = functools.partial(port_counts, os.path.join(self._folder, name))
-            readings.append(self._devices.setdefault(name, Source(read_ports)).begin())
+            readings.append(self._devices.setdefault(name, CounterSource(read_ports)).begin())
         links = self._nvlink.begin()
         if names is None:
             if self._names is None:

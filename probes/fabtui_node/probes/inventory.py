@@ -45,20 +45,20 @@ def place_nics(
     found: List[Dict[str, Any]], interfaces: List[Dict[str, Any]], devices: List[Dict[str, Any]], root: str
 ) -> None:
     """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface where there is none."""
-    near: Dict[str, pci.Device] = {}
+    near: Dict[str, pci.PciDevice] = {}
     for device in devices:
         active = any(port["state"] == "Active" for port in device["ports"])
         rate = max([port["rate"] or 0.0 for port in device["ports"]], default=0.0)
-        near[device["ca"]] = pci.Device(device["path"], device["numa"], (float(active), rate))
+        near[device["ca"]] = pci.PciDevice(device["path"], device["numa"], (float(active), rate))
     if not near:
         for nic in interfaces:
             if nic["path"]:
                 rank = (float(nic["state"] == "up"), float(nic["speed_mbps"] or 0))
-                near[nic["name"]] = pci.Device(nic["path"], nic["numa"], rank)
+                near[nic["name"]] = pci.PciDevice(nic["path"], nic["numa"], rank)
     places = {}
     for gpu in found:
         path = sysfs.real(root, "bus/pci/devices", gpu["bus"]) if gpu["bus"] else None
-        places[str(gpu["index"])] = pci.Device(path, gpu["numa"])
+        places[str(gpu["index"])] = pci.PciDevice(path, gpu["numa"])
     chosen = pci.closest(places, near)
     for gpu in found:
         gpu["nic"], gpu["nic_path"] = chosen[str(gpu["index"])]
@@ -138,7 +138,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     environ = dict(os.environ)
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     named = [path for path in args.get("pythons") or [] if isinstance(path, str) and path]
-    asked = nvml.Task(lambda library: nvml_inventory.read(library, setting, root))
+    asked = nvml.NvmlTask(lambda library: nvml_inventory.read(library, setting, root))
     with ThreadPoolExecutor(3) as pool:
         interpreters = pool.submit(pythons.discover, named, environ, share)
         network = pool.submit(nics.read_all, root, share)

@@ -13,7 +13,7 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
 from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.kept_links import Keepable, KeptLinks
-from fabtui_node.ranks.measure.verify import TWICE, Shape, shape
+from fabtui_node.ranks.measure.verify import TWICE, TransferShape, shape
 
 THROTTLED_BUDGET = 0.2
 """Timed messages (s) of a source that the lab throttles."""
@@ -31,7 +31,7 @@ Setup = Tuple[int, int, int]
 """Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and 0."""
 
 
-class Link(Keepable):
+class PairLink(Keepable):
     """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
 
     Args:
@@ -201,7 +201,7 @@ class Link(Keepable):
             raise Failed(TRANSFER, text, raw=self.log(), kind=ErrorKind.PROTOCOL)
 
 
-class Group:
+class RankGroup:
     """Connection of several ranks; an engine implements the steps of a collective.
 
     Args:
@@ -220,7 +220,7 @@ class Group:
         """Connect to these ranks at once; each of them does the same."""
         raise NotImplementedError
 
-    def link(self, peer: int) -> Link:
+    def link(self, peer: int) -> PairLink:
         """Return a link to another rank within this group; it need not be closed."""
         raise NotImplementedError
 
@@ -228,23 +228,23 @@ class Group:
         """Release the group."""
         raise NotImplementedError
 
-    def _allocate(self, form: Shape) -> Any:
+    def _allocate(self, form: TransferShape) -> Any:
         """Return the buffer that the results arrive in."""
         raise NotImplementedError
 
-    def _iteration(self, form: Shape, buffer: Any, end: float) -> Callable[[], Any]:
+    def _iteration(self, form: TransferShape, buffer: Any, end: float) -> Callable[[], Any]:
         """Return the function that starts one iteration."""
         raise NotImplementedError
 
-    def _fill(self, form: Shape, buffer: Any, end: float) -> None:
+    def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
         """Write this rank's contribution; the rest becomes blank."""
         raise NotImplementedError
 
-    def _timed(self, form: Shape, times: int, run: Callable[[], Any], end: float) -> List[float]:
+    def _timed(self, form: TransferShape, times: int, run: Callable[[], Any], end: float) -> List[float]:
         """Return the duration (s) of each of ``times`` iterations in a row."""
         raise NotImplementedError
 
-    def _wrong(self, form: Shape, buffer: Any, rounds: int, end: float) -> int:
+    def _wrong(self, form: TransferShape, buffer: Any, rounds: int, end: float) -> int:
         """Return the number of wrong values after ``rounds`` iterations."""
         raise NotImplementedError
 
@@ -286,7 +286,7 @@ class Group:
         return CollectiveResult(form.bytes, average, min(laps), wrong, self._transports(), algorithm)
 
 
-class Endpoint:
+class RankEndpoint:
     """One rank, used by its own thread; without an engine's implementation, one that could not be started."""
 
     error: Optional[str] = None
@@ -305,7 +305,7 @@ class Endpoint:
 
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
-    ) -> Link:
+    ) -> PairLink:
         """Connect to another rank, which does the same; fail with phase ``connect``.
 
         Args:
@@ -321,7 +321,7 @@ class Endpoint:
     def prepare(self, size: int, second: bool) -> None:
         """Allocate memory for messages of a size, twice if ``second``, before other ranks depend on this one."""
 
-    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         """Connect to all ranks of a group, which do the same; ``channels`` is the maximum, if any."""
         raise NotImplementedError
 
@@ -358,6 +358,6 @@ class Engine:
         """Load the libraries and return their versions; may raise anything, which the rank host reports."""
         raise NotImplementedError
 
-    def attach(self, rank: Rank) -> Endpoint:
+    def attach(self, rank: Rank) -> RankEndpoint:
         """Start a rank; called in the thread of that rank."""
         raise NotImplementedError

@@ -20,9 +20,9 @@ from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
 from fabtui_node.ranks.controller_channel import Channel, Message, Store
-from fabtui_node.ranks.engine import Endpoint, Engine
+from fabtui_node.ranks.engine import Engine, RankEndpoint
 from fabtui_node.ranks.measure import collective, world
-from fabtui_node.ranks.measure.p2p import HostInfo, PairTest
+from fabtui_node.ranks.measure.p2p import HostInfo, RankPairTest
 from fabtui_node.ranks.rank_processes import RankProcesses
 
 IDLE_DEADLINE = 60.0
@@ -54,7 +54,7 @@ def main(config: Dict[str, Any]) -> None:
 
 def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = None) -> None:
     """Run a rank host on a socket, or one of its processes; never returns."""
-    host = RankHost(sock, alone)
+    host = RankDispatcher(sock, alone)
     code = 0
     try:
         host.warm(config or {})
@@ -74,11 +74,11 @@ def log(text: str) -> None:
 class RankThread:
     """One rank and the thread that does all its work, in the order of the requests."""
 
-    def __init__(self, host: RankHost, engine: Engine, rank: Rank) -> None:
+    def __init__(self, host: RankDispatcher, engine: Engine, rank: Rank) -> None:
         self._host = host
         self._engine = engine
         self._rank = rank
-        self._endpoint = Endpoint(rank)
+        self._endpoint = RankEndpoint(rank)
         self._error: Optional[Tuple[str, ErrorKind]] = None
         self._attached = threading.Event()
         self._queue: queue.Queue[Any] = queue.Queue()
@@ -91,7 +91,7 @@ class RankThread:
         text, kind = error or (None, None)
         return {"rank": self._rank.rank, "ok": error is None, "error": text, "error_kind": kind}
 
-    def submit(self, number: int, deadline: float, work: Callable[[Endpoint, Task], None]) -> None:
+    def submit(self, number: int, deadline: float, work: Callable[[RankEndpoint, Task], None]) -> None:
         """Queue a piece of work."""
         self._queue.put((number, deadline, work))
 
@@ -112,7 +112,7 @@ class RankThread:
             self._host.finish(task, self._rank.rank)
 
 
-class RankHost:
+class RankDispatcher:
     """Dispatches the controller's messages to the endpoints of this process.
 
     ``alone``: this is the process of one rank, and another process is the rank host.
@@ -258,7 +258,7 @@ class RankHost:
         args = (peers, self._info.address, float(message["deadline"]), self.send)
         threading.Thread(target=tcp_precheck.check_all, args=args, name="reach", daemon=True).start()
 
-    def _submit(self, message: Message, ranks: List[int], work: Callable[[Endpoint, Task], None]) -> None:
+    def _submit(self, message: Message, ranks: List[int], work: Callable[[RankEndpoint, Task], None]) -> None:
         number, deadline = int(message["id"]), float(message["deadline"])
         for rank in ranks:
             if rank in self._threads:
@@ -275,9 +275,9 @@ class RankHost:
                 raise ValueError("not a pair: %r" % (op,))
             self._submit({**message, "id": number}, [op["a"], op["b"]], partial(self._test_pair, op))
 
-    def _test_pair(self, op: Message, endpoint: Endpoint, task: Task) -> None:
+    def _test_pair(self, op: Message, endpoint: RankEndpoint, task: Task) -> None:
         assert self._info is not None
-        PairTest(endpoint, self._info, task, op, self.send).run()
+        RankPairTest(endpoint, self._info, task, op, self.send).run()
 
     def _on_collective(self, message: Message) -> None:
         op = collective.parse(message)
@@ -293,7 +293,7 @@ class RankHost:
         # Both ends close them in the same order: each may wait for the other.
         closed = [(int(a), int(b), int(ctas), broken) for a, b, ctas, broken in message.get("links") or ()]
 
-        def release(endpoint: Endpoint, task: Task) -> None:
+        def release(endpoint: RankEndpoint, task: Task) -> None:
             me, kept = endpoint.rank.rank, endpoint.kept
             try:
                 for a, b, ctas, broken in closed:

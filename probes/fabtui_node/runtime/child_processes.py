@@ -30,7 +30,7 @@ class KeeperGoneError(Exception):
 _OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
 
 
-class RankHost:
+class RankHostProcess:
     """A rank host, or a standby process that becomes one, as seen by the supervisor.
 
     Attributes:
@@ -104,9 +104,9 @@ class ChildProcesses:
         self._unanswered = 0
         self._worker: Optional[FrameSocket] = None
         self._worker_number = 0
-        self._rank: Optional[RankHost] = None
+        self._rank: Optional[RankHostProcess] = None
         # The standby process; it becomes the rank host as soon as the current one has ended, if awaited.
-        self._spare: Optional[RankHost] = None
+        self._spare: Optional[RankHostProcess] = None
         self._awaited = False
         self._pending: List[Message] = []
         self._printed = LogPipe(printed)
@@ -231,7 +231,7 @@ class ChildProcesses:
                 self._kill(spare.number)
             spare.close()
 
-    def _start_rank(self, message: Message) -> RankHost:
+    def _start_rank(self, message: Message) -> RankHostProcess:
         own = merged_environment(self._config.get("env"), message.get("env"))
         # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
@@ -242,7 +242,7 @@ class ChildProcesses:
         config = dict(message.get("config") or {}, env=own)
         request = {"argv": argv, "env": environment, "config": config}
         number = self._start("rank", request, far.detach(), printed)
-        return RankHost(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
 
     def _promote(self) -> List[Message]:
         """Make the standby process the rank host; return what is to be reported of it."""
@@ -336,7 +336,7 @@ class ChildProcesses:
         how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
         return [*messages, {"t": "worker_died", "text": "the process that runs probes ended with " + how}]
 
-    def _take_spare_event(self, spare: RankHost, message: Message) -> None:
+    def _take_spare_event(self, spare: RankHostProcess, message: Message) -> None:
         if message["op"] == "started":
             spare.pid = message["pid"]
         elif message["op"] == "exit":
@@ -344,7 +344,7 @@ class ChildProcesses:
             if not self._awaited:
                 self.stand_down()
 
-    def _take_rank_event(self, rank: RankHost, message: Message) -> List[Message]:
+    def _take_rank_event(self, rank: RankHostProcess, message: Message) -> List[Message]:
         if message["op"] == "started":
             return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
         if message["op"] == "stopped":

@@ -22,7 +22,7 @@ _ADDRESS = re.compile("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]", re.ASCII 
 _ROOT = re.compile("pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII | re.IGNORECASE)
 
 
-class Device(NamedTuple):
+class PciDevice(NamedTuple):
     """A device on the PCI tree.
 
     Attributes:
@@ -56,7 +56,7 @@ def _shared(first: List[str], second: List[str]) -> int:
     return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def distance(one: Device, other: Device) -> Optional[str]:
+def distance(one: PciDevice, other: PciDevice) -> Optional[str]:
     """Return how near two devices are.
 
     ``PIX``: at most one bridge (a switch) between them; ``PXB``: several; ``PHB``: the host bridge; ``NODE``: the NUMA
@@ -74,7 +74,7 @@ def distance(one: Device, other: Device) -> Optional[str]:
     return "PIX" if len(first) - common <= 2 and len(second) - common <= 2 else "PXB"
 
 
-def closest(gpus: Dict[str, Device], nics: Dict[str, Device]) -> Dict[str, Tuple[Optional[str], Optional[str]]]:
+def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str, Tuple[Optional[str], Optional[str]]]:
     """Return (nearest NIC, distance) for each GPU, (None, None) where nothing is known.
 
     The deepest common ancestor wins, then the distance, then the NIC's rank. What is still equal is shared out: where

@@ -33,7 +33,7 @@ class Sink(Protocol):
     def __len__(self) -> int: ...
 
 
-class Result(NamedTuple):
+class CommandResult(NamedTuple):
     """Result of a command.
 
     Attributes:
@@ -105,7 +105,7 @@ def run(
     env: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
     stop: Optional[threading.Event] = None,
-) -> Result:
+) -> CommandResult:
     """Run a command to its end, its deadline (seconds from now) or its output limit (bytes); ``stop`` ends it soon."""
     out, err = bytearray(), bytearray()
     found = run_into([out, err], argv, deadline, limit, environment(env), cwd, stop)
@@ -121,14 +121,14 @@ def run_into(
     env: Dict[str, str],
     cwd: Optional[str] = None,
     stop: Optional[threading.Event] = None,
-) -> Result:
+) -> CommandResult:
     """Run a command like `run`, with exactly the environment ``env``, and pass on its output as it comes.
 
     ``sinks``: one for all of its output, or one each for standard output and error.
     """
     words = list(argv)
     if deadline <= 0:
-        return Result(words, None, "", "no time left to start it", timed_out=True)
+        return CommandResult(words, None, "", "no time left to start it", timed_out=True)
     try:
         process = subprocess.Popen(
             words,
@@ -140,9 +140,9 @@ def run_into(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        return Result(words, None, "", str(error), missing=True)
+        return CommandResult(words, None, "", str(error), missing=True)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return Result(words, None, "", str(error))
+        return CommandResult(words, None, "", str(error))
     return _follow(process, words, time.monotonic() + deadline, limit, stop or threading.Event(), sinks)
 
 
@@ -153,7 +153,7 @@ def _follow(
     limit: int,
     stop: threading.Event,
     sinks: Sequence[Sink],
-) -> Result:
+) -> CommandResult:
     timed_out = truncated = False
     try:
         with selectors.DefaultSelector() as selector:
@@ -185,7 +185,7 @@ def _follow(
                 time.sleep(0.005)
     finally:
         returncode = _end(process)
-    return Result(words, returncode, "", "", timed_out, False, truncated)
+    return CommandResult(words, returncode, "", "", timed_out, False, truncated)
 
 
 def _read(stream: IO[bytes], sink: Sink) -> bool:

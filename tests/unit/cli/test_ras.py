@@ -133,5 +133,5 @@ def test_wrong_arguments(argv: list[str], words: str, capsys: Out) -> None:
 
 def test_a_long_report_comes_in_parts() -> None:
     parts: list[dict[str, object]] = []
-    ras._send(parts.append, 0, ras.Answer("a", "text", "x" * (ras._PART + 5)))
+    ras._send(parts.append, 0, ras.RasAnswer("a", "text", "x" * (ras._PART + 5)))
     assert ["x" * len(str(part["text"])) for part in parts] == ["x" * ras._PART, "x" * 5]

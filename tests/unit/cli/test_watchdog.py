@@ -12,27 +12,31 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import watchdog
-from fabtui.jobs.hang_signals import Reading, Signal, State
+from fabtui.jobs.hang_signals import HangReading, Signal, State
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
-from fabtui.jobs.watchdog import Phase, Verdict
+from fabtui.jobs.watchdog import WatchdogPhase, WatchdogVerdict
 from fabtui.jobs.who_is_behind import Answer
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.watch import HangWatch, Sample
 
 Out = pytest.CaptureFixture[str]
-QUIET = Reading(Signal.OUTPUT, State.HANG, "no output from any node for 9 min")
+QUIET = HangReading(Signal.OUTPUT, State.HANG, "no output from any node for 9 min")
 ANSWER = Answer(["rank 8 on n062: \x1b[31mstopped"], ["ssh n062 kill -CONT 742"], True)
 
 
-def sample(phase: Phase, *readings: Reading, fired: bool = False, recovered: bool = False, why: str = "") -> Sample:
+def sample(
+    phase: WatchdogPhase, *readings: HangReading, fired: bool = False, recovered: bool = False, why: str = ""
+) -> Sample:
     report = JobReport(JobFacts(JobStatus("7", "RUNNING"), JobLogs([])), (), ())
-    return Sample(Verdict(phase, readings, fired, recovered, why), report, ("n061: the login fails",))
+    return Sample(WatchdogVerdict(phase, readings, fired, recovered, why), report, ("n061: the login fails",))
 
 
-HANG = sample(Phase.HANG, QUIET, fired=True, why=QUIET.text)
-GOOD = sample(Phase.WATCHING, Reading(Signal.RAS, State.PROGRESS, "ranks launch collectives"), recovered=True, why="x")
+HANG = sample(WatchdogPhase.HANG, QUIET, fired=True, why=QUIET.text)
+GOOD = sample(
+    WatchdogPhase.WATCHING, HangReading(Signal.RAS, State.PROGRESS, "ranks launch collectives"), recovered=True, why="x"
+)
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Sample]:
 
 
 def test_a_hang_a_recovery_and_the_end(script: list[Sample], capsys: Out, tmp_path: Path) -> None:
-    script += [HANG, sample(Phase.HANG, QUIET), GOOD, GOOD]
+    script += [HANG, sample(WatchdogPhase.HANG, QUIET), GOOD, GOOD]
     assert entry.main(["watchdog", "--on-hang", f"env | grep ^FABTUI_ > {tmp_path}/found"]) == 1
     lines = [line.partition("  ")[2] for line in capsys.readouterr().out.splitlines()]
     assert lines[1:3] == ["could not be read: n061: the login fails", "hang: no output from any node for 9 min"]
@@ -100,7 +104,9 @@ def test_one_object_per_hang_and_the_first_hang_ends_it(script: list[Sample], ca
 def test_exit_codes_without_a_hang(script: list[Sample], capsys: Out) -> None:
     script.append(GOOD)
     assert entry.main(["watchdog"]) == 0
-    script[:] = [sample(Phase.WARM_UP, Reading(Signal.RAS, State.UNKNOWN, ""), why="it has not begun to work yet")]
+    script[:] = [
+        sample(WatchdogPhase.WARM_UP, HangReading(Signal.RAS, State.UNKNOWN, ""), why="it has not begun to work yet")
+    ]
     assert entry.main(["watchdog"]) == 3
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.diagnosis.finding import AddressPair
 from fabtui.diagnosis.mesh.mesh import PathMeasurements, is_blocked
-from fabtui.diagnosis.mesh.scopes import Kind, Scope, scopes
+from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope, scopes
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 
@@ -100,7 +100,7 @@ def test_groups_of_nodes_between_which_nothing_was_tested_are_no_split() -> None
     lost = {pair("e", 1, "f", 1), pair("f", 1, "e", 1)}
     inside = {pair(a, 0, b, 0) for half in apart for a, b in itertools.permutations(half, 2)}
     scoped = scopes(lost, inside | lost, lambda n, address: int(address[1:]), "abcdef")
-    assert [one.kind for one in scoped] == [Kind.PAIR]
+    assert [one.kind for one in scoped] == [ComponentKind.PAIR]
     assert all(one.pairs for one in scoped)
 
 
@@ -122,12 +122,12 @@ def test_pairs_of_nodes_by_direction() -> None:
     ]
 
 
-@pytest.mark.parametrize(("count", "kinds"), [(8, {Kind.PAIR}), (9, {Kind.MANY})])
-def test_more_than_eight_pairs_of_nodes_are_one_scope(count: int, kinds: set[Kind]) -> None:
+@pytest.mark.parametrize(("count", "kinds"), [(8, {ComponentKind.PAIR}), (9, {ComponentKind.MANY})])
+def test_more_than_eight_pairs_of_nodes_are_one_scope(count: int, kinds: set[ComponentKind]) -> None:
     nodes = "abcdefghij"
     single = {(a, 0, b, 1) for a, b in [*itertools.pairwise(nodes), ("a", "d")][:count]}
     result = found(nodes, 2, lambda *one: one in single)
-    assert ({one.kind for one in result}, len(result)) == (kinds, count if kinds == {Kind.PAIR} else 1)
+    assert ({one.kind for one in result}, len(result)) == (kinds, count if kinds == {ComponentKind.PAIR} else 1)
 
 
 def test_without_known_rails_addresses_and_nodes_are_named_alone() -> None:
@@ -139,10 +139,10 @@ def test_without_known_rails_addresses_and_nodes_are_named_alone() -> None:
 def test_without_routing_by_source_all_to_a_rail_leaves_by_its_interface() -> None:
     """Paths of other addresses of the node to that rail are part of the scope."""
     (one,) = found("abcd", 3, lambda a, r, b, s: a == "b" and s == 1)
-    assert (one.kind, one.nodes, one.rails, one.direction) == (Kind.ADDRESS, ("b",), (1,), "out")
+    assert (one.kind, one.nodes, one.rails, one.direction) == (ComponentKind.ADDRESS, ("b",), (1,), "out")
     assert len(one.pairs) == 9
     (both,) = found("abcd", 3, lambda a, r, b, s: ("b", 1) in ((a, r), (b, s)) or (a == "b" and s == 1))
-    assert (both.kind, both.direction) == (Kind.ADDRESS, "both")
+    assert (both.kind, both.direction) == (ComponentKind.ADDRESS, "both")
 
 
 def datagrams(verdict: Verdict, size: int | None = None, **extra: object) -> PathMeasurements:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fabtui.jobs.node_evidence import NodeEvidence, addresses_of, node_evidence, plain_address, with_evidence
-from fabtui.jobs.who_is_behind import Answer, Place, over_ssh
+from fabtui.jobs.who_is_behind import Answer, JobPlace, over_ssh
 
-LATE = Place(8, "n062", 742, "0")
+LATE = JobPlace(8, "n062", 742, "0")
 BEHIND = Answer(["AllReduce 6650: rank 8 on n062 has not called it"], ["ssh n062 py-spy dump --pid 742"], True, (LATE,))
 ACTIVE = {"name": "mlx5_0/1", "state": "Active", "physical_state": "LinkUp"}
 STACK = {
@@ -29,7 +29,7 @@ def event(kind: str, code: int | str | None = None, gpu: int | None = None, **mo
 
 def evidence(**value: Any) -> NodeEvidence:
     whole = {"log": "yes", "since": 7500.0, "events": [], "ports": [ACTIVE], "ranks": [], "gone": [], **value}
-    return node_evidence("n062", whole, [LATE, Place(9, "n063", 742)])
+    return node_evidence("n062", whole, [LATE, JobPlace(9, "n063", 742)])
 
 
 def found(one: NodeEvidence, *, drain: bool = False) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.stacks import STOPPED, RankStack, grouped
 from fabtui.jobs.watchdog import age_of, pulse_of, ras_pulse
-from fabtui.jobs.who_is_behind import Place
+from fabtui.jobs.who_is_behind import JobPlace
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import _of_stacks
 from fabtui_node.parsers.base import Notes
@@ -78,7 +78,7 @@ def test_counts_of_ras(name: str, differ: bool) -> None:
 def stacks(*activities: str, frames: Sequence[tuple[str, ...]] = ()) -> list[RankStack]:
     every = frames or [()] * len(activities)
     return [
-        RankStack(Place(rank, "n060", 100 + rank), every[rank], activity, "")
+        RankStack(JobPlace(rank, "n060", 100 + rank), every[rank], activity, "")
         for rank, activity in enumerate(activities)
     ]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fabtui.jobs.ras_formats import report_of
-from fabtui.jobs.ras_report import BLIND, Communicator, RasReport, answer
-from fabtui.jobs.who_is_behind import Gap, Place, causes_first, ranges, ranks_text, suspects
+from fabtui.jobs.ras_report import BLIND, RasCommunicator, RasReport, answer
+from fabtui.jobs.who_is_behind import Gap, JobPlace, causes_first, ranges, ranks_text, suspects
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded
@@ -46,7 +46,7 @@ def test_a_silent_process_of_two_communicators_is_one_sentence() -> None:
     """A job has a communicator for collectives and others for groups and pairs."""
     found = report(recorded("killed-json.txt"))
     (one,) = found.communicators.values()
-    found.communicators["ab"] = Communicator("ab", 2, dict(one.places), silent=dict(one.silent))
+    found.communicators["ab"] = RasCommunicator("ab", 2, dict(one.places), silent=dict(one.silent))
     sentences = answer(found).sentences
     assert "rank 1 of communicator ea9a40d216467915 (2 ranks) and of 1 more communicator: RAS" in sentences[0]
     assert not any("communicator ab" in sentence for sentence in sentences)
@@ -113,9 +113,9 @@ def test_no_communicator() -> None:
 
 def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
     """Rank 0 of the data-parallel group is late because its tensor-parallel partner is."""
-    a, b, c, d = (Place(rank, "192.0.2.10", 100 + rank, str(rank)) for rank in range(4))
-    across = Communicator("a" * 16, 2, {0: a, 1: c}, {"AllReduce": {0: 4, 1: 5}})
-    inner = Communicator("b" * 16, 2, {0: a, 1: b}, {"AllGather": {0: 9, 1: 8}})
+    a, b, c, d = (JobPlace(rank, "192.0.2.10", 100 + rank, str(rank)) for rank in range(4))
+    across = RasCommunicator("a" * 16, 2, {0: a, 1: c}, {"AllReduce": {0: 4, 1: 5}})
+    inner = RasCommunicator("b" * 16, 2, {0: a, 1: b}, {"AllGather": {0: 9, 1: 8}})
     found = answer(RasReport(communicators={one.name: one for one in (across, inner)}))
     assert found.sentences[0].startswith("AllGather 9 of communicator bbbbbbbbbbbbbbbb (2 ranks): rank 1")
     assert found.next == ["ssh 192.0.2.10 py-spy dump --pid 101"]
@@ -128,8 +128,8 @@ def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
 def test_words_for_ranks() -> None:
     assert ranges([3, 1, 2, 7]) == "1-3,7"
     assert ranges(range(0, 40, 2)) == "0,2,4,6,8,10,12,14 and 12 more"
-    assert ranks_text([Place(1, "n061")]) == "rank 1 on n061"
-    assert ranks_text([Place(rank, "n062") for rank in range(8, 12)]) == "ranks 8-11 on n062"
-    assert ranks_text([Place(8, "n062"), Place(16, "n063")]) == "ranks 8 on n062 and 16 on n063"
-    assert ranks_text([Place(rank, f"n06{rank}") for rank in range(5)]) == "ranks 0-4 on 5 nodes"
-    assert ranks_text([Place(3)]) == "rank 3"
+    assert ranks_text([JobPlace(1, "n061")]) == "rank 1 on n061"
+    assert ranks_text([JobPlace(rank, "n062") for rank in range(8, 12)]) == "ranks 8-11 on n062"
+    assert ranks_text([JobPlace(8, "n062"), JobPlace(16, "n063")]) == "ranks 8 on n062 and 16 on n063"
+    assert ranks_text([JobPlace(rank, f"n06{rank}") for rank in range(5)]) == "ranks 0-4 on 5 nodes"
+    assert ranks_text([JobPlace(3)]) == "rank 3"

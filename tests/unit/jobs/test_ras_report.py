@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.jobs.ras_formats import json_of, report_of
 from fabtui.jobs.ras_report import ANY, Process, RasReport
-from fabtui.jobs.who_is_behind import Place
+from fabtui.jobs.who_is_behind import JobPlace
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded
@@ -97,7 +97,7 @@ def test_many_ranks() -> None:
     assert one.states == {21: "NOCOMM"}
     assert one.counts == {"AllReduce": {0: 6651, 1: 6651, 9: 6649}}
     assert one.tallies == {"AllReduce": {6650: 28, 6651: 2}}
-    assert one.places[1] == Place(1, "192.0.2.10", 12, "1")
+    assert one.places[1] == JobPlace(1, "192.0.2.10", 12, "1")
     (gap,) = one.gaps()
     assert [place.rank for place in gap.behind] == [9]
     assert (gap.number, gap.unlisted, gap.highest) == (6650, 0, 6651)

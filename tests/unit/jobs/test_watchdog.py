@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui.jobs.hang_signals import GpuPulse, Pulse, RasPulse, Signal, State, duration
-from fabtui.jobs.watchdog import Phase, Verdict, Watchdog
+from fabtui.jobs.watchdog import Watchdog, WatchdogPhase, WatchdogVerdict
 
 STEP = 10.0
 At = Callable[[float], dict[str, Any]]
@@ -57,9 +57,9 @@ class Job:
     def __init__(self, age: float | None = 3600.0) -> None:
         self.now = 0.0
         self.dog = Watchdog(age)
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[WatchdogVerdict] = []
 
-    def during(self, seconds: float, at: At) -> list[Verdict]:
+    def during(self, seconds: float, at: At) -> list[WatchdogVerdict]:
         found = []
         end = self.now + seconds
         while self.now < end:
@@ -69,7 +69,7 @@ class Job:
         return found
 
 
-def fired(verdicts: list[Verdict]) -> list[float]:
+def fired(verdicts: list[WatchdogVerdict]) -> list[float]:
     """Return after how many seconds of a period a hang was reported."""
     return [(number + 1) * STEP for number, verdict in enumerate(verdicts) if verdict.fired]
 
@@ -77,17 +77,17 @@ def fired(verdicts: list[Verdict]) -> list[float]:
 @pytest.fixture
 def job() -> Iterator[Job]:
     found = Job()
-    assert {verdict.phase for verdict in found.during(600, working)} == {Phase.WATCHING}
+    assert {verdict.phase for verdict in found.during(600, working)} == {WatchdogPhase.WATCHING}
     yield found
     # No sample is decided without a reason.
-    assert all(verdict.why for verdict in found.verdicts if verdict.phase is not Phase.WATCHING)
+    assert all(verdict.why for verdict in found.verdicts if verdict.phase is not WatchdogPhase.WATCHING)
 
 
 def test_a_hang_is_reported_once_and_again_after_a_recovery(job: Job) -> None:
     verdicts = job.during(1200, hanging(job.now))
     (after,) = fired(verdicts)
     assert 30 <= after <= 120
-    assert verdicts[-1].phase is Phase.HANG
+    assert verdicts[-1].phase is WatchdogPhase.HANG
     assert "no iteration for 20 min, usually one every 5 s" in verdicts[-1].why
     assert "their counts differ" in verdicts[-1].why
     assert "2 of 2 GPUs spin" in verdicts[-1].why
@@ -160,7 +160,7 @@ def test_a_checkpoint_is_no_hang(job: Job) -> None:
 
     verdicts = job.during(1800, writing)
     assert not fired(verdicts)
-    assert verdicts[-1].phase is Phase.PAUSED
+    assert verdicts[-1].phase is WatchdogPhase.PAUSED
     assert "a checkpoint" in verdicts[-1].why
     (after,) = fired(job.during(600, hanging(since)))
     assert after >= 30
@@ -177,7 +177,7 @@ def test_warm_up() -> None:
     """A job that compiles and loads prints nothing, and its ranks may wait for each other."""
     job = Job(age=0.0)
     verdicts = job.during(890, hanging(0.0, ("quiet", "ras")))
-    assert {verdict.phase for verdict in verdicts} == {Phase.WARM_UP}
+    assert {verdict.phase for verdict in verdicts} == {WatchdogPhase.WARM_UP}
     assert len(fired(job.during(60, hanging(0.0, ("quiet", "ras"))))) == 1
     # One that has worked before is past it.
     job = Job(age=0.0)

@@ -13,10 +13,10 @@ import pytest
 from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.finding import Direction, Route, Rule
 from fabtui.diagnosis.mesh.mesh import ScopeFact
-from fabtui.diagnosis.mesh.scopes import Kind
+from fabtui.diagnosis.mesh.scopes import ComponentKind
 from fabtui.presentation import findings as texts
 
-SCOPE = ScopeFact(Kind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
+SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
 SAMPLES: dict[str, Any] = {
     **dict.fromkeys(("subject", "between", "senders", "unreachable", "usual_cause"), SCOPE),
     **{"rails": Route(0, 1, True), "arrow": Route("n0:0", "n1:0", False), "one_way": Direction.SENDS},

@@ -34,13 +34,13 @@ def smi(monkeypatch: pytest.MonkeyPatch) -> Smi:
     """Play commands: what each of them prints, by its first or second word; all others are missing."""
 
     def play(**prints: str | tuple[int, str]) -> None:
-        def run(argv: Any, deadline: float, *args: Any, **more: Any) -> run_command.Result:
+        def run(argv: Any, deadline: float, *args: Any, **more: Any) -> run_command.CommandResult:
             key = {"nvidia-smi": "query" if argv[1].startswith("--") else "q"}.get(argv[0], Path(argv[0]).name)
             answer = prints.get(key.replace("-", "_"))
             if answer is None:
-                return run_command.Result(list(argv), None, "", "", missing=True)
+                return run_command.CommandResult(list(argv), None, "", "", missing=True)
             code, text = answer if isinstance(answer, tuple) else (0, answer)
-            return run_command.Result(list(argv), code, text, "")
+            return run_command.CommandResult(list(argv), code, text, "")
 
         monkeypatch.setattr(run_command, "run", run)
         monkeypatch.setattr(

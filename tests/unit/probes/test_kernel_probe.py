@@ -24,10 +24,10 @@ def no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, **prints: tuple[int, str, str]) -> None:
-    def run(argv: Any, deadline: float, limit: int = 0) -> run_command.Result:
+    def run(argv: Any, deadline: float, limit: int = 0) -> run_command.CommandResult:
         if argv[0] not in prints:
-            return run_command.Result(list(argv), None, "", "", missing=True)
-        return run_command.Result(list(argv), *prints[argv[0]])
+            return run_command.CommandResult(list(argv), None, "", "", missing=True)
+        return run_command.CommandResult(list(argv), *prints[argv[0]])
 
     monkeypatch.setattr(run_command, "run", run)
 

@@ -199,7 +199,9 @@ def test_if_inet6() -> None:
 
 
 def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_command, "run", lambda argv, *rest: run_command.Result(argv, None, "", "", missing=True))
+    monkeypatch.setattr(
+        run_command, "run", lambda argv, *rest: run_command.CommandResult(argv, None, "", "", missing=True)
+    )
     gpu_root = "pci0000:15/0000:15:01.0"
     card = tree.pci(f"{gpu_root}/0000:16:00.0", numa_node=1)
     tree.ca("mlx5_0", card, netdev="ens1np0")

@@ -25,7 +25,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 
 
 def test_a_task_gives_its_value_and_closes_the_library(library: Library) -> None:
-    assert nvml.Task(lambda given: given is library).result(30) == (True, None)
+    assert nvml.NvmlTask(lambda given: given is library).result(30) == (True, None)
     assert library.closed == 1
 
 
@@ -33,13 +33,13 @@ def test_a_task_that_fails_reports_why(library: Library) -> None:
     def fail(library: Any) -> None:
         raise KeyError("x")
 
-    assert nvml.Task(fail).result(30) == (None, "NVML: KeyError: 'x'")
+    assert nvml.NvmlTask(fail).result(30) == (None, "NVML: KeyError: 'x'")
     assert library.closed == 1
 
 
 def test_a_task_that_hangs_costs_its_deadline_only(library: Library) -> None:
     never = threading.Event()
-    value, error = nvml.Task(lambda library: never.wait(60)).result(0.05)
+    value, error = nvml.NvmlTask(lambda library: never.wait(60)).result(0.05)
     never.set()
     assert value is None
     assert error == "NVML did not answer within 0.1 s"
@@ -50,7 +50,7 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         raise nvml.Unavailable("NVML: no driver")
 
     monkeypatch.setattr(nvml, "open_library", unavailable)
-    assert nvml.Task(lambda library: 1).result(30) == (None, "NVML: no driver")
+    assert nvml.NvmlTask(lambda library: 1).result(30) == (None, "NVML: no driver")
 
 
 @pytest.mark.parametrize(

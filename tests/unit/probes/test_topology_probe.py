@@ -51,11 +51,11 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedNvml:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, **prints: str | None) -> None:
-    def run(argv: Any, deadline: float, *args: Any) -> run_command.Result:
+    def run(argv: Any, deadline: float, *args: Any) -> run_command.CommandResult:
         text = prints.get(argv[-1] if argv[-1] != "-m" else "m")
         if text is None:
-            return run_command.Result(list(argv), 2, "", "unknown option")
-        return run_command.Result(list(argv), 0, text, "")
+            return run_command.CommandResult(list(argv), 2, "", "unknown option")
+        return run_command.CommandResult(list(argv), 0, text, "")
 
     monkeypatch.setattr(run_command, "run", run)
 
@@ -133,7 +133,7 @@ def test_a_driver_without_p2p_status(monkeypatch: pytest.MonkeyPatch, played: Pl
 
 def test_no_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        run_command, "run", lambda argv, *args: run_command.Result(list(argv), None, "", "", missing=True)
+        run_command, "run", lambda argv, *args: run_command.CommandResult(list(argv), None, "", "", missing=True)
     )
     assert look() == {"matrix": None, "p2p": {}, "raw": {}, "error": None}
 

@@ -231,7 +231,7 @@ def test_a_kept_communicator_is_used_again_while_both_ends_have_it(controller: C
 def test_a_held_stream_goes_on_by_itself(fake_gpu: Path) -> None:
     from fabtui_node.ranks.nccl import ctypes_cuda
 
-    device = ctypes_cuda.Device(ctypes_cuda.Driver(str(fake_gpu / "libcuda.so.1")), 0)
+    device = ctypes_cuda.CudaDevice(ctypes_cuda.Driver(str(fake_gpu / "libcuda.so.1")), 0)
     release = device.hold()
     assert release is not None
     device.record(device.events(1)[0])

@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
-from fabtui.model.recording import START, EventReader, Place, apply_recorded, read_events
+from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.session.feeds import checkpoints
 from fabtui.session.feeds.checkpoints import Checkpoints
@@ -61,9 +61,9 @@ async def test_a_seek_from_a_checkpoint_shows_the_same_state(
     assert feed.playback is not None
     assert feed.playback.length is not None
     begun = feed.model.started
-    restored: list[Place] = []
+    restored: list[RecordingPlace] = []
 
-    def load(self: Checkpoints, target: float) -> tuple[Place, Model]:
+    def load(self: Checkpoints, target: float) -> tuple[RecordingPlace, Model]:
         place, model = original(self, target)
         restored.append(place)
         return place, model

@@ -10,7 +10,7 @@ import pytest
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.session.measure import external_tools
-from fabtui.session.measure.external_tools import PairTools, Port, _ring, how, ports_of, read
+from fabtui.session.measure.external_tools import PairTools, ToolPort, _ring, how, ports_of, read
 
 INVENTORY: dict[str, Any] = {
     "data_addresses": [
@@ -37,10 +37,10 @@ INVENTORY: dict[str, Any] = {
 
 
 def test_ends() -> None:
-    assert ports_of("iperf3", INVENTORY) == [Port("10.0.0.1", 0, "10.0.0.1"), Port("10.1.0.1", 1, "10.1.0.1")]
+    assert ports_of("iperf3", INVENTORY) == [ToolPort("10.0.0.1", 0, "10.0.0.1"), ToolPort("10.1.0.1", 1, "10.1.0.1")]
     assert ports_of("perftest", INVENTORY) == [
-        Port("mlx5_1:1", 1, "10.1.0.1", "mlx5_1", 1, None),
-        Port("mlx5_2:2", 2, "10.0.0.1", "mlx5_2", 2, 3),
+        ToolPort("mlx5_1:1", 1, "10.1.0.1", "mlx5_1", 1, None),
+        ToolPort("mlx5_2:2", 2, "10.0.0.1", "mlx5_2", 2, 3),
     ]
     assert ports_of("perftest", {"ib": [3, {"state": "Active"}], "data_addresses": 4}) == []
     assert ports_of("iperf3", None) == []
@@ -102,6 +102,6 @@ async def test_a_failure_is_measured_again(
         return Measurement(layer, src, dst, left[src + dst].pop(0), None, "GB/s", None, 0.0, "")
 
     monkeypatch.setattr(PairTools, "_one", one)
-    rails = [(Port("10.0.0.1", 0, "10.0.0.1"), Port("10.0.0.2", 0, "10.0.0.2"))]
+    rails = [(ToolPort("10.0.0.1", 0, "10.0.0.1"), ToolPort("10.0.0.2", 0, "10.0.0.2"))]
     await PairTools(context, {})._pair("iperf3", "a", "b", rails)
     assert len(events) == 2 * measured

@@ -39,7 +39,7 @@ _STAMP = re.compile(
 _HOST = re.compile(r"([A-Za-z0-9_.:-]{1,64}) kernel(?:\[[0-9]{1,10}\])?: ?|kernel: ?")
 
 
-class Line(NamedTuple):
+class KernelLine(NamedTuple):
     """A line of the log: its time as written (in the node's clock and zone), seconds since boot, and the rest."""
 
     time: Optional[str]
@@ -47,11 +47,11 @@ class Line(NamedTuple):
     text: str
 
 
-def split(line: str) -> Line:
+def split(line: str) -> KernelLine:
     """Take the beginnings off a line of ``dmesg`` (plain, ``-T``, iso, ``-x``, ``-r``), syslog, journal or kmsg."""
     line = line[:4000]
     if kmsg := _KMSG.fullmatch(line):
-        return Line(None, int(kmsg[2]) / 1e6, kmsg[3])
+        return KernelLine(None, int(kmsg[2]) / 1e6, kmsg[3])
     time: Optional[str] = None
     uptime: Optional[float] = None
     for _ in range(8):
@@ -64,7 +64,7 @@ def split(line: str) -> Line:
         elif up and uptime is None:
             uptime = float(up[1])
         line = line[found.end() :]
-    return Line(time, uptime, line.lstrip(" "))
+    return KernelLine(time, uptime, line.lstrip(" "))
 
 
 # PCIe: errors (AER), and links narrower or slower than supported.
@@ -430,7 +430,7 @@ def _likely(text: str) -> float:
     return 0.5 if known else 0.0
 
 
-def _is_kernels(line: str, part: Line) -> bool:
+def _is_kernels(line: str, part: KernelLine) -> bool:
     """Return True if a line begins with a mark of the kernel: its facility, its uptime or its name."""
     level = _LEVEL.match(line) and "kern" in line[:8]
     return part.uptime is not None or bool(level) or " kernel: " in line[:120]

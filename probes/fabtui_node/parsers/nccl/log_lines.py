@@ -44,7 +44,7 @@ _LATER = (
 )
 
 
-class Line(NamedTuple):
+class NcclLine(NamedTuple):
     """One line of the log; ``where`` is the source file and line that a warning names."""
 
     host: str
@@ -56,7 +56,7 @@ class Line(NamedTuple):
     text: str
 
 
-class Channel(NamedTuple):
+class NcclChannel(NamedTuple):
     """One connection: ranks within the communicator, ``send`` or ``receive`` where known, and NCCL's transport."""
 
     name: str
@@ -76,22 +76,22 @@ class Nic(NamedTuple):
 Nics = Dict[Tuple[str, int], Nic]
 
 
-def parse_line(text: str) -> Optional[Line]:
+def parse_line(text: str) -> Optional[NcclLine]:
     """Return the parts of one line of NCCL's log, None if it is not one."""
     match = _LINE.search(text)
     if match is None:
         return None
     host, pid, tid, device, where, level, rest = match.groups()
-    return Line(host, int(pid), int(tid), int(device), where, level, rest.rstrip())
+    return NcclLine(host, int(pid), int(tid), int(device), where, level, rest.rstrip())
 
 
-def parse_channel(text: str) -> Optional[Channel]:
+def parse_channel(text: str) -> Optional[NcclChannel]:
     """Return the connection in a line, or None."""
     match = _CHANNEL.search(text)
     if match is None:
         return None
     name, src, dst, direction, via = match.groups()
-    return Channel(name, int(src), int(dst), direction, via.strip())
+    return NcclChannel(name, int(src), int(dst), direction, via.strip())
 
 
 def parse_nics(text: str) -> Nics:
@@ -160,7 +160,7 @@ def is_network(via: str) -> bool:
     return via.startswith(("NET/", "COLLNET/"))
 
 
-def transports(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
+def transports(lines: Iterable[NcclLine], src: int, dst: int, sending: bool) -> List[str]:
     """Return the ways that lines name for one direction, as the sending or the receiving side printed them."""
     channels = [channel for line in lines if (channel := parse_channel(line.text)) is not None]
     sides = (None, "send" if sending else "receive")
@@ -172,7 +172,7 @@ def worst(found: Iterable[str]) -> Optional[str]:
     return max(found, key=cost_of, default=None)
 
 
-def warnings(lines: Iterable[Line]) -> List[str]:
+def warnings(lines: Iterable[NcclLine]) -> List[str]:
     """Return the texts of what NCCL warned about, in order, each once."""
     return list(dict.fromkeys(line.text for line in lines if line.level in ("WARN", "ERROR") and line.text))
 
@@ -188,7 +188,7 @@ def is_peer_lost(text: str) -> bool:
     return "onnection closed" in text or "onnection reset" in text
 
 
-def choice(lines: Iterable[Line]) -> Optional[str]:
+def choice(lines: Iterable[NcclLine]) -> Optional[str]:
     """Return the algorithm and protocol that NCCL chose for the last collective of some lines, None if untold.
 
     Only the first rank of a communicator prints it.
@@ -280,7 +280,7 @@ class _Parser:
             host, device, at = (None, None, None) if found is None else (found.host, found.device, found.where)
             self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
-    def _info(self, found: Optional[Line], text: str) -> None:
+    def _info(self, found: Optional[NcclLine], text: str) -> None:
         host = None if found is None else found.host
         if channel := parse_channel(text):
             self._edge(channel, found)
@@ -303,7 +303,7 @@ class _Parser:
         if nodes := _NODES.search(text):
             self.values["nodes"] = int(nodes[1])
 
-    def _edge(self, found: Channel, line: Optional[Line]) -> None:
+    def _edge(self, found: NcclChannel, line: Optional[NcclLine]) -> None:
         src, dst, via = found.src, found.dst, found.via
         if (src, dst) not in self.edges and len(self.edges) >= _MOST_EDGES:
             return

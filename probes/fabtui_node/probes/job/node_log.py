@@ -28,7 +28,7 @@ def run(
     ``addresses``, ``problems``, and ``gpus`` or ``gpu_problem``. Memory is in bytes, ``power`` in W.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    asked = nvml.Task(lambda library: gpus(library, setting))
+    asked = nvml.NvmlTask(lambda library: gpus(library, setting))
     known = {str(path): log_files.Known(int(inode), int(offset)) for path, inode, offset in args.get("known") or []}
     paths = log_files.find([str(pattern) for pattern in args.get("patterns") or []])
     parts, problems = log_files.read(paths, known, log_files.Budget(MOST_BYTES, MOST_BYTES))

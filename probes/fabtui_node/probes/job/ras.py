@@ -44,7 +44,7 @@ class NoReport(Exception):
         self.text = text
 
 
-class Answer(NamedTuple):
+class RasAnswer(NamedTuple):
     """Report of the service: ``json`` or ``text``, and where it came from."""
 
     address: str
@@ -109,7 +109,7 @@ class _Connection:
         raise NoReport("large", "the report of %s is over %d MiB" % (self._address, MOST_BYTES >> 20))
 
 
-def ask(address: str, attempts: int = ATTEMPTS, first: float = FIRST_ANSWER, whole: float = REPORT) -> Answer:
+def ask(address: str, attempts: int = ATTEMPTS, first: float = FIRST_ANSWER, whole: float = REPORT) -> RasAnswer:
     """Return the report of the service at an address; JSON, or text before NCCL 2.28.7.
 
     Raises:
@@ -136,7 +136,7 @@ def ask(address: str, attempts: int = ATTEMPTS, first: float = FIRST_ANSWER, who
     raise NoReport("silent", text % (address, attempts))
 
 
-def _report(connection: _Connection, address: str, first: float, whole: float) -> Answer:
+def _report(connection: _Connection, address: str, first: float, whole: float) -> RasAnswer:
     connection.say("CLIENT PROTOCOL 2")
     greeting = connection.line(first)
     if not greeting.upper().startswith("SERVER PROTOCOL "):
@@ -150,7 +150,7 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
         raise NoReport("cut", "%s has not finished its report within %g s" % (address, whole)) from None
     if not text.strip():
         raise NoReport("cut", "%s closed the connection without a report" % address)
-    return Answer(address, kind, text)
+    return RasAnswer(address, kind, text)
 
 
 def run(
@@ -188,7 +188,7 @@ def addresses() -> List[str]:
     return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
 
 
-def _send(emit: Callable[[Dict[str, Any]], None], number: int, answer: Answer) -> None:
+def _send(emit: Callable[[Dict[str, Any]], None], number: int, answer: RasAnswer) -> None:
     for start in range(0, len(answer.text), _PART):
         piece = answer.text[start : start + _PART]
         emit({"report": number, "format": answer.format, "address": answer.address, "text": piece})

@@ -91,7 +91,7 @@ class _Sweep:
         self._lock = threading.Lock()
         self._plain = False
 
-    def _run(self, argv: List[str], more: float = 0.0) -> run_command.Result:
+    def _run(self, argv: List[str], more: float = 0.0) -> run_command.CommandResult:
         return run_command.run(argv, min(self.end - time.monotonic(), self.plan.span + more))
 
     def of(self, target: Row) -> Plan:

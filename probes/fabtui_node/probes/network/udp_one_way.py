@@ -49,11 +49,11 @@ _MAX_TRIES = 8
 Row = Dict[str, Any]
 Emit = Callable[[Row], None]
 
-_listeners: Dict[str, "Listener"] = {}
+_listeners: Dict[str, "UdpListener"] = {}
 _lock = threading.Lock()
 
 
-class Listener:
+class UdpListener:
     """The open ports of a node and what came to them."""
 
     def __init__(self, token: bytes, addresses: List[str]) -> None:
@@ -313,7 +313,7 @@ def _send(args: Row, token: bytes, end: float) -> Row:
 
 def _listen(args: Row, token: str, emit: Emit, end: float) -> Row:
     addresses = [text for text in args.get("addresses") or [] if isinstance(text, str)][:_MAX_ADDRESSES]
-    listener = Listener(bytes.fromhex(token), addresses)
+    listener = UdpListener(bytes.fromhex(token), addresses)
     with _lock:
         _listeners[token] = listener
     try:

@@ -45,7 +45,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", pr
     """
     end = time.monotonic() + deadline
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    task = nvml.Task(lambda library: _timed(library, setting))
+    task = nvml.NvmlTask(lambda library: _timed(library, setting))
     with ThreadPoolExecutor(2) as pool:
         manager = pool.submit(fabric_manager, min(deadline * 0.4, 6.0), root, proc)
         checked = pool.submit(run_command.run, _ARGV, deadline * 0.4) if args.get("check", True) else None
@@ -256,7 +256,7 @@ def run_load(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     wanted = args.get("seconds", SECONDS)
     seconds = min(float(wanted) if isinstance(wanted, (int, float)) else SECONDS, deadline * 0.8)
-    task = nvml.Task(lambda library: _watch(library, setting, seconds))
+    task = nvml.NvmlTask(lambda library: _watch(library, setting, seconds))
     known, error = task.result(deadline * 0.95)
     value: Dict[str, Any] = known or {"gpus": [], "samples": 0, "seconds": None}
     return dict(value, busy=sum(1 for gpu in value["gpus"] if gpu["busy"]), error=error)

@@ -116,7 +116,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     NVLink has no links and no error.
     """
     share = min(deadline * 0.4, 20.0)
-    task = nvml.Task(from_library)
+    task = nvml.NvmlTask(from_library)
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not args.get("check", True):
         known, _ = task.result(share)
@@ -136,7 +136,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     }
 
 
-def _problem(status: run_command.Result, errors: run_command.Result, nvml_error: Optional[str]) -> Optional[str]:
+def _problem(
+    status: run_command.CommandResult, errors: run_command.CommandResult, nvml_error: Optional[str]
+) -> Optional[str]:
     if status.missing:
         return nvml_error and "no nvidia-smi on this node; " + nvml_error
     problems = parse_errors("\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr]))

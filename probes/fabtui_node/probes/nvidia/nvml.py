@@ -70,7 +70,7 @@ def versions(library: Any) -> Dict[str, Any]:
     }
 
 
-class Task:
+class NvmlTask:
     """A function run on a thread of its own, because a broken driver may never answer."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

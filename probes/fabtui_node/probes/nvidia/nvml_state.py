@@ -50,7 +50,7 @@ PCIE = {
 Gpu = Dict[str, Any]
 
 
-class Asker:
+class NvmlAsker:
     """Asks NVML (an initialised ``pynvml``) about one GPU and keeps its errors, by the name of what was asked for."""
 
     def __init__(self, library: Any) -> None:
@@ -89,7 +89,7 @@ def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[
     Without ``all_values`` only those values that change under load, which takes fewer questions.
     """
     count = number(ask(library.nvmlDeviceGetCount)) or 0
-    askers = [Asker(library) for _ in range(count)]
+    askers = [NvmlAsker(library) for _ in range(count)]
     handles = [asker("handle", "nvmlDeviceGetHandleByIndex", at) for at, asker in enumerate(askers)]
     uuids = [
         None if handle is None else words(asker("uuid", "nvmlDeviceGetUUID", handle))
@@ -100,7 +100,7 @@ def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[
         if instance is None:
             asker, handle, name = askers[at], handles[at], uuids[at]
         else:
-            asker, name = Asker(library), instance
+            asker, name = NvmlAsker(library), instance
             handle, at = _parent(asker, instance)
         gpu = _gpu(asker, handle, all_values)
         gpu.update(index=index, nvml_index=at, uuid=name, instance=instance is not None)
@@ -108,14 +108,14 @@ def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[
     return dict(versions(library), gpus=found)
 
 
-def _parent(asker: Asker, instance: str) -> Any:
+def _parent(asker: NvmlAsker, instance: str) -> Any:
     """Return handle and index of the GPU behind a MIG instance."""
     device = asker("handle", "nvmlDeviceGetHandleByUUID", instance)
     handle = asker("handle", "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", device) if device is not None else None
     return handle, asker.number("index", "nvmlDeviceGetIndex", handle) if handle is not None else None
 
 
-def _gpu(asker: Asker, handle: Any, all_values: bool) -> Gpu:
+def _gpu(asker: NvmlAsker, handle: Any, all_values: bool) -> Gpu:
     if handle is None:
         asker.errors.setdefault("handle", "NVML gives no handle for this GPU")
         return {"errors": asker.errors, "lost": asker.dead, "bus": None, "name": None, "busy": None}
@@ -123,7 +123,7 @@ def _gpu(asker: Asker, handle: Any, all_values: bool) -> Gpu:
     return dict(gpu, errors=asker.errors, lost=asker.dead)
 
 
-def _load(asker: Asker, handle: Any) -> Gpu:
+def _load(asker: NvmlAsker, handle: Any) -> Gpu:
     """Return what changes with the work a GPU has; the current generation and width mean little without any."""
     used = asker("utilization", "nvmlDeviceGetUtilizationRates", handle)
     utilization = number(getattr(used, "gpu", None))
@@ -152,7 +152,7 @@ def _load(asker: Asker, handle: Any) -> Gpu:
     }
 
 
-def _kept(asker: Asker, handle: Any) -> Gpu:
+def _kept(asker: NvmlAsker, handle: Any) -> Gpu:
     """Return what stays as it is, until somebody resets the GPU or the node."""
     memory = asker("memory", "nvmlDeviceGetMemoryInfo", handle)
     slow = asker.constant("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN", 1)
@@ -183,7 +183,7 @@ def _kept(asker: Asker, handle: Any) -> Gpu:
     }
 
 
-def _errors(asker: Asker, handle: Any, kind: str, usual: int, counter: str, usual_counter: int) -> Optional[int]:
+def _errors(asker: NvmlAsker, handle: Any, kind: str, usual: int, counter: str, usual_counter: int) -> Optional[int]:
     kind_code = asker.constant("NVML_MEMORY_ERROR_TYPE_" + kind, usual)
     counter_code = asker.constant("NVML_" + counter, usual_counter)
     return asker.number("ecc_errors", "nvmlDeviceGetTotalEccErrors", handle, kind_code, counter_code)
@@ -207,7 +207,7 @@ def _rows(found: Any) -> Optional[Dict[str, Any]]:
     return dict(counts, pending=bool(found[2]), failure=bool(found[3]))
 
 
-def _fabric(asker: Asker, handle: Any) -> Optional[Dict[str, Any]]:
+def _fabric(asker: NvmlAsker, handle: Any) -> Optional[Dict[str, Any]]:
     """Return the state of the GPU in its NVLink fabric, None where there is no NVSwitch."""
     for version, function in (("_v3", "FabricInfoV"), ("_v2", "FabricInfoV"), ("", "FabricInfo")):
         structure = getattr(asker.library, "c_nvmlGpuFabricInfo%s_t" % version, None)
@@ -242,7 +242,7 @@ def _fabric_of(info: Any, library: Any) -> Optional[Dict[str, Any]]:
     }
 
 
-def _recovery(asker: Asker, handle: Any) -> Optional[str]:
+def _recovery(asker: NvmlAsker, handle: Any) -> Optional[str]:
     """Return what the driver wants to be done with this GPU before it works again, ``none`` for nothing."""
     field = getattr(asker.library, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
     values: List[Any] = [] if field is None else asker("recovery", "nvmlDeviceGetFieldValues", handle, [field]) or []

@@ -71,7 +71,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """
     end = time.monotonic() + deadline * 0.9
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    task = nvml.Task(read_p2p_status)
+    task = nvml.NvmlTask(read_p2p_status)
     near = _ask(["topo", "-m"], end)
     known, _ = task.result(max(0.5, (end - time.monotonic()) / 2))
     tables = known if known and known["tables"] else _by_text(end, setting)
@@ -101,7 +101,7 @@ def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
     return {"uuids": uuids, "tables": tables}
 
 
-def _ask(argv: List[str], end: float) -> run_command.Result:
+def _ask(argv: List[str], end: float) -> run_command.CommandResult:
     return run_command.run(["nvidia-smi", *argv], end - time.monotonic())
 
 

@@ -94,7 +94,7 @@ def _port(root: str, device: Value, port: Value) -> Value:
     }
 
 
-def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -> None:
+def _take_interfaces(ports: List[Value], result: Optional[run_command.CommandResult]) -> None:
     """Fill in interfaces that sysfs does not have."""
     if result is None or result.missing:
         return
@@ -106,7 +106,7 @@ def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -
             port["netdev"] = known.get((port["ca"], port["port"]))
 
 
-def _take_verbs(ports: List[Value], result: Optional[run_command.Result], warnings: List[str]) -> None:
+def _take_verbs(ports: List[Value], result: Optional[run_command.CommandResult], warnings: List[str]) -> None:
     if result is None or result.missing:
         return
     # Its exit code is that of the last device only.
@@ -151,7 +151,7 @@ def _interfaces(args: Value, ports: List[Value], root: str) -> List[str]:
 def _nic(name: str, root: str, end: float) -> Value:
     """Return the values of ``ethtool`` and sysfs of an interface."""
 
-    def ask(*options: str) -> run_command.Result:
+    def ask(*options: str) -> run_command.CommandResult:
         return run_command.run(["ethtool", *options, name], end - time.monotonic())
 
     speed = sysfs.integer(root, "class/net", name, "speed")

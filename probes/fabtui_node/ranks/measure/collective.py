@@ -11,14 +11,14 @@ from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, CollectiveResult, Failed, ReducedReport, Task
 from fabtui_node.ranks.controller_channel import Message, StoreError
-from fabtui_node.ranks.engine import Endpoint, Group
+from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.verify import KINDS, TWICE
 
 MAX_NAMED = 64
 """Maximum number of ranks of which the missing ones are looked up."""
 
 
-def meet(endpoint: Endpoint, task: Task, ranks: List[int], size: int, second: bool, end: float) -> None:
+def meet(endpoint: RankEndpoint, task: Task, ranks: List[int], size: int, second: bool, end: float) -> None:
     """Allocate memory, and wait until all ranks of a group are there, before any of them calls a library that waits.
 
     Each rank increments a counter; the last one notifies all. So a rank costs the controller three requests in a group
@@ -82,9 +82,9 @@ def parse(message: Message) -> Message:
     return {"kind": kind, "ranks": ranks, "sizes": sizes, "iters": iters, "warmup": warmup}
 
 
-def run(op: Message, endpoint: Endpoint, send: Callable[[ReducedReport], None], task: Task) -> None:
+def run(op: Message, endpoint: RankEndpoint, send: Callable[[ReducedReport], None], task: Task) -> None:
     """Measure each size of a collective (as ``parse`` returned it) and report it; never raises because of a test."""
-    group: Optional[Group] = None
+    group: Optional[RankGroup] = None
     failed: Optional[Failed] = None
     try:
         size = max(op["sizes"], default=0)
@@ -125,7 +125,7 @@ def run(op: Message, endpoint: Endpoint, send: Callable[[ReducedReport], None], 
         close(group, failed is not None)
 
 
-def close(group: Group, broken: bool) -> None:
+def close(group: RankGroup, broken: bool) -> None:
     """Close a group; an error is only printed, because the results are already reported."""
     try:
         group.close(broken)

@@ -11,7 +11,7 @@ from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, SideReport, Task
 from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
-from fabtui_node.ranks.engine import Endpoint, Link
+from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
 """Faults of the lab that change what the source does."""
@@ -26,7 +26,7 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 """Facts of a rank host that its ranks report to the ranks they meet."""
 
 
-class Outcome:
+class PairOutcome:
     """Outcome of one direction, as seen by one side."""
 
     def __init__(self, failed: Optional[Failed] = None) -> None:
@@ -80,11 +80,11 @@ def is_consequence(mine: Optional[ErrorKind], theirs: Optional[ErrorKind]) -> bo
     return mine in CONSEQUENCES and theirs not in CONSEQUENCES
 
 
-class PairTest:
+class RankPairTest:
     """Test of one pair at one of its two ranks; both run the same steps."""
 
     def __init__(
-        self, endpoint: Endpoint, host: HostInfo, task: Task, op: Message, send: Callable[[SideReport], None]
+        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[SideReport], None]
     ) -> None:
         self._endpoint = endpoint
         self._host = host
@@ -94,7 +94,7 @@ class PairTest:
         self._me = endpoint.rank.rank
         self._peer = op["b"] if op["a"] == self._me else op["a"]
         self._hello: Message = {}
-        self._link: Optional[Link] = None
+        self._link: Optional[PairLink] = None
         #: Under which the link is kept, and its name at both ends.
         self._kept_as = (self._peer, op.get("ctas", 0))
         self._name_of_link: Optional[str] = None
@@ -130,7 +130,7 @@ class PairTest:
         name = kept.name(self._kept_as)
         if name is not None and name == self._hello.get("kept"):
             link = kept.take(self._kept_as, self._task)
-            assert isinstance(link, Link)
+            assert isinstance(link, PairLink)
             self._link, self._name_of_link = link, name
         else:
             # The other end closes its own as well.
@@ -145,14 +145,14 @@ class PairTest:
         a, b = self._op["a"], self._op["b"]
         share = self._task.deadline / 2
         lasting: Optional[Failed] = None
-        outcomes: List[Tuple[int, int, Outcome]] = []
+        outcomes: List[Tuple[int, int, PairOutcome]] = []
         try:
             self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
             self._use_kept()
         except Failed as failed:
             lasting = failed
         for src, dst in ((a, b), (b, a)):
-            outcome = Outcome(lasting)
+            outcome = PairOutcome(lasting)
             if lasting is None:
                 lasting = self._direction(src, dst, outcome, time.monotonic() + share)
             elif self._is_absent(self._peer):
@@ -173,8 +173,8 @@ class PairTest:
     def _report_rest(self, failed: Failed) -> None:
         """Report the directions without a report as failed."""
         a, b = self._op["a"], self._op["b"]
-        self._report(a, b, Outcome(failed))
-        self._report(b, a, Outcome(failed))
+        self._report(a, b, PairOutcome(failed))
+        self._report(b, a, PairOutcome(failed))
 
     def _name(self, rank: int) -> str:
         node = self._host.node if rank == self._me else str(self._hello.get("node") or "")[:80]
@@ -201,7 +201,7 @@ class PairTest:
                 return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
         return Fault(src, dst, "", None)
 
-    def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
+    def _agree(self, key: str, role: str, outcome: PairOutcome, end: float) -> None:
         """Exchange verdicts with the other side, and merge the other one into the outcome."""
         until = end + VERDICT_GRACE
         if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
@@ -221,7 +221,7 @@ class PairTest:
         if theirs.get("ok") is not True:
             self._merge(outcome, theirs)
 
-    def _merge(self, outcome: Outcome, theirs: Message) -> None:
+    def _merge(self, outcome: PairOutcome, theirs: Message) -> None:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # The other side's error counts if this side only timed out, or only saw the other one go.
         if outcome.ok or (not late and (outcome.timeout or is_consequence(outcome.kind, kind))):
@@ -232,7 +232,7 @@ class PairTest:
         phases = (outcome.phase, theirs.get("phase"))
         outcome.phase = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
 
-    def _bidirectional(self, outcomes: List[Outcome], end: float) -> None:
+    def _bidirectional(self, outcomes: List[PairOutcome], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
         assert link is not None
@@ -242,7 +242,7 @@ class PairTest:
         if leading:
             known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
             count = base.repetitions(2 * max(known, default=1.0), BIDIRECTIONAL_BUDGET, count)
-        outcome, rate = Outcome(), None
+        outcome, rate = PairOutcome(), None
         outcome.phase = TRANSFER
         try:
             work = partial(link.bidirectional, size, count, leading, end)
@@ -263,7 +263,7 @@ class PairTest:
         if not outcome.ok:
             self._drop_link(broken=True)
 
-    def _direction(self, src: int, dst: int, outcome: Outcome, end: float) -> Optional[Failed]:
+    def _direction(self, src: int, dst: int, outcome: PairOutcome, end: float) -> Optional[Failed]:
         """Test one direction; return the failure if it applies to the other direction too."""
         key = "%d>%d" % (src, dst)
         fault = self._fault(src, dst)
@@ -290,7 +290,7 @@ class PairTest:
             return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw, outcome.kind)
         return None
 
-    def _test(self, src: int, fault: Fault, outcome: Outcome, end: float) -> None:
+    def _test(self, src: int, fault: Fault, outcome: PairOutcome, end: float) -> None:
         outcome.phase = CONNECT
         run, task = self._endpoint.run, self._task
         if self._link is None:
@@ -315,7 +315,7 @@ class PairTest:
         outcome.raw = outcome.result.raw
         outcome.ok = True
 
-    def _refuse(self, key: str, src: int, outcome: Outcome, end: float) -> None:
+    def _refuse(self, key: str, src: int, outcome: PairOutcome, end: float) -> None:
         """Let the source connect to a port that refuses, and notify the destination of the error."""
         if self._me == src:
             address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
@@ -340,7 +340,7 @@ class PairTest:
             return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=ErrorKind.of_socket(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
-    def _drop_link(self, broken: bool, outcome: Optional[Outcome] = None) -> None:
+    def _drop_link(self, broken: bool, outcome: Optional[PairOutcome] = None) -> None:
         link, self._link = self._link, None
         if link is None:
             return
@@ -355,7 +355,7 @@ class PairTest:
             if problem:
                 outcome.error = "%s%s" % (outcome.error, problem)
 
-    def _report(self, src: int, dst: int, outcome: Outcome) -> None:
+    def _report(self, src: int, dst: int, outcome: PairOutcome) -> None:
         role = "src" if self._me == src else "dst"
         if role in self._reported:
             return

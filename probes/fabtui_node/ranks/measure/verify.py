@@ -36,7 +36,7 @@ Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("d
 """Bytes of a buffer that ``src`` sent to ``dst``."""
 
 
-class Shape(NamedTuple):
+class TransferShape(NamedTuple):
     """Sizes of a collective at one rank.
 
     Attributes:
@@ -57,19 +57,19 @@ class Shape(NamedTuple):
         return WORD * self.values
 
 
-def shape(kind: str, size: int, ranks: int) -> Shape:
+def shape(kind: str, size: int, ranks: int) -> TransferShape:
     """Return the shape of a collective for a requested size.
 
     The size is rounded down to equal chunks of a multiple of 16 bytes, at least one.
     """
     if kind in ("all_reduce", "broadcast", "sendrecv"):
         count = max(1, size // WORD)
-        return Shape(kind, ranks, count, WORD * count)
+        return TransferShape(kind, ranks, count, WORD * count)
     count = max(4, size // WORD // ranks // 4 * 4)
-    return Shape(kind, ranks, count, WORD * count * ranks)
+    return TransferShape(kind, ranks, count, WORD * count * ranks)
 
 
-def arrived(form: Shape, me: int) -> List[Piece]:
+def arrived(form: TransferShape, me: int) -> List[Piece]:
     """Return the sources of the data that a rank has received; for collectives that copy."""
     if form.kind == "all_gather":
         return [Piece(rank * form.chunk, form.chunk, rank, rank) for rank in range(form.ranks)]

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task, WorldReport
 from fabtui_node.ranks.controller_channel import Message
-from fabtui_node.ranks.engine import Endpoint, Group
+from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.collective import close, meet
 
 MAX_FULL_MESH = 64
@@ -36,7 +36,7 @@ class World:
     The deadline of the task applies to each of the two halves: forming the world, and the rounds.
     """
 
-    def __init__(self, op: Message, endpoint: Endpoint, task: Task) -> None:
+    def __init__(self, op: Message, endpoint: RankEndpoint, task: Task) -> None:
         self._op = op
         self._endpoint = endpoint
         self._rank = endpoint.rank.rank
@@ -48,7 +48,7 @@ class World:
 
     def run(self, send: Callable[[WorldReport], None]) -> None:
         """Run all phases and report once; never raises because of a test."""
-        group: Optional[Group] = None
+        group: Optional[RankGroup] = None
         failed: Optional[Failed] = None
         phase = CONNECT
         try:
@@ -79,13 +79,13 @@ class World:
         self._seconds[name] = round(now - began, 6)
         return now
 
-    def _form(self, end: float) -> Group:
+    def _form(self, end: float) -> RankGroup:
         endpoint, task, ranks = self._endpoint, self._task, self._op["ranks"]
         began = time.monotonic()
         meet(endpoint, task, ranks, self._op["bytes"], True, end)
         began = self._lap("meet", began)
         join = partial(endpoint.join, task, ranks, end, endpoint.world_channels)
-        group: Group = endpoint.run(task, join, CONNECT, end)
+        group: RankGroup = endpoint.run(task, join, CONNECT, end)
         began = self._lap("init", began)
         try:
             endpoint.run(task, partial(group.connect, self._peers(), end), CONNECT, end)
@@ -107,7 +107,7 @@ class World:
             found = {ranks[at - 1], ranks[(at + 1) % len(ranks)]}
         return sorted(found - {me})
 
-    def _transfers(self, group: Group, end: float) -> None:
+    def _transfers(self, group: RankGroup, end: float) -> None:
         endpoint, task, op = self._endpoint, self._task, self._op
         began = time.monotonic()
         job = PairJob(op["bytes"], op["iters"], op["warmup"], 0)

@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks.base import CONNECT, TRANSFER
-from fabtui_node.ranks.engine import Group
+from fabtui_node.ranks.engine import RankGroup
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.verify import ADDING, TWICE, Shape, arrived
+from fabtui_node.ranks.measure.verify import ADDING, TWICE, TransferShape, arrived
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Transfer
 from fabtui_node.ranks.nccl.transfer import NcclLink
@@ -18,7 +18,7 @@ HELLO = 64
 """Bytes of the message that makes a connection."""
 
 
-class NcclGroup(Group):
+class NcclGroup(RankGroup):
     """A communicator of many ranks."""
 
     budget = 0.3
@@ -47,11 +47,11 @@ class NcclGroup(Group):
         """Return a link to another rank within this communicator."""
         return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
 
-    def _allocate(self, form: Shape) -> int:
+    def _allocate(self, form: TransferShape) -> int:
         self._mark = self._gpu.log.mark()
         return self._member.memory(TRANSFER, self._gpu.data, form.bytes)
 
-    def _iteration(self, form: Shape, buffer: int, end: float) -> Callable[[], None]:
+    def _iteration(self, form: TransferShape, buffer: int, end: float) -> Callable[[], None]:
         comm, me, stream = self._member.comm, self._me, self._device.stream
         if form.kind in TWICE:
             transfers = self._transfers(form, buffer, self._member.memory(TRANSFER, self._gpu.source, form.bytes))
@@ -66,7 +66,7 @@ class NcclGroup(Group):
         name, *arguments = calls[form.kind]
         return lambda: comm.queue(name, stream, end, *arguments)
 
-    def _transfers(self, form: Shape, buffer: int, source: int) -> List[Transfer]:
+    def _transfers(self, form: TransferShape, buffer: int, source: int) -> List[Transfer]:
         me, ranks, chunk = self._me, form.ranks, form.chunk
         if form.kind == "sendrecv":
             after, before = (me + 1) % ranks, (me - 1) % ranks
@@ -81,7 +81,7 @@ class NcclGroup(Group):
             transfers.append(Transfer(False, buffer + rank * chunk, chunk, rank))
         return transfers
 
-    def _fill(self, form: Shape, buffer: int, end: float) -> None:
+    def _fill(self, form: TransferShape, buffer: int, end: float) -> None:
         device, me = self._device, self._me
         if form.kind in ADDING:
             at, length, tile = buffer, form.bytes, verify.reduce_tile(me)
@@ -112,7 +112,7 @@ class NcclGroup(Group):
         self._member.guard(TRANSFER, "not all ranks reached the barrier", end, work)
         return int(array.array("f", bytes(note[:4]))[0])
 
-    def _timed(self, form: Shape, times: int, run: Callable[[], None], end: float) -> List[float]:
+    def _timed(self, form: TransferShape, times: int, run: Callable[[], None], end: float) -> List[float]:
         device, comm = self._device, self._member.comm
         events = device.events(times + 1)
 
@@ -133,7 +133,7 @@ class NcclGroup(Group):
         self._member.guard(TRANSFER, "%s of %d bytes did not finish" % (form.kind, form.bytes), end, work)
         return device.laps(events)
 
-    def _wrong(self, form: Shape, buffer: int, rounds: int, end: float) -> int:
+    def _wrong(self, form: TransferShape, buffer: int, rounds: int, end: float) -> int:
         me = self._me
         if form.kind not in ADDING:
             pieces = verify.piece_blocks(arrived(form, me))

@@ -6,7 +6,7 @@ import time
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
-from fabtui_node.parsers.nccl.log_lines import Line
+from fabtui_node.parsers.nccl.log_lines import NcclLine
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task, remaining
@@ -14,7 +14,7 @@ from fabtui_node.ranks.controller_channel import StoreError
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture
-from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, Device, Driver
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaDevice, CudaError, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
 from fabtui_node.ranks.nccl.log_capture import Log
 
@@ -28,7 +28,7 @@ SMALL = 256
 """Size of the buffers for setup messages and pings."""
 
 
-class Gpu:
+class RankGpu:
     """A GPU with its stream, its memory and the communicators to be released; used by the thread of one rank.
 
     Attributes:
@@ -47,7 +47,7 @@ class Gpu:
         self.log = log
         self.notes = notes
         self.address = address
-        self.device = Device(driver, driver.find(rank.index, rank.uuid))
+        self.device = CudaDevice(driver, driver.find(rank.index, rank.uuid))
         self.small = self.device.allocate(SMALL)
         self.note = self.device.pinned(SMALL)
         self.sample = self.device.pinned(verify.SAMPLE)
@@ -132,14 +132,14 @@ class Member:
         transports: NCCL's names of transports, by source, destination, and whether the source's end printed them.
     """
 
-    def __init__(self, gpu: Gpu, task: Task, me: int, size: int) -> None:
+    def __init__(self, gpu: RankGpu, task: Task, me: int, size: int) -> None:
         self.gpu = gpu
         self.task = task
         self.me, self.size = me, size
         self.comm = Communicator(gpu.nccl, lambda: self.task.cancelled)
         self.transports: Dict[Tuple[int, int, bool], Set[str]] = {}
         self._mark = self._surveyed = gpu.log.mark()
-        self._earlier: List[Line] = []
+        self._earlier: List[NcclLine] = []
         self._laps: List[str] = []
         self._lap = time.monotonic()
 
@@ -155,7 +155,7 @@ class Member:
 
     @classmethod
     def joined(
-        cls, gpu: Gpu, task: Task, key: str, ranks: List[int], end: float, channels: Optional[int] = None
+        cls, gpu: RankGpu, task: Task, key: str, ranks: List[int], end: float, channels: Optional[int] = None
     ) -> Member:
         """Join a communicator whose first rank creates its id and publishes it under ``key``, or raise `Failed`."""
         member = cls(gpu, task, ranks.index(gpu.rank), len(ranks))
@@ -243,7 +243,7 @@ class Member:
         self.guard(TRANSFER, "the received data could not be read back", end, work)
         return bytes(sample)
 
-    def lines(self) -> List[Line]:
+    def lines(self) -> List[NcclLine]:
         """Return what NCCL printed for this GPU since the communicator was begun."""
         return self._earlier + self.gpu.log.since(self._mark, self.gpu.device.ordinal)
 

@@ -157,7 +157,7 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
 
 
-class Device:
+class CudaDevice:
     """One GPU with a stream of its own; used by one thread, whose current context it becomes."""
 
     def __init__(self, driver: Driver, ordinal: int) -> None:

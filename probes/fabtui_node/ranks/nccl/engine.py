@@ -8,10 +8,10 @@ import time
 from typing import List, Optional
 
 from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
-from fabtui_node.ranks.engine import Endpoint, Engine, Group, Link
+from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.collectives import NcclGroup
-from fabtui_node.ranks.nccl.communicator import Gpu, Member
+from fabtui_node.ranks.nccl.communicator import Member, RankGpu
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
 from fabtui_node.ranks.nccl.ctypes_hip import open_driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Library, version_text
@@ -70,21 +70,21 @@ class NcclEngine(Engine):
         versions = self.nccl.name, version_text(self.nccl.code), self.driver.title, self.driver.version()
         return "%s %s, %s %s" % versions
 
-    def attach(self, rank: Rank) -> Endpoint:
+    def attach(self, rank: Rank) -> RankEndpoint:
         """Make the GPU's context and allocate its first memory."""
         began = time.monotonic()
-        gpu = Gpu(rank, self.driver, self.nccl, self.log, self.notes, self.address)
+        gpu = RankGpu(rank, self.driver, self.nccl, self.log, self.notes, self.address)
         gpu.largest = self.largest
         self.seconds["contexts"] = max(self.seconds.get("contexts", 0.0), time.monotonic() - began)
         return NcclEndpoint(rank, gpu)
 
 
-class NcclEndpoint(Endpoint):
+class NcclEndpoint(RankEndpoint):
     """A rank with a GPU."""
 
     world_channels = WORLD_CHANNELS
 
-    def __init__(self, rank: Rank, gpu: Gpu) -> None:
+    def __init__(self, rank: Rank, gpu: RankGpu) -> None:
         super().__init__(rank)
         self._gpu = gpu
 
@@ -107,12 +107,12 @@ class NcclEndpoint(Endpoint):
 
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
-    ) -> Link:
+    ) -> PairLink:
         """Make a communicator of two ranks."""
         ranks = sorted([self.rank.rank, peer])
         member = Member.joined(self._gpu, task, "link%d/id" % attempt, ranks, end, ctas)
         return NcclLink(member, peer, 1 - member.me)
 
-    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         """Make a communicator of many ranks."""
         return NcclGroup(Member.joined(self._gpu, task, "group/id", ranks, end, channels), ranks)

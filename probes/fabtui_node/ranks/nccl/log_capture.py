@@ -9,7 +9,7 @@ import threading
 from typing import Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
-from fabtui_node.parsers.nccl.log_lines import Line, Nics
+from fabtui_node.parsers.nccl.log_lines import NcclLine, Nics
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
@@ -83,7 +83,7 @@ class Log:
         self._offset = 0
         self._tail = b""
         self._count = 0
-        self._lines: Dict[int, List[Tuple[int, Line]]] = {}
+        self._lines: Dict[int, List[Tuple[int, NcclLine]]] = {}
         self._held = 0
         self._nics: Nics = {}
 
@@ -116,7 +116,7 @@ class Log:
             self._read()
             return self._count
 
-    def since(self, mark: int, device: int) -> List[Line]:
+    def since(self, mark: int, device: int) -> List[NcclLine]:
         """Return the lines of a device since a mark."""
         with self._lock:
             self._read()
@@ -127,7 +127,7 @@ class Log:
                 found.append(line)
             return found[::-1]
 
-    def warned(self, mark: int) -> List[Line]:
+    def warned(self, mark: int) -> List[NcclLine]:
         """Return the warnings since a mark, of all devices: NCCL prints any or none before it knows the device."""
         with self._lock:
             self._read()
@@ -141,13 +141,13 @@ class Log:
             return dict(self._nics)
 
 
-def notable(lines: List[Line], most: int = 64) -> List[Line]:
+def notable(lines: List[NcclLine], most: int = 64) -> List[NcclLine]:
     """Return warnings and connections among lines, at most the first ``most``."""
     found = [line for line in lines if line.level != "INFO" or log_lines.parse_channel(line.text) is not None]
     return found[:most]
 
 
-def summary(lines: List[Line], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
+def summary(lines: List[NcclLine], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
     """Return at most ``most`` warnings and connections among lines, without repetitions.
 
     ``pair`` is the source and destination of the only direction to include, None for all.

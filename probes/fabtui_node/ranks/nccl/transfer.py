@@ -10,7 +10,7 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, PairJob, Task
-from fabtui_node.ranks.engine import Link, Setup
+from fabtui_node.ranks.engine import PairLink, Setup
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member
@@ -27,7 +27,7 @@ _SETUP = _NUMBERS.size + _TRANSPORT
 """Bytes of a setup message: three numbers, and the transport that the source uses."""
 
 
-class NcclLink(Link):
+class NcclLink(PairLink):
     """Two ranks of a communicator, which may have more.
 
     Args:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task
-from fabtui_node.ranks.engine import Endpoint, Group, Link
+from fabtui_node.ranks.engine import PairLink, RankEndpoint, RankGroup
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.verify import ADDING, Shape, arrived
+from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
 from fabtui_node.ranks.torch.engine import TorchEngine, failure
 from fabtui_node.ranks.torch.transfer import TorchLink
 
@@ -21,7 +21,7 @@ TAGS = 1 << 20
 """Tags for the messages of one pair of ranks; torch matches messages by tag."""
 
 
-class TorchGroup(Group):
+class TorchGroup(RankGroup):
     """A process group of many ranks."""
 
     def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int]) -> None:
@@ -54,17 +54,17 @@ class TorchGroup(Group):
                 what = "no connection to rank %d or %d" % (self._ranks[to], self._ranks[source])
                 raise failure(CONNECT, what, error) from None
 
-    def link(self, peer: int) -> Link:
+    def link(self, peer: int) -> PairLink:
         """Return the link to another rank within this group; both directions share it, and its tags."""
         if peer not in self._links:
             ends, indices = (self._rank, peer), (self._me, self._ranks.index(peer))
             self._links[peer] = TorchLink(self._engine, self._group, ends, indices, inside=True)
         return self._links[peer]
 
-    def _allocate(self, form: Shape) -> Any:
+    def _allocate(self, form: TransferShape) -> Any:
         return self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
 
-    def _iteration(self, form: Shape, buffer: Any, end: float) -> Callable[[], List[Any]]:
+    def _iteration(self, form: TransferShape, buffer: Any, end: float) -> Callable[[], List[Any]]:
         group, dist, me = self._group, self._dist, self._me
         own = buffer[me * form.values : (me + 1) * form.values]
         if form.kind == "all_reduce":
@@ -84,7 +84,7 @@ class TorchGroup(Group):
         out = self._copied(me, after, form.values)
         return lambda: self._engine.exchange(group, out, after, buffer, before, TAGS)
 
-    def _timed(self, form: Shape, times: int, run: Callable[[], List[Any]], end: float) -> List[float]:
+    def _timed(self, form: TransferShape, times: int, run: Callable[[], List[Any]], end: float) -> List[float]:
         laps = []
         began = time.monotonic()
         try:
@@ -124,7 +124,7 @@ class TorchGroup(Group):
         """Return what one rank sends to another: integers that float32 holds, unique per place and pair of ranks."""
         return self._repeated(self._steps(PERIOD) * 1024 + (src * 37 + dst * 101 + 1) % 1024, count)
 
-    def _fill(self, form: Shape, buffer: Any, end: float) -> None:
+    def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
         me, chunk = self._me, form.values
         if form.kind in ADDING:
             buffer.copy_(self._repeated(self._steps(verify.STEPS) + me, buffer.numel()))
@@ -135,7 +135,7 @@ class TorchGroup(Group):
         elif form.kind == "broadcast" and me == 0:
             buffer.copy_(self._copied(0, 0, chunk))
 
-    def _wrong(self, form: Shape, buffer: Any, rounds: int, end: float) -> int:
+    def _wrong(self, form: TransferShape, buffer: Any, rounds: int, end: float) -> int:
         me = self._me
         if form.kind not in ADDING:
             wrong = 0
@@ -164,7 +164,7 @@ OVERTIME = 1.0
 """Seconds past its deadline after which a wait in torch is abandoned."""
 
 
-class TorchEndpoint(Endpoint):
+class TorchEndpoint(RankEndpoint):
     """A rank over torch.distributed."""
 
     def __init__(self, rank: Rank, engine: TorchEngine) -> None:
@@ -208,14 +208,14 @@ class TorchEndpoint(Endpoint):
 
     def connect(
         self, task: Task, peer: int, peer_address: str, attempt: int, end: float, ctas: Optional[int] = None
-    ) -> Link:
+    ) -> PairLink:
         """Make a process group of two."""
         me = self.rank.rank
         indices = (0, 1) if me < peer else (1, 0)
         group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end, self.rank.address, ctas)
         return TorchLink(self._engine, group, (me, peer), indices, (self.rank.address, peer_address))
 
-    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         """Make a process group of many."""
         began = time.monotonic()
         own = self.rank.address

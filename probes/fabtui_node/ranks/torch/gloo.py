@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
-from fabtui_node.ranks.engine import Endpoint
+from fabtui_node.ranks.engine import RankEndpoint
 from fabtui_node.ranks.torch.collectives import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
@@ -32,7 +32,7 @@ class GlooEngine(TorchEngine):
         self._type.create_device(hostname=self.address)
         self.seconds["device"] = time.monotonic() - began
 
-    def attach(self, rank: Rank) -> Endpoint:
+    def attach(self, rank: Rank) -> RankEndpoint:
         """Return a rank, once its data address was tried."""
         if rank.address and rank.address != self.address:
             self._type.create_device(hostname=rank.address)

@@ -14,7 +14,7 @@ from typing import Any, List, Optional
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
-from fabtui_node.ranks.engine import Endpoint
+from fabtui_node.ranks.engine import RankEndpoint
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver
 from fabtui_node.ranks.torch.collectives import TorchEndpoint
@@ -60,7 +60,7 @@ class TorchNcclEngine(TorchEngine):
             raise RuntimeError("torch %s finds no GPU" % self.torch.__version__)
         self._type: Any = self.dist.ProcessGroupNCCL
 
-    def attach(self, rank: Rank) -> Endpoint:
+    def attach(self, rank: Rank) -> RankEndpoint:
         """Make the GPU's context."""
         began = time.monotonic()
         self._ordinal = Driver().find(rank.index, rank.uuid)
@@ -117,7 +117,7 @@ class TorchNcclEngine(TorchEngine):
                 raise TimeoutError("timed out")
         work.wait()
 
-    def _lines(self) -> List[log_lines.Line]:
+    def _lines(self) -> List[log_lines.NcclLine]:
         return self._log.since(self._mark, self._ordinal)
 
     def transport_of(self, src: int, dst: int, sending: bool) -> Optional[str]:

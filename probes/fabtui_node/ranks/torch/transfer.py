@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, PairJob, Task
-from fabtui_node.ranks.engine import Link, Setup
+from fabtui_node.ranks.engine import PairLink, Setup
 from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
 
 LATENCY_BUDGET = 0.05
@@ -27,7 +27,7 @@ STAMPED = 64
 """Size from which on messages carry their number in their first 8 bytes."""
 
 
-class TorchLink(Link):
+class TorchLink(PairLink):
     """Two ranks of a process group, which may have more.
 
     Args:
