@@ -8,13 +8,17 @@ fabtui can show a newer recording.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar
 
 from fabtui.model.endpoints import Endpoint, is_index
-from fabtui.model.measurement import Measurement
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import UNITS, Measurement
 
 #: Version of the recording format.
 FORMAT = 1
@@ -26,12 +30,10 @@ EXPERIMENT_ARM = "experiment "
 Pair = tuple[str, str]
 #: An ordered pair of endpoint names, with a reason or a conclusion.
 PairText = tuple[str, str, str]
-EpochSeconds = float
+#: JSON keeps apart whole numbers and others.
+Number = int | float
+EpochSeconds = Number
 JsonObject = dict[str, Any]
-
-#: Returns the Python value of a JSON value, or raises ValueError.
-Reader = Callable[[Any], Any]
-Rule = Callable[[Any], bool]
 
 #: Errors of a model on events of damaged recordings: valid by themselves, they may contradict each other.
 APPLY_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError)
@@ -60,32 +62,22 @@ class NodeState(StrEnum):
         return self in (NodeState.FAILED, NodeState.LOST)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_number(value: Any) -> bool:
     """Return True if a JSON value is a finite number within bounds."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -_MAX_NUMBER <= value <= _MAX_NUMBER
 
 
-def _is_time(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= _MAX_TIME
+def _is_time(value: Number) -> bool:
+    return 0 <= value <= _MAX_TIME
 
 
-def _is_integer(value: Any) -> bool:
-    """Return True if a JSON value is an integer of 64 bits at most."""
-    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_INTEGER_BITS
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
+def _is_integer(value: int) -> bool:
+    """Return True if an integer has 64 bits at most."""
+    return value.bit_length() <= _MAX_INTEGER_BITS
 
 
 def _is_object(value: Any) -> bool:
-    """Return True if a JSON value is an object of bounded depth with finite numbers."""
-    if not isinstance(value, dict):
-        return False
+    """Return True if a JSON object has a bounded depth, and finite numbers."""
     level: list[Any] = [value]
     for _ in range(_MAX_DEPTH):
         below: list[Any] = []
@@ -102,129 +94,52 @@ def _is_object(value: Any) -> bool:
     return False
 
 
-def _or_none(rule: Rule) -> Rule:
-    return lambda value: value is None or rule(value)
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
-def _mapping_to(rule: Rule) -> Rule:
-    return lambda value: isinstance(value, dict) and all(map(rule, value.values()))
-
-
-def _first_invalid(value: Mapping[str, Any], rules: Mapping[str, Rule]) -> str | None:
-    return next((name for name, rule in rules.items() if name in value and not rule(value[name])), None)
-
-
-def _matches(rules: Mapping[str, Rule]) -> Rule:
-    return lambda value: isinstance(value, dict) and _first_invalid(value, rules) is None
-
-
-_counts = _mapping_to(_is_number)
-_EXTRA: dict[str, Rule] = {
-    **dict.fromkeys(("algorithm", "came_from", "error_kind"), _or_none(_is_text)),
-    **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _or_none(_is_number)),
-    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _or_none(_is_number)),
+#: Rules of values in the extras of a measurement.
+_EXTRA: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("algorithm", "came_from", "error_kind"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _is_number),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _is_number),
     # Bytes of a collective, or numbers of datagrams by their size.
-    **dict.fromkeys(("sent", "arrived"), lambda value: value is None or _is_number(value) or _counts(value)),
-    **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _or_none(_is_number)),
-    "asked_bytes": _or_none(_is_integer),
-    "times": _or_none(_mapping_to(_is_number)),
-}
-_MEASUREMENT: dict[str, Rule] = {
-    **dict.fromkeys(("layer", "src", "dst", "verdict", "unit", "how"), _is_text),
-    **dict.fromkeys(("transport", "src_addr", "dst_addr", "error", "raw", "arm"), _or_none(_is_text)),
-    "value": _or_none(_is_number),
-    "bytes": _or_none(_is_integer),
-    "attempts": _is_integer,
-    "time": _is_time,
-    "made": _is_flag,
-    "extra": _or_none(_matches(_EXTRA)),
-}
-_ENDPOINT: dict[str, Rule] = {
-    "number": _is_integer,
-    "index": is_index,
-    **dict.fromkeys(("node", "kind", "name"), _is_text),
-    **dict.fromkeys(("uuid", "bus", "nic", "address"), _or_none(_is_text)),
-    "rail": _or_none(is_index),
-}
-_ENDPOINT_FIELDS = tuple(field.name for field in fields(Endpoint))
-
-
-def _checked(rule: Rule, error: str = "invalid value") -> Reader:
-    """Return a reader that passes on values that satisfy a rule."""
-
-    def read(value: Any) -> Any:
-        if not rule(value):
-            raise ValueError(error)
-        return value
-
-    return read
-
-
-def _list_of(reader: Reader) -> Reader:
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, (list, tuple)):
-            raise ValueError("not a list")
-        return tuple(map(reader, value))
-
-    return read
-
-
-def _row_of_texts(length: int) -> Reader:
-    """Return a reader of lists of a fixed number of strings."""
-
-    def read(value: Any) -> tuple[str, ...]:
-        if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(_is_text, value)):
-            raise ValueError("invalid row")
-        return tuple(value)
-
-    return read
-
-
-def _read_measurement(value: Any) -> Measurement:
-    if not isinstance(value, dict):
-        raise ValueError("not a measurement")
-    if (invalid := _first_invalid(value, _MEASUREMENT)) is not None:
-        raise ValueError(f"{invalid!r} is invalid")
-    return Measurement.from_json(value)
-
-
-def _read_endpoint(value: Any) -> Endpoint:
-    if not isinstance(value, dict) or _first_invalid(value, _ENDPOINT) is not None:
-        raise ValueError("not an endpoint")
-    try:
-        return Endpoint(**{name: value[name] for name in _ENDPOINT_FIELDS if name in value})
-    except TypeError as error:
-        raise ValueError(f"not an endpoint: {error}") from None
-
-
-def _read_state(value: Any) -> NodeState:
-    if not isinstance(value, str):
-        raise ValueError("not a node state")
-    return NodeState(value)
-
-
-#: Readers of the fields' JSON values, by the annotation of the field.
-_READERS: dict[str, Reader] = {
-    "bool": _checked(_is_flag),
-    "int": _checked(_is_integer),
-    "float": _checked(_is_number),
-    "EpochSeconds": _checked(_is_time),
-    "str": _checked(_is_text),
-    "JsonObject": _checked(_is_object),
-    "NodeState": _read_state,
-    "Mapping[str, str]": _checked(_mapping_to(_is_text), "not an object of strings"),
-    "Sequence[str]": _list_of(_checked(_is_text)),
-    "Sequence[Pair]": _list_of(_row_of_texts(2)),
-    "Sequence[PairText]": _list_of(_row_of_texts(3)),
-    "Sequence[Endpoint]": _list_of(_read_endpoint),
-    "Sequence[Measurement]": _list_of(_read_measurement),
+    **dict.fromkeys(("sent", "arrived"), lambda value: _is_number(value) or _is_counts(value)),
+    **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _is_number),
+    "asked_bytes": lambda value: type(value) is int and _is_integer(value),
+    "times": _is_counts,
 }
 
 
-def _reader_of(annotation: str) -> Reader:
-    reader = _READERS[annotation.removesuffix(" | None")]
-    return (lambda value: None if value is None else reader(value)) if annotation.endswith(" | None") else reader
+def _is_measurement(one: Measurement) -> bool:
+    """Return True if the numbers of a measurement are within bounds, and its extras have the right types."""
+    return (
+        (one.value is None or -_MAX_NUMBER <= one.value <= _MAX_NUMBER)
+        and (one.bytes is None or _is_integer(one.bytes))
+        and 0 <= one.time <= _MAX_TIME
+        and _is_integer(one.attempts)
+        and one.unit in UNITS
+        and (one.extra is None or all(v is None or _EXTRA.get(k, _is_any)(v) for k, v in one.extra.items()))
+    )
+
+
+def _is_any(_: Any) -> bool:
+    return True
+
+
+def _is_endpoint(one: Endpoint) -> bool:
+    return is_index(one.index) and (one.rail is None or is_index(one.rail)) and _is_integer(one.number)
+
+
+#: Rules of decoded values beyond their types, by the annotation of the field.
+_BOUNDS: dict[str, Callable[[Any], bool]] = {
+    "int": _is_integer,
+    "Number": _is_number,
+    "EpochSeconds": _is_time,
+    "JsonObject": _is_object,
+    "Sequence[Endpoint]": lambda found: all(map(_is_endpoint, found)),
+    "Sequence[Measurement]": lambda found: all(map(_is_measurement, found)),
+}
 
 
 # Frozen classes with slots would double the time of this import, which the first frame waits for; methods
@@ -255,10 +170,13 @@ class Event:
         return value
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        values = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self))
+        return f"{type(self).__name__}({', '.join(values)})"
 
     def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields(self))
 
 
 @dataclass(repr=False, eq=False)
@@ -393,7 +311,7 @@ class PlanUpdate(Event):
 
     kind: ClassVar[str] = "plan"
 
-    slow_below: float | None = None
+    slow_below: Number | None = None
     arms: Sequence[str] | None = None
     untested: Sequence[PairText] = ()
     suspects: Sequence[PairText] = ()
@@ -586,33 +504,96 @@ EVENTS: dict[str, type[Event]] = {
         SessionResumed,
     )
 }
-_FIELD_READERS = {
-    event: {one.name: _reader_of(str(one.type)) for one in fields(event)} for event in (*EVENTS.values(), UnknownEvent)
-}
-_REQUIRED_FIELDS = {
-    event: [one.name for one in fields(event) if one.default is MISSING and one.default_factory is MISSING]
-    for event in _FIELD_READERS
-}
+
+
+@dataclass
+class _Head:
+    """Kind of an event, read before the rest."""
+
+    kind: str
+
+
+class _Codec:
+    """Decoders of all kinds of events, made at the first event that is read: the first frame needs none."""
+
+    def __init__(self) -> None:
+        import msgspec
+
+        self._refusals = msgspec.ValidationError
+        self._malformed = msgspec.DecodeError
+        self._convert = msgspec.convert
+        self._head = msgspec.json.Decoder(_Head)
+        known = (*EVENTS.values(), UnknownEvent)
+        self._decoders: dict[type[Event], msgspec.json.Decoder[Event]] = {
+            one: msgspec.json.Decoder(one, dec_hook=_decoded_layer) for one in known
+        }
+        bounds = {one: [(each.name, str(each.type).removesuffix(" | None")) for each in fields(one)] for one in known}
+        self._bounds = {
+            one: [(n, _BOUNDS[kind]) for n, kind in found if kind in _BOUNDS] for one, found in bounds.items()
+        }
+        self._tuples = {one: [n for n, kind in found if kind.startswith("Sequence")] for one, found in bounds.items()}
+
+    def from_line(self, line: bytes) -> Event:
+        """Return the event of a line of JSON."""
+        kind = ""
+        try:
+            kind = self._head.decode(line).kind
+            return self._checked(self._decoders[EVENTS.get(kind, UnknownEvent)].decode(line))
+        except self._refusals as error:
+            raise _refusal(kind, str(error)) from None
+        except self._malformed:
+            # Half of a surrogate pair, which may stand for a byte of a node's output, is no text for msgspec.
+            return self.from_object(json.loads(line))
+
+    def from_object(self, value: Any) -> Event:
+        """Return the event of a JSON object."""
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if not isinstance(kind, str):
+            raise ValueError("not an event")
+        try:
+            return self._checked(self._convert(value, EVENTS.get(kind, UnknownEvent), dec_hook=_decoded_layer))
+        except self._refusals as error:
+            raise _refusal(kind, str(error)) from None
+
+    def _checked(self, event: Event) -> Event:
+        for name, rule in self._bounds[type(event)]:
+            found = getattr(event, name)
+            if found is not None and not rule(found):
+                raise ValueError(f"{name!r} is out of bounds")
+        for name in self._tuples[type(event)]:
+            if (found := getattr(event, name)) is not None:
+                setattr(event, name, tuple(found))
+        return event
+
+
+def _decoded_layer(kind: type, name: Any) -> Layer:
+    if kind is not Layer or not isinstance(name, str):
+        raise ValueError("not a layer")
+    return Layer(name)
+
+
+def _refusal(kind: str, text: str) -> ValueError:
+    if not kind:
+        return ValueError("not an event")
+    if (missing := re.fullmatch(r"Object missing required field `(\w+)`", text)) is not None:
+        return ValueError(f"{missing[1]!r} of {kind!r} is missing")
+    return ValueError(f"not a measurement: {text}" if "`$.measurements" in text else text)
+
+
+@cache
+def _codec() -> _Codec:
+    return _Codec()
+
+
+def event_from_line(line: bytes) -> Event:
+    """Return the event of a line of a recording, validated.
+
+    Raises:
+        ValueError: The line is not an event, or a field is missing or invalid.
+    """
+    return _codec().from_line(line)
 
 
 def event_from_json(value: Any) -> Event:
-    """Return the event of a JSON object, validated.
-
-    Raises:
-        ValueError: The object is not an event, or a field is missing or invalid.
-    """
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str):
-        raise ValueError("not an event")
-    event = EVENTS.get(kind, UnknownEvent)
-    found = {}
-    for name, reader in _FIELD_READERS[event].items():
-        if name in value:
-            try:
-                found[name] = reader(value[name])
-            except ValueError as error:
-                raise ValueError(f"{name!r} is invalid ({error})") from None
-    for name in _REQUIRED_FIELDS[event]:
-        if name not in found:
-            raise ValueError(f"{name!r} of {kind!r} is missing")
-    return event(**found)
+    """Return the event of a JSON object, validated; see `event_from_line`."""
+    return _codec().from_object(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fabtui.model.layers import Layer
 
@@ -56,32 +56,8 @@ class TextSource(Protocol):
         """Return raw text and extras."""
 
 
-class _Stored:
-    """Lazy raw text and extras of a stored measurement."""
-
-    __slots__ = ("_asked", "_place", "_texts")
-
-    _texts: TextSource | None
-    _place: int | None
-    _asked: int | None
-
-    if not TYPE_CHECKING:
-        # Type checkers should know the fields, and no others.
-
-        def __getattr__(self, name: str) -> Any:
-            # Called for fields that are not set.
-            if name == "_place":
-                return None
-            if name not in ("raw", "extra") or self._place is None:
-                raise AttributeError(name)
-            raw, extra = (None, None) if self._texts is None else self._texts.read(self._place)
-            object.__setattr__(self, "raw", raw)
-            object.__setattr__(self, "extra", extra)
-            return raw if name == "raw" else extra
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement(_Stored):
+@dataclass(frozen=True)
+class Measurement:
     """One measured value, or one failed attempt to measure it.
 
     Attributes:
@@ -109,10 +85,10 @@ class Measurement(_Stored):
     src: str
     dst: str
     verdict: Verdict
-    value: float | None = None
+    value: int | float | None = None
     unit: str = ""
     bytes: int | None = None
-    time: float = 0.0
+    time: int | float = 0.0
     how: str = ""
     transport: str | None = None
     src_addr: str | None = None
@@ -124,18 +100,24 @@ class Measurement(_Stored):
     extra: dict[str, Any] | None = None
     arm: str | None = None
 
+    def __repr__(self) -> str:
+        return f"Measurement({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
+
     @property
     def asked_bytes(self) -> int | None:
         """Requested message size; a slow path may have been tested with less."""
-        if self._place is not None:
-            return self._asked
         return (self.extra or {}).get("asked_bytes", self.bytes)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object, without what is None."""
         return {
             name: value
-            for name in self.__slots__
+            for name in FIELDS
             if (value := getattr(self, name)) is not None and not (name == "made" and not value)
         }
 
@@ -147,7 +129,7 @@ class Measurement(_Stored):
             ValueError: The object is not one.
         """
         try:
-            known = {name: value[name] for name in cls.__slots__ if name in value}
+            known = {name: value[name] for name in FIELDS if name in value}
             # Looked up in a dict: an enumeration takes a microsecond to find a member.
             known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
             if known.get("unit", "") not in UNITS:
@@ -156,22 +138,48 @@ class Measurement(_Stored):
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a measurement: {error}") from None
 
-    @classmethod
-    def stored(cls, texts: TextSource | None, place: int, asked: int | None, *fields: Any) -> Measurement:
-        """Return a measurement whose raw text and extras are read at their place when they are asked for.
 
-        ``asked`` is the requested message size, ``fields`` are all other fields in their order.
-        """
+#: Names of the fields of a measurement.
+FIELDS = tuple(one.name for one in fields(Measurement))
+
+
+class StoredMeasurement(Measurement):
+    """Measurement of a store, whose raw text and extras are read when they are asked for."""
+
+    _texts: TextSource | None
+    _place: int
+    _asked: int | None
+
+    def __new__(cls, *args: Any, **changed: Any) -> Any:
+        """Return a changed copy, as `dataclasses.replace` makes it, which holds all by itself."""
+        return Measurement(*args, **changed)
+
+    @classmethod
+    def of(cls, texts: TextSource | None, place: int, asked: int | None, *values: Any) -> StoredMeasurement:
+        """Return a measurement; ``asked`` is the requested message size, ``values`` are all other fields in order."""
         found = object.__new__(cls)
-        for put, field in zip(_SETTERS, (texts, place, asked, *fields), strict=True):
-            put(found, field)
+        put = object.__setattr__
+        put(found, "_texts", texts)
+        put(found, "_place", place)
+        put(found, "_asked", asked)
+        for name, value in zip(_STORED, values, strict=True):
+            put(found, name, value)
         return found
 
+    @property
+    def raw(self) -> str | None:
+        """The text it was read from, or None."""
+        return None if self._texts is None else self._texts.read(self._place)[0]
 
-#: Setters of the slots of a measurement, which is frozen.
-_SETTERS = tuple(
-    getattr(owner, name).__set__
-    for owner, names in ((_Stored, ("_texts", "_place", "_asked")), (Measurement, Measurement.__slots__))
-    for name in names
-    if name not in ("raw", "extra")
-)
+    @property
+    def extra(self) -> dict[str, Any] | None:
+        """More of what was learnt."""
+        return None if self._texts is None else self._texts.read(self._place)[1]
+
+    @property
+    def asked_bytes(self) -> int | None:
+        """Requested message size."""
+        return self._asked
+
+
+_STORED = tuple(name for name in FIELDS if name not in ("raw", "extra"))

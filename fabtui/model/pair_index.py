@@ -73,8 +73,11 @@ class PairIndex(Generic[Kind]):
 
     def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
         """Return the number of a pair, or ``default``."""
-        rows, source, target = self._rows.get(kind), self._names.find(src), self._names.find(dst)
-        if rows is None or source is None or target is None:
+        rows = self._rows.get(kind)
+        if rows is None:
+            return default
+        source, target = self._names.find(src), self._names.find(dst)
+        if source is None or target is None:
             return default
         row = rows.get(source)
         return default if row is None else row.get(target, default)

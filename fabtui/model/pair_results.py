@@ -17,6 +17,8 @@ from fabtui.model.pair_index import Key, PairIndex, PairList
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
 DEFAULT_SLOW_BELOW = 0.7
+#: Layers of which either makes a pair a tested one.
+_OTHER = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}
 #: Multiple of the median message time from which the 99th percentile is notable.
 STALL = 3.0
 
@@ -40,7 +42,7 @@ class PairResults:
 
     Attributes:
         tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
-        both_ways: Whether a p2p test measured both directions at once.
+        bidirectional: Whether a p2p test measured both directions at once.
         slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
@@ -61,7 +63,7 @@ class PairResults:
         self._arm_rows: PairIndex[_Arm] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
-        self.both_ways = False
+        self.bidirectional = False
         self.tested = PairList()
         self._flapping: dict[Key, int] = {}
         #: Pairs with attempts since `flapping` was read.
@@ -72,15 +74,24 @@ class PairResults:
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
-    def add(self, measurement: Measurement) -> None:
-        """Add a measurement, which replaces an earlier attempt at the same pair."""
+    def last_row(self, measurement: Measurement) -> int:
+        """Return the row of the latest attempt at the pair of a measurement in its layer, or `NONE`."""
+        return self._rows.get(measurement.layer, measurement.src, measurement.dst)
+
+    def add(self, measurement: Measurement, before: int | None = None) -> None:
+        """Add a measurement, which replaces an earlier attempt at the same pair; ``before`` is its `last_row`."""
         key = (measurement.layer, measurement.src, measurement.dst)
         self._changes[measurement.layer] += 1
-        before = self._rows.get(*key)
+        if before is None:
+            before = self._rows.get(*key)
         if before == NONE:
-            other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
+            other = _OTHER.get(measurement.layer)
             if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
                 self.tested.append(key)
+            self._append(key, before, measurement)
+            if measurement.verdict is Verdict.OK and measurement.value is not None:
+                self._values_for(measurement).add(measurement.value)
+            return
         values = self._values_for(measurement)
         was = self._good_value(self._counting_row(key, before))
         rows = self._append(key, before, measurement)
@@ -118,7 +129,7 @@ class PairResults:
         self._rows.set(*key, row)
         self.stalled.pop(before, None)
         if measurement.verdict is Verdict.OK and measurement.layer is Layer.P2P and measurement.extra:
-            self.both_ways |= "both_ways" in measurement.extra
+            self.bidirectional |= "both_ways" in measurement.extra
             if _stalls(measurement.extra):
                 self.stalled[row] = None
         if largest == NONE:

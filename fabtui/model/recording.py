@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_json
+from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_line
 from fabtui.model.session_model import Model
 from fabtui.paths import open_unblocked
 
@@ -131,7 +131,7 @@ class EventReader:
                 number = self.place.number + self.place.read
                 if len(line) > _LONG_LINE and line.count(b",") > MAX_VALUES:
                     raise ValueError(f"more than {MAX_VALUES} values")
-                event = event_from_json(json.loads(line))
+                event = event_from_line(line)
                 if first and not isinstance(event, SessionStart):
                     raise ValueError("does not begin with a start event")
                 if isinstance(event, SessionStart) and len(event.nodes) > MAX_NODES:

@@ -41,6 +41,7 @@ from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
+from fabtui.model.measurement_store import NONE
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
@@ -330,14 +331,15 @@ class Model:
         since = self.phase.since if layer == self.phase.name else 0.0
         if self.phase.name == _WATCH:
             since = self._watch_since
-        if since > self.compared_since and measurement.arm is None:
+        last = NONE if measurement.arm is not None else self.results.last_row(measurement)
+        if last != NONE and since > self.compared_since:
             self._note_sweep(measurement, since)
         if self.experiments.take(measurement):
             pass
         elif measurement.arm is not None:
             self.results.add_to_arm(measurement)
         else:
-            self._add_followed(measurement) if layer in FOLLOWED else self.results.add(measurement)
+            self._add_followed(measurement, last) if layer in FOLLOWED else self.results.add(measurement, last)
         if layer is not Layer.LATENCY:
             # Latency comes with the bandwidth of the same test.
             self.done += 1
@@ -345,11 +347,11 @@ class Model:
             if measurement.arm is None:
                 self.untested.pop(pair, None)
 
-    def _add_followed(self, measurement: Measurement) -> None:
+    def _add_followed(self, measurement: Measurement, last: int) -> None:
         """Add a result; log a change of the verdict of its pair. The first results of a sweep are no changes."""
         between = measurement.layer, measurement.src, measurement.dst
-        before = self.results.verdict_between(*between)
-        self.results.add(measurement)
+        before = None if last == NONE else self.results.verdict_between(*between)
+        self.results.add(measurement, last)
         if before is None and not measurement.verdict.bad:
             return
         after = self.results.verdict_between(*between)

@@ -164,7 +164,7 @@ def _medians(model: Model) -> list[str]:
     rows = [(f"p2p {size_text(size)}", "GB/s", _in_order(model.medians(Layer.P2P, size))) for size in sizes[:-1]]
     name = f"p2p {size_text(sizes[-1])}" if len(sizes) > 1 else "p2p"
     rows.append((name, "GB/s", _of_classes(model, Layer.P2P)))
-    if model.results.both_ways:
+    if model.results.bidirectional:
         rows.append(("bidirectional", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _bidirectional(model, m))))
     if Layer.P2P not in tested or differing(model):
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))

@@ -12,14 +12,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from fabtui.model.counter_log import Traffic
 from fabtui.model.endpoints import node_of
 from fabtui.model.facts.node_view import active_ports, dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pair_table import joined
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -221,6 +218,10 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
 
     Without counters of a node, all pairs of two nodes over one transport are alike.
     """
+    import numpy as np
+
+    from fabtui.model.pair_table import joined
+
     *_, alone = model.pair_tables(Layer.P2P)
     *_, inside = model.pair_tables(Layer.WORLD)
     assert alone is not None

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
@@ -71,6 +69,8 @@ def _differing(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
     """Yield the ordered pairs with different verdicts in p2p and world, and both, in the order of the grid."""
     if not {Layer.P2P, Layer.WORLD} <= model.layers:
         return
+    import numpy as np
+
     ends = len(model.endpoints)
     *_, alone = model.pair_tables(Layer.P2P)
     *_, inside = model.pair_tables(Layer.WORLD)

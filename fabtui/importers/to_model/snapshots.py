@@ -9,7 +9,7 @@ from fabtui.export.csv import ARM_MARK
 from fabtui.importers.to_model.builder import Draft
 from fabtui.model.events import NodeState
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import FIELDS, Measurement, Verdict
 from fabtui.model.records import NodeRecord
 
 _MOST_INDEX = 65_536
@@ -89,7 +89,7 @@ def _index(value: Any) -> int | None:
 
 def _measurement(row: dict[str, Any]) -> Measurement | None:
     layer, _, arm = str(row.get("layer", "")).partition(ARM_MARK)
-    value = {name: row[name] for name in Measurement.__slots__ if row.get(name) is not None}
+    value = {name: row[name] for name in FIELDS if row.get(name) is not None}
     value.update({"layer": layer, "time": _seconds(row.get("time")), "arm": row.get("arm") or arm or None})
     for name in ("value", "bytes", "attempts"):
         if name in value and (isinstance(value[name], bool) or not isinstance(value[name], (int, float))):
