@@ -15,11 +15,14 @@ from fabtui.cli.options_from_args import Request, output_path
 from fabtui.cli.outputs import write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
+from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
+from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.flight_dumps import FlightDumps
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
+from fabtui.presentation.findings import as_json as finding_json
 from fabtui.report.imported_output import text_of
 from fabtui.report.tables import takes_unicode
 from fabtui.session.feeds.replay import StillFeed
@@ -111,7 +114,9 @@ def _list() -> int:
 def _show(result: Result, number: int, args: argparse.Namespace) -> None:
     unicode = takes_unicode(sys.stdout)
     if "json" in args:
-        print(json.dumps(result.as_json(), ensure_ascii=not unicode, allow_nan=False))
+        found = examined(result, errors_in(result)).all_findings
+        value = result.as_json() | {"findings": cleaned([finding_json(one) for one in found])}
+        print(json.dumps(value, ensure_ascii=not unicode, allow_nan=False))
     elif "open" not in args:
         limited = sys.stdout.isatty() or "COLUMNS" in os.environ
         width = shutil.get_terminal_size().columns if limited else _UNLIMITED

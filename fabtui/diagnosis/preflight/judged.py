@@ -74,7 +74,7 @@ class ProbeJudgement(NodeRule):
             "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
             "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
         }
-        # What an error means is in the catalogue, whoever printed it.
+        # The catalogue explains the errors of tools, too.
         known = None if self.check_name else meaning_of(texts[0])
         if known is not None:
             facts |= known.facts

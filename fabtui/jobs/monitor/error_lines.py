@@ -117,7 +117,7 @@ class ErrorLine(NamedTuple):
 
     @property
     def cause(self) -> bool:
-        """Whether it can begin a failure; the catalogue of errors knows better than the words of the line."""
+        """True if it can begin a failure; the catalogue of errors knows better than the words of the line."""
         return self.kind.cause if (known := self.meaning) is None else known.role == "cause"
 
 
