@@ -90,6 +90,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_language.py
+	$(BIN)/python tools/measure_house.py --check
 	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
 	$(BIN)/python tools/check_lock.py

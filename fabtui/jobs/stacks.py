@@ -16,7 +16,7 @@ _BUSY = 0.5
 
 
 class RankStack(NamedTuple):
-    """JobPlace in the program of a rank.
+    """Place in the program of a rank.
 
     Attributes:
         place: Its rank, node and process.

@@ -140,7 +140,10 @@ class Model:
         self.turns = TurnLog()
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+        self._handlers = self._event_handlers()
+
+    def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
+        return {
             SessionStart: self._on_start,
             NodeUpdate: self._on_node,
             InventoryUpdate: self._on_inventory,

@@ -255,30 +255,7 @@ class _Search:
         everywhere = np.ones(len(table), dtype=bool)
         carriers = yield from _in_parts(len(table), lambda part: places.carriers(source[part], target[part]))
 
-        def both(
-            kind: Kind, reach: Reach, bits: float, of: Ints, where: Flags, name: Callable[[int], str]
-        ) -> Iterator[_Family | None]:
-            size = int(of.max(initial=-1)) + 1
-            ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (source, target)
-            first, second, twice = yield from _in_parts(
-                len(table), lambda part: _of_both(of[ends[0][part]], of[ends[1][part]], where[part])
-            )
-            yield _Family(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
-            if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
-                yield _Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
-                yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
-
-        def two(
-            kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
-        ) -> Iterator[_Family | None]:
-            size = int(of.max(initial=-1)) + 1
-            pair, ordered = yield from _in_parts(
-                len(table), lambda part: _of_pairs(of[source[part]], of[target[part]], where[part], size)
-            )
-            names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
-            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
-            yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
-
+        both, two = partial(self._of_ends, carriers), self._of_two
         nics, nic_names = self._nics()
         gpus = np.arange(len(self.ends), dtype=np.int32)
         yield from both(Kind.GPU, Reach.ALL, 2.0, gpus, everywhere, lambda n: str(self.ends[n]))
@@ -318,6 +295,41 @@ class _Search:
 
         key = yield from _in_parts(len(table), split)
         yield _Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
+
+    def _of_ends(
+        self,
+        carriers: tuple[Ints, ...],
+        kind: Kind,
+        reach: Reach,
+        bits: float,
+        of: Ints,
+        where: Flags,
+        name: Callable[[int], str],
+    ) -> Iterator[_Family | None]:
+        """Yield the components that pairs have at both ends, at their source and at their destination."""
+        table = self.table
+        size = int(of.max(initial=-1)) + 1
+        ends = carriers if kind in (Kind.NIC, Kind.RAIL) else (table.source, table.target)
+        first, second, twice = yield from _in_parts(
+            len(table), lambda part: _of_both(of[ends[0][part]], of[ends[1][part]], where[part])
+        )
+        yield _Family(kind, reach, Direction.BOTH, bits, (first, twice), name, size)
+        if kind in (Kind.GPU, Kind.NIC, Kind.NODE) and reach is not Reach.INSIDE:
+            yield _Family(kind, reach, Direction.SENDS, bits + _DIRECTION_BITS, (first,), name, size)
+            yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
+
+    def _of_two(
+        self, kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
+    ) -> Iterator[_Family | None]:
+        """Yield the pairs of components, such as pairs of rails, in both directions and in one."""
+        source, target = self.table.source, self.table.target
+        size = int(of.max(initial=-1)) + 1
+        pair, ordered = yield from _in_parts(
+            len(self.table), lambda part: _of_pairs(of[source[part]], of[target[part]], where[part], size)
+        )
+        names = (lambda n: name(n // size, n % size, "-"), lambda n: name(n // size, n % size, ">"))
+        yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
+        yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
 
     def _count_of_node(self) -> Ints:
         counts = np.bincount(self.places.node, minlength=len(self.nodes))

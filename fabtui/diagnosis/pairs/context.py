@@ -122,13 +122,11 @@ class PairContext:
                 ends.update(pair)
             yield
         first_cells = listed[:_MOST_INSPECTED]
+        yield from prepare_meanings()
+        shown = error
         if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
-            yield from prepare_meanings()
-            error_of_first = yield from self.error(first_cells)
-            example = None if error_of_first is None else error_of_first.example
-        else:
-            yield from prepare_meanings()
-            example = None if error is None else error.example
+            shown = yield from self.error(first_cells)
+        example = None if shown is None else shown.example
         meaning = meaning_of_measurement(example)
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
         common = {
