@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
 
     from fabtui.diagnosis.finding import Finding
-    from fabtui.diagnosis.pairs.layer_counts import LayerCounts
-    from fabtui.diagnosis.pairs.tally import Tally
+    from fabtui.diagnosis.pairs.tally import LayerCounts, Tally
     from fabtui.diagnosis.preflight.rules import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.pairs.layer_counts import LayerCounts, layer_counts
-from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model

@@ -11,7 +11,7 @@ import numpy as np
 
 from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
-from fabtui.model.layers import Layer
+from fabtui.model.layers import Layer, measured_key_layers
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_table import PairTable, Places, joined, members, parts
 from fabtui.model.session_model import Model
@@ -169,3 +169,28 @@ def _in_both(alone: PairTable, world: PairTable, ends: int) -> list[int]:
     either = members(world.code(ends), alone.code(ends)[alone.bad], ends) | world.bad
     found: list[int] = np.flatnonzero(either & world.among(alone, ends)).tolist()
     return found
+
+
+LayerCounts = dict[Layer, Counter[Verdict]]
+
+
+def layer_counts(model: Model, known: LayerCounts) -> Iterator[LayerCounts | None]:
+    """Yield None after each small step, and at the end the number of pairs of each layer with each bad verdict.
+
+    A pair is one of what the layer measures: endpoints, addresses or nodes. Layers without bad pairs are left out.
+
+    Args:
+        model: The session model.
+        known: Layers whose pairs have been counted already.
+    """
+    found = dict(known)
+    for layer in measured_key_layers():
+        if layer not in known:
+            counts = found[layer] = Counter()
+            for number, verdict in enumerate(model.verdicts_in(layer)):
+                counts[verdict] += 1
+                if number % _CHUNK == 0:
+                    yield None
+    for layer, counts in list(found.items()):
+        found[layer] = Counter({verdict: count for verdict, count in counts.items() if verdict.bad and count})
+    yield {layer: counts for layer, counts in found.items() if counts}

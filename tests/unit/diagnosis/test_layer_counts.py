@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from fabtui.diagnosis.pairs.layer_counts import layer_counts
-from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.diagnosis.pairs.tally import Survey, layer_counts
 from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
