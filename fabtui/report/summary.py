@@ -14,8 +14,8 @@ from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
-from fabtui.diagnosis.pairs.message_times import notable
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
+from fabtui.diagnosis.pairs.tally import notable
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass, node_of
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, wants_endpoints

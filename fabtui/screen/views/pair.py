@@ -12,7 +12,7 @@ from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.carriers import carrier
-from fabtui.diagnosis.pairs.message_times import spread
+from fabtui.diagnosis.pairs.tally import spread
 from fabtui.model.counter_log import Deltas, Path, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.link_limits import gpu_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.pairs.message_times import notable
+from fabtui.diagnosis.pairs.tally import notable
 
 Maker = Callable[[], Any]
 
