@@ -12,8 +12,8 @@ from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.links.rdma_ports import PortNotes
-from fabtui.diagnosis.pairs.carriers import carrier, carriers
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
+from fabtui.diagnosis.pairs.traffic_path import carrier, carriers
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when

@@ -6,7 +6,7 @@ import ipaddress
 import textwrap
 from typing import Any
 
-from fabtui.diagnosis.pairs.carriers import carrier, carriers, latest_pairs
+from fabtui.diagnosis.pairs.traffic_path import carrier, carriers, latest_pairs
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fabtui.diagnosis.pairs.carriers import in_steps
+from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.spec import PairFault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint

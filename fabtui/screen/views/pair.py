@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
-from fabtui.diagnosis.pairs.carriers import carrier
 from fabtui.diagnosis.pairs.tally import spread
+from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.model.counter_log import Deltas, Path, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.link_limits import gpu_of

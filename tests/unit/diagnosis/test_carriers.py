@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.pairs.carriers import Way, carrier, carriers, in_steps
+from fabtui.diagnosis.pairs.traffic_path import Way, carrier, carriers, in_steps
 from fabtui.export.json import as_json
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
