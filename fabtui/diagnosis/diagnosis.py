@@ -29,7 +29,7 @@ from fabtui.diagnosis.knowledge.log_causes import Causes
 from fabtui.diagnosis.links import rules as link_rules
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
-from fabtui.diagnosis.pairs import rules as pair_rules
+from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transports as transport_rules
 from fabtui.diagnosis.pairs.context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally

@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
-from fabtui.diagnosis.pairs.rules import tapers
+from fabtui.diagnosis.pairs.pair_rules import tapers
 from fabtui.model.events import InventoryUpdate, Measured, PlanUpdate, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
