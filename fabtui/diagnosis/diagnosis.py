@@ -31,7 +31,7 @@ from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
-from fabtui.diagnosis.pairs.context import PairContext, in_steps
+from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.model import exit_codes

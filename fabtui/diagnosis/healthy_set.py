@@ -10,7 +10,7 @@ import numpy as np
 
 from fabtui.diagnosis.finding import Finding, Kind, Severity
 from fabtui.diagnosis.node_bandwidth import values_at
-from fabtui.diagnosis.pairs.context import crosses_nodes
+from fabtui.diagnosis.pairs.pair_context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.rank_order import Hop, rank_order
 from fabtui.model.endpoints import Endpoint

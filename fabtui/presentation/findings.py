@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.confirmation import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
-    from fabtui.diagnosis.pairs.context import InWorldFact
+    from fabtui.diagnosis.pairs.pair_context import InWorldFact
 
 _LONGEST = 300
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")

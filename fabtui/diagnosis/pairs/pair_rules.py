@@ -19,7 +19,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.mesh.rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
-from fabtui.diagnosis.pairs.context import PairContext, in_steps
+from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.diagnosis.trials import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of

@@ -10,7 +10,7 @@ import pytest
 from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
-from fabtui.diagnosis.pairs.context import PairContext
+from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.export.json import as_json
