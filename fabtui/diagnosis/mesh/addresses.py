@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh.interfaces import Place
 from fabtui.diagnosis.mesh.mesh import Mesh
-from fabtui.diagnosis.mesh.places import Place
 from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope
 from fabtui.diagnosis.mesh.wiring import misconnected, reaches_other_rails_only
 from fabtui.model.facts.node_view import dicts, field
