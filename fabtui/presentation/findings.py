@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.diagnosis.finding import Direction, Finding, Route, Subject
-from fabtui.diagnosis.mesh.scopes import ComponentKind
+from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
 from fabtui.sanitize import one_line

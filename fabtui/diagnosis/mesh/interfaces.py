@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import AddressPair
-from fabtui.diagnosis.mesh.scopes import Rail, Seat
+from fabtui.diagnosis.mesh.affected_components import Rail, Seat
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line

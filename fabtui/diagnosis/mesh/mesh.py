@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import AddressPair, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope, Seat, scopes
 from fabtui.diagnosis.mesh.interfaces import InterfaceFault, Place, interface_faults, paths_at, places
-from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope, Seat, scopes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model

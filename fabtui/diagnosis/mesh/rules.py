@@ -17,8 +17,8 @@ from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, S
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, endpoint_pairs
-from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from fabtui.diagnosis.finding import AddressPair
+from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope, scopes
 from fabtui.diagnosis.mesh.mesh import PathMeasurements, is_blocked
-from fabtui.diagnosis.mesh.scopes import ComponentKind, Scope, scopes
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 

@@ -12,8 +12,8 @@ import pytest
 
 from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.finding import Direction, Route, Rule
+from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.diagnosis.mesh.mesh import ScopeFact
-from fabtui.diagnosis.mesh.scopes import ComponentKind
 from fabtui.presentation import findings as texts
 
 SCOPE = ScopeFact(ComponentKind.ACROSS, ("n0", "n1"), (0, 1), "", "both", (), False, 1, True, True)
