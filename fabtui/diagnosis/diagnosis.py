@@ -28,7 +28,7 @@ from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.knowledge.log_causes import Causes
 from fabtui.diagnosis.links import rules as link_rules
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
-from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps

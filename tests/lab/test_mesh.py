@@ -19,7 +19,7 @@ import pytest
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.mesh.mesh import address_pair
-from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
 from fabtui.model.layers import MESH, Layer

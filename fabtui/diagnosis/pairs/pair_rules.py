@@ -17,7 +17,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     pair_commands,
     session_command,
 )
-from fabtui.diagnosis.mesh.rules import blocked_pairs
+from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import DEAD

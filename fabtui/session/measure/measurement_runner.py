@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.mesh.rules import blocked_pairs
+from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict

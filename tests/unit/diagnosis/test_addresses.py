@@ -10,7 +10,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.knowledge.next_commands import path_commands
-from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded
 from fabtui.model.layers import Layer

@@ -13,7 +13,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import AddressPair, Finding, Kind
 from fabtui.diagnosis.mesh.mesh import address_pair
-from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
 from fabtui.export.json import as_json
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, PhaseStart

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
