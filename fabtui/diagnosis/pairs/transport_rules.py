@@ -11,7 +11,7 @@ import numpy as np
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.links.rules import gpus_in_use
+from fabtui.diagnosis.links.link_rules import gpus_in_use
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
