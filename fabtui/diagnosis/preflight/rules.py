@@ -13,7 +13,7 @@ from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
-from fabtui.diagnosis.preflight.expected import unknown
+from fabtui.diagnosis.preflight.environment import unknown
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
