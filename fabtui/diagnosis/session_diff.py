@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Severity
-from fabtui.diagnosis.preflight.context import NodeContext
+from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.baseline import SLOW_BELOW, change
 from fabtui.model.facts.compare import PreflightChanges, changes_since, earlier_of
 from fabtui.model.layers import Layer

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding, Severity, register
-from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.errors import InputError
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import Fact, shown

@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
-from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.environment import unknown
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text

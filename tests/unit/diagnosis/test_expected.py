@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.environment import UnexpectedValue, expectations, unknown
+from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.errors import InputError
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model

@@ -8,8 +8,8 @@ from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded
 from fabtui.model.facts.node_view import ProbedNode
