@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import loopback
 
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.events import InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.node_client import NodeClient

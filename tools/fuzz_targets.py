@@ -27,7 +27,7 @@ from unittest import mock
 from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
 from fabtui.export.json import as_json

@@ -33,7 +33,7 @@ from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally
-from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
 from fabtui.model import exit_codes
 from fabtui.model.session_model import Model
 

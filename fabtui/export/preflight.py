@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fabtui.diagnosis.preflight.rules import Preflight, preflight
+from fabtui.diagnosis.preflight.checks import Preflight, preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import table_text, when
 from fabtui.export.json import FORMATS, address

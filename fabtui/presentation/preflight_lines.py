@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import Compare, Fact, FactTable, shown
 from fabtui.model.facts.node_view import Value
 from fabtui.nodeset import count, fold

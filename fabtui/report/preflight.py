@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 
-from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import PreflightChanges
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count

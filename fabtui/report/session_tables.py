@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.diagnosis.session_diff import SessionDiff
 from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.session_model import Model

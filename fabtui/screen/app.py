@@ -47,7 +47,7 @@ from fabtui.screen.widgets.title_bar import lost_nodes
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-    from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.screen.context import ViewName
     from fabtui.screen.notifier import Notifier

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.pairs.tally import LayerCounts, Tally
-    from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs

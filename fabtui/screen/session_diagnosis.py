@@ -11,7 +11,7 @@ from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
-from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
+from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs

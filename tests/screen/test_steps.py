@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import login_words
-from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
+from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.presentation.wording import plain

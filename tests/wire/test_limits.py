@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from fabtui.diagnosis.preflight.rules import latest_preflight
+from fabtui.diagnosis.preflight.checks import latest_preflight
 from tests.wire import sshd
 from tests.wire.live import session
 

@@ -15,8 +15,8 @@ from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_outputs, write_first, write_texts
 from fabtui.config.file import read_config
 from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.preflight.checks import FOUND, preflight
 from fabtui.diagnosis.preflight.environment import expectations
-from fabtui.diagnosis.preflight.rules import FOUND, preflight
 from fabtui.export.preflight import csv_text, json_text, read_earlier
 from fabtui.model.facts.compare import Earlier, changes_since
 from fabtui.paths import user_path

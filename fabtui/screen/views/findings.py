@@ -14,7 +14,7 @@ from fabtui.diagnosis.acknowledged import finding_key
 from fabtui.diagnosis.confirmation import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
-from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.preflight.checks import NoSocketInterface
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing
 from fabtui.diagnosis.preflight.node_context import NodeContext
-from fabtui.diagnosis.preflight.rules import NoSocketInterface
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title

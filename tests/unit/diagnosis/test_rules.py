@@ -11,8 +11,8 @@ from fabtui.diagnosis import diagnosis, finding
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.pairs.pair_context import PairContext
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
-from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.export.json import as_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import title
 

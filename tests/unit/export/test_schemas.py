@@ -13,7 +13,7 @@ from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Kind, Severity
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.diagnosis.session_diff import Status, session_diff
 from fabtui.export.json import FORMATS, as_json, schema
 from fabtui.export.preflight import json_text as preflight_text

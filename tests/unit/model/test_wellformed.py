@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.cli.main import main
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.export import json as snapshots
 from fabtui.export import preflight as preflights
 from fabtui.export.csv import write_csv

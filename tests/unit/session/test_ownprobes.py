@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli.main import main
-from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.session_model import Model
 from fabtui.session import user_probes
 from fabtui.session.feeds.live import LiveFeed

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.facts.compare import shown
 from fabtui.model.layers import Layer
