@@ -24,9 +24,9 @@ from fabtui.diagnosis.confirmation import confirmed
 from fabtui.diagnosis.error_rules import error_findings
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
-from fabtui.diagnosis.joined import joined
 from fabtui.diagnosis.knowledge.log_causes import Causes
 from fabtui.diagnosis.links import link_rules as link_rules
+from fabtui.diagnosis.merge_findings import joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import pair_rules as pair_rules

@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Severity, Subject
-from fabtui.diagnosis.joined import joined
+from fabtui.diagnosis.merge_findings import joined
 from fabtui.model.session_model import Model
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
