@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fabtui.diagnosis.confirmation import trials_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
 from fabtui.diagnosis.knowledge.xids import Xid
-from fabtui.diagnosis.trials import trials_text
 from fabtui.nodeset import count
 from fabtui.report.tables import wrapped
 from fabtui.sanitize import one_line

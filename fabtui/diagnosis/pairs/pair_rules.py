@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
+from fabtui.diagnosis.confirmation import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,
@@ -21,7 +22,6 @@ from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import DEAD
-from fabtui.diagnosis.trials import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
