@@ -97,7 +97,7 @@ def probes() -> str:
 def rules() -> str:
     """Return the page of the diagnosis rules."""
     from fabtui.diagnosis import diagnosis, finding  # noqa: F401 - registers all rules
-    from fabtui.diagnosis.confirmation import trials_text
+    from fabtui.diagnosis.experiment import trials_text
     from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 
     rows = [

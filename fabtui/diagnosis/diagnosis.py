@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.acknowledged import in_order
-from fabtui.diagnosis.confirmation import confirmed
 from fabtui.diagnosis.error_rules import error_findings
+from fabtui.diagnosis.experiment import confirmed
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.knowledge.log_causes import Causes

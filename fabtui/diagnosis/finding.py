@@ -69,7 +69,7 @@ class Kind(StrEnum):
 
 
 class Trial(StrEnum):
-    """Experiment that separates a finding from its rivals; `fabtui.diagnosis.confirmation` declares how it is run."""
+    """Experiment that separates a finding from its rivals; `fabtui.diagnosis.experiment` declares how it is run."""
 
     ALONE = "alone"
     PARTNERS = "other-partners"

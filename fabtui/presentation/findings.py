@@ -16,7 +16,7 @@ from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     # The first frame of the screen needs titles, but no rules.
-    from fabtui.diagnosis.confirmation import ConfirmationFact
+    from fabtui.diagnosis.experiment import ConfirmationFact
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
     from fabtui.diagnosis.mesh.mesh import ScopeFact
     from fabtui.diagnosis.pairs.pair_context import InWorldFact

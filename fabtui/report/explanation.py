@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fabtui.diagnosis.confirmation import trials_text
+from fabtui.diagnosis.experiment import trials_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.confirmation import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
+from fabtui.diagnosis.experiment import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,

@@ -11,7 +11,7 @@ from textual import events, on
 from textual.binding import BindingType
 
 from fabtui.diagnosis.acknowledged import finding_key
-from fabtui.diagnosis.confirmation import planned
+from fabtui.diagnosis.experiment import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
 from fabtui.diagnosis.preflight.checks import Preflight

@@ -660,8 +660,8 @@ class LiveFeed(Feed):
         """Run the experiments about the first findings."""
         assert self._sweep is not None
         await self._pump.flush()
-        from fabtui.diagnosis.confirmation import first_planned
         from fabtui.diagnosis.diagnosis import diagnose
+        from fabtui.diagnosis.experiment import first_planned
 
         async with self._testing:
             self._sweep.warm = False

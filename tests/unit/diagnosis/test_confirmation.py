@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.confirmation import TRIALS, ConfirmationFact, confirmed, first_planned, planned
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.experiment import TRIALS, ConfirmationFact, confirmed, first_planned, planned
 from fabtui.diagnosis.finding import RULES, Finding, Kind, Subject, Trial
 from fabtui.model.events import (
     EXPERIMENT_ARM,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.confirmation import planned
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.experiment import planned
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
