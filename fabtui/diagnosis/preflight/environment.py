@@ -1,4 +1,4 @@
-"""The rule about variables of the login environment that refer to what a node does not have."""
+"""Rules about the surroundings of nodes: variables of the login environment, the scheduler, and expected facts."""
 
 from __future__ import annotations
 
@@ -193,10 +193,10 @@ def expectations(texts: Sequence[str]) -> dict[str, str]:
     """
     known = {fact.name for fact in facts_for([])}
     found: dict[str, str] = {}
-    for text in texts:
-        name, _, value = (part.strip() for part in text.partition("="))
+    for one in texts:
+        name, _, value = (part.strip() for part in one.partition("="))
         if not value:
-            raise InputError(f"--expect: {text[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'")
+            raise InputError(f"--expect: {one[:60]!r} is not FACT=VALUE; expected something like gpus='8 x H200'")
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or sorted(known)
             raise InputError(f"--expect: no fact {name[:40]!r}; similar facts: {', '.join(near)}")
