@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -27,12 +27,16 @@ _RANK = {Verdict.OK: 0, Verdict.SLOW: 1, Verdict.TIMEOUT: 2, Verdict.FAILED: 2}
 
 
 class Status(StrEnum):
-    """Change of a pair, the worst first; ``new`` and ``gone`` pairs have a result in one session only."""
+    """Change of a pair, the worst first; ``new`` and ``gone`` pairs have a result in one session only.
+
+    ``not comparable`` pairs passed with other message sizes, or between endpoints of another kind.
+    """
 
     WORSE = "worse"
     NEW = "new"
     GONE = "gone"
     BETTER = "better"
+    NOT_COMPARABLE = "not comparable"
     SAME = "same"
 
 
@@ -56,6 +60,7 @@ class PairChange(NamedTuple):
         before: Measurement of the earlier session, or None.
         after: Measurement of the later session, or None.
         ratio: Value of the later session over the earlier one; None if they cannot be compared.
+        reason: Why the pair is not comparable, or "".
     """
 
     key: Key
@@ -65,6 +70,7 @@ class PairChange(NamedTuple):
     before: Measurement | None
     after: Measurement | None
     ratio: float | None
+    reason: str = ""
 
     @property
     def gain(self) -> float | None:
@@ -85,6 +91,14 @@ class PairChange(NamedTuple):
         return not self.bad, list(Status).index(self.status), -_RANK.get(self.now, 0), gain
 
 
+class Difference(NamedTuple):
+    """What two sessions measured differently: ``endpoints``, ``message sizes`` or ``engines``; sizes in bytes."""
+
+    what: str
+    then: Sequence[str | int]
+    now: Sequence[str | int]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
     """Differences between two sessions.
@@ -96,6 +110,7 @@ class SessionDiff:
         new: Findings of the later session only, the worst first.
         gone: Findings of the earlier session only.
         still: Findings of both, as they are in the later one.
+        differences: What limits the comparison of values.
     """
 
     pairs: list[PairChange]
@@ -104,6 +119,7 @@ class SessionDiff:
     new: list[Finding]
     gone: list[Finding]
     still: list[Finding]
+    differences: list[Difference]
 
     @property
     def worse(self) -> bool:
@@ -138,7 +154,20 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
         new=[one for one in found if _key(one) not in known],
         gone=[one for one in earlier if _key(one) not in present],
         still=[one for one in found if _key(one) in known],
+        differences=list(_differences(then, now)),
     )
+
+
+def _differences(then: Model, now: Model) -> Iterator[Difference]:
+    """Yield kinds of endpoints, sizes and engines of the tests of pairs, where the sessions have none in common."""
+    found: dict[str, list[Sequence[str | int]]] = {
+        "endpoints": [sorted({end.name or end.kind for end in model.endpoints}) for model in (then, now)],
+        "message sizes": [model.results.sizes(Layer.P2P) for model in (then, now)],
+        "engines": [model.results.engines(Layer.P2P) for model in (then, now)],
+    }
+    for what, (before, after) in found.items():
+        if before and after and not {*before} & {*after}:
+            yield Difference(what, before, after)
 
 
 def _by_key(model: Model) -> dict[Key, dict[int | None, Measurement]]:
@@ -169,10 +198,27 @@ def _largest(sizes: dict[int | None, Measurement]) -> Measurement | None:
 
 def _change(then: Model, now: Model, key: Key, before: Measurement | None, after: Measurement | None) -> PairChange:
     old, new = _verdict(then, before), _verdict(now, after)
-    ratio = change(before, after, new).ratio
-    found = PairChange(key, Status.SAME, old, new, before, after, ratio)
+    compared = change(before, after, new)
+    found = PairChange(key, Status.SAME, old, new, before, after, compared.ratio)
+    if {old, new} <= _RANK.keys() and (kinds := _other_kinds(then, now, key)):
+        return found._replace(status=Status.NOT_COMPARABLE, ratio=None, reason=kinds)
     gain = None if key.layer in _NOISY or (key.layer is Layer.WORLD and _passes_alone(now, after)) else found.gain
-    return found._replace(status=_status(_RANK.get(old), _RANK.get(new), gain))
+    status = _status(_RANK.get(old), _RANK.get(new), gain)
+    if status is Status.SAME and {old, new} <= _RANK.keys() and compared.verdict is Verdict.INCONCLUSIVE:
+        return found._replace(status=Status.NOT_COMPARABLE, reason=compared.text)
+    return found._replace(status=status)
+
+
+def _other_kinds(then: Model, now: Model, key: Key) -> str:
+    """Return how the kinds of the ends of a pair differ, or ""."""
+    kinds = [_kinds(model, key) for model in (then, now)]
+    return "" if kinds[0] == kinds[1] or None in kinds else f"other endpoints: {kinds[0]} then, {kinds[1]} now"
+
+
+def _kinds(model: Model, key: Key) -> str | None:
+    numbers = [model.number(name) for name in (key.src, key.dst)]
+    found = dict.fromkeys("none" if at is None else model.endpoints[at].kind.upper() for at in numbers)
+    return None if "none" in found else " and ".join(found)
 
 
 def _status(old: int | None, new: int | None, gain: float | None) -> Status:

@@ -29,6 +29,7 @@ def json_text(names: tuple[str, str], diff: SessionDiff) -> str:
         "then": names[0],
         "now": names[1],
         "worse": diff.worse,
+        "differences": [one._asdict() for one in diff.differences],
         "layers": {str(layer): {str(status): n for status, n in found.items()} for layer, found in diff.counts.items()},
         "pairs": [dict(zip(COLUMNS, _row(one), strict=True)) for one in diff.pairs],
         "facts": None if facts is None else [change._asdict() for change in facts.changes],

@@ -232,21 +232,20 @@ class MeasurementStore:
 
     def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
         """Yield the rows of first attempts in some layers (None: in all), in the order of arrival."""
-        wanted = {number for number, shape in self._shapes_in_use(layers)}
+        wanted = {self._shape_numbers[shape] for shape in self.shapes_in_use(layers)}
         if not wanted:
             return
         for row, number in enumerate(self._shape_of):
             if number in wanted and (self._previous is None or self._previous[row] == _NO_ROW):
                 yield row
 
-    def _shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[tuple[int, Shape]]:
-        for number, shape in enumerate(self._shapes):
-            if shape is not None and (layers is None or shape.layer in layers):
-                yield number, shape
+    def shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[Shape]:
+        """Yield the shapes of some layers, or of all."""
+        return (shape for shape in self._shapes if shape is not None and (layers is None or shape.layer in layers))
 
     def sizes(self, layer: Layer) -> list[int]:
         """Return the requested message sizes of a layer, the smallest first."""
-        return sorted({shape.asked for _, shape in self._shapes_in_use((layer,)) if shape.asked})
+        return sorted({shape.asked for shape in self.shapes_in_use((layer,)) if shape.asked})
 
     def get(self, row: int) -> Measurement:
         """Return the measurement of a row."""

@@ -305,6 +305,10 @@ class PairResults:
         """Return the message sizes that were requested in a layer, the smallest first."""
         return self._store.sizes(layer)
 
+    def engines(self, layer: Layer) -> list[str]:
+        """Return the engines that measured a layer, the first word of its methods."""
+        return sorted({shape.how.split()[0] for shape in self._store.shapes_in_use((layer,)) if shape.how.strip()})
+
     def has(self, layer: Layer) -> bool:
         """Return True if a layer has measurements."""
         return self._rows.has(layer)

@@ -7,6 +7,7 @@ import shutil
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import pairs_text, title
-from fabtui.presentation.numbers import spoken_text, value_text
+from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, plain
 from fabtui.presentation.text_table import aligned
 from fabtui.report.preflight import change_lines
@@ -32,7 +33,7 @@ _FILE_WIDTH = 120
 #: Heading of changed pairs, and its columns of text.
 HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
 LEFT = (0, 1, 3, 4)
-_ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER)
+_ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER, Status.NOT_COMPARABLE)
 _TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
 _WHERE = "--json has them all"
 
@@ -64,7 +65,7 @@ def diff_text(
         width: Width of lines of facts.
         glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
     """
-    parts = [[f"then: {sessions[0]}", f"now:  {sessions[1]}"], _counts(diff)]
+    parts = [[*difference_lines(diff), f"then: {sessions[0]}", f"now:  {sessions[1]}"], _counts(diff)]
     for heading, rows, more in pair_tables(diff):
         parts.append([heading, *aligned([HEAD, *rows], LEFT), *(f"  {line}" for line in more)])
     if diff.facts is None:
@@ -95,13 +96,26 @@ def outcome_text(diff: SessionDiff) -> str:
     return "something is worse, or new and bad" if diff.worse else "nothing is worse"
 
 
+def difference_lines(diff: SessionDiff) -> list[str]:
+    """Return one line about other endpoints, message sizes and engines, none where these are the same."""
+    sides = []
+    for one in diff.differences:
+        then, now = (
+            ", ".join(size_text(each) if isinstance(each, int) else one_line(each, 60) for each in side[:4])
+            for side in (one.then, one.now)
+        )
+        sides.append(f"other {one.what} ({then} then, {now} now)")
+    return [f"values are hardly comparable: {'; '.join(sides)}"] if sides else []
+
+
 def _counts(diff: SessionDiff) -> list[str]:
     return aligned(count_rows(diff)) if diff.counts else []
 
 
 def count_rows(diff: SessionDiff) -> list[list[str]]:
     """Return the number of pairs of each layer by status, the heading first."""
-    statuses = [*_ORDER, Status.SAME]
+    found_any = any(found[Status.NOT_COMPARABLE] for found in diff.counts.values())
+    statuses = [one for one in Status if one is not Status.NOT_COMPARABLE or found_any]
     rows = [["pairs", *map(str, statuses)]]
     for layer in all_layers():
         if (found := diff.counts.get(layer)) is not None:
@@ -116,6 +130,8 @@ def pair_tables(diff: SessionDiff) -> Iterator[tuple[str, list[list[str]], list[
         if rows := _pair_rows(changes):
             left = len(rows) - _MOST_ROWS
             note = f" ({_TITLES[status]})" if status in _TITLES else ""
+            if status is Status.NOT_COMPARABLE:
+                note = f" ({Counter(one.reason for one in changes).most_common(1)[0][0]})"
             more = [f"and {left} more rows; --csv and --json have them all"] if left > 0 else []
             yield f"{status}{note}: {count(len(changes), 'pair')}", rows[:_MOST_ROWS], more
 

@@ -11,6 +11,7 @@ from fabtui.diagnosis.session_diff import has_facts, session_diff
 from fabtui.errors import InputError
 from fabtui.export.session_diff import csv_text, json_text
 from fabtui.importers.result import Result, read
+from fabtui.importers.session import is_recording, replayed
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import model, rivals, without_facts
 from fabtui.model.exit_codes import ALL_OK, BAD
@@ -46,10 +47,11 @@ def execute(args: argparse.Namespace) -> int:
             raise InputError(f"{path} is one of the two files to compare; name another file to write")
     if names == ("-", "-"):
         raise InputError("standard input (-) can be read only once")
-    results = (_read(names[0]), _read(names[1]))
-    if len(kinds := rivals([*results[0], *results[1]])) > 1:
+    recorded = [_recorded(name) for name in names]
+    results = [_read(name) if found is None else [] for name, found in zip(names, recorded, strict=True)]
+    if len(kinds := rivals([*results[0], *results[1]], ours=any(recorded))) > 1:
         raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable")
-    then, now = (_model(name, found) for name, found in zip(names, results, strict=True))
+    then, now = (each or _model(name, found) for name, each, found in zip(names, recorded, results, strict=True))
     if not then.nodes.keys() & now.nodes.keys():
         ours, others = (one_line(fold(each.nodes), 80) for each in (then, now))
         raise InputError(f"nothing to compare: {names[0]} has the nodes {ours}, {names[1]} has {others}")
@@ -66,6 +68,17 @@ def execute(args: argparse.Namespace) -> int:
     texts = {"json": partial(json_text, names, diff), "csv": partial(csv_text, diff)}
     write_first(write_texts(texts, outputs), report)
     return BAD if diff.worse else ALL_OK
+
+
+def _recorded(name: str) -> Model | None:
+    """Return the model of a recording, read event by event; None for any other file."""
+    path = user_path(name)
+    if name == "-" or not is_recording(path):
+        return None
+    model, damage = replayed(path)
+    if damage is not None:
+        print(f"fabtui: {one_line(str(damage), 300)}; what follows is left out", file=sys.stderr)
+    return model
 
 
 def _read(name: str) -> list[Result]:

@@ -26,9 +26,14 @@ def convertible(kind: str) -> bool:
     return kind == _RECORDING or (kind in formats() and formats()[kind].convert is not None)
 
 
-def rivals(results: Iterable[Result]) -> list[str]:
-    """Return the kinds whose pairs would stand in one layer although they are measured in different ways."""
-    found: dict[str, None] = {}
+def rivals(results: Iterable[Result], ours: bool = False) -> list[str]:
+    """Return the kinds whose pairs would stand in one layer although they are measured in different ways.
+
+    Args:
+        results: Contents of files.
+        ours: Whether there are measurements of fabtui besides.
+    """
+    found: dict[str, None] = {"fabtui": None} if ours else {}
     for result in results:
         if result.kind.startswith("fabtui-"):
             found.setdefault("fabtui")

@@ -57,7 +57,7 @@ def changed(before: list[Measurement], after: list[Measurement]) -> PairChange |
         (None, one(OK, 50.0), NEW, False),
         (None, one(FAILED), NEW, True),
         (one(OK, 50.0), None, GONE, False),
-        (one(OK, 50.0), one(OK, 5.0, bytes=8), SAME, False),
+        (one(OK, 50.0), one(OK, 5.0, bytes=8), Status.NOT_COMPARABLE, False),
         (one(OK, 10.0, Layer.LATENCY), one(OK, 20.0, Layer.LATENCY), WORSE, True),
         (one(OK, 10.0, Layer.LATENCY), one(OK, 5.0, Layer.LATENCY), BETTER, False),
         (one(OK, 5.0, Layer.UDP), one(OK, 0.0, Layer.UDP), BETTER, False),
@@ -130,3 +130,23 @@ def test_facts_and_findings_that_changed() -> None:
 def test_facts_are_not_compared_where_a_session_has_none() -> None:
     found = session_diff(session(), session(probes={"a": {"host": host("a")}}))
     assert found.facts is None
+
+
+def test_sessions_of_other_endpoints_sizes_and_engines_are_not_comparable() -> None:
+    def of(kind: str, name: str, **about: Any) -> Model:
+        model = Model()
+        model.apply(SessionStart(nodes=["a", "b"], time=1.0))
+        ends = [Endpoint(n, node, 0, kind=kind, name=name) for n, node in enumerate("ab")]
+        model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+        model.apply(Measured(measurements=[one(OK, **about)], time=2.0))
+        return model
+
+    ranks = of("cpu", "", value=2.0, bytes=4 << 20, how="gloo 2.9")
+    found = session_diff(ranks, of("gpu", "NVIDIA H200", value=360.0, how="nccl 2.28"))
+    assert found.counts[Layer.P2P] == {Status.NOT_COMPARABLE: 1}
+    assert not found.worse
+    assert found.pairs[0].reason == "other endpoints: CPU then, GPU now"
+    assert [each.what for each in found.differences] == ["endpoints", "message sizes", "engines"]
+    same = session_diff(ranks, ranks)
+    assert same.counts[Layer.P2P] == {SAME: 1}
+    assert not same.differences
