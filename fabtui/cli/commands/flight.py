@@ -12,8 +12,7 @@ from typing import Any
 from fabtui.cli.commands.ras import print_result
 from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
-from fabtui.importers.flight_dumps import rows_of
-from fabtui.importers.formats.flight_recorder import FORMATS
+from fabtui.importers.formats.flight_recorder import FORMATS, rows_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.jobs.flight_recorder import answer

@@ -1,15 +1,16 @@
-"""Facts of a node in the outputs of its commands, as the values of the probes that run these commands."""
+"""Outputs of commands that probes run: facts of a node as values of these probes, and the pairs of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
-from fabtui_node.parsers.ib import rdma_ports
+from fabtui_node.parsers.ib import perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
-from fabtui_node.parsers.net import ethtool
+from fabtui_node.parsers.net import ethtool, iperf3
 from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.probes.nvidia.gpu_health import from_query
 
@@ -98,5 +99,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
 }
 _MODULES = (dmesg, ethtool, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
 FORMATS: list[Format] = [
-    form._replace(facts=_FACTS[form.name]) for module in _MODULES for form in module.FORMATS if form.name in _FACTS
+    *(form._replace(facts=_FACTS[form.name]) for module in _MODULES for form in module.FORMATS if form.name in _FACTS),
+    *(form._replace(convert=benchmarks.perftest) for form in perftest.FORMATS),
+    *(form._replace(convert=benchmarks.iperf3) for form in iperf3.FORMATS),
 ]

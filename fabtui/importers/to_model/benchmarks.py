@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fabtui.importers.to_model.builder import Draft, node_name
+from fabtui.importers.to_model.session_draft import SessionDraft, node_name
 from fabtui.model.layers import COLLECTIVES, Layer, busbw_factor
 from fabtui.model.measurement import Verdict
 
 _VERDICTS = {"ok": Verdict.OK, "failed": Verdict.FAILED}
 
 
-def nccl_tests(draft: Draft, values: dict[str, Any], name: str) -> None:
+def nccl_tests(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the endpoints and the collectives of nccl-tests."""
     for table in values.get("tables", []):
         for device in table["devices"]:
@@ -33,7 +33,9 @@ def _group(hosts: Sequence[str], whole: bool) -> tuple[str, str]:
     return (hosts[0], hosts[-1]) if whole and len(hosts) in (1, 2) else ("all", "all")
 
 
-def _collective(draft: Draft, layer: Layer, src: str, dst: str, row: dict[str, Any], table: dict[str, Any]) -> None:
+def _collective(
+    draft: SessionDraft, layer: Layer, src: str, dst: str, row: dict[str, Any], table: dict[str, Any]
+) -> None:
     sides = [(place, side) for place in ("out_of_place", "in_place") if (side := row[place]) is not None]
     # In place is what frameworks do, and what nccl-tests averages with the other; the better is what the path can do.
     place, best = max(sides, key=lambda found: found[1]["busbw"])
@@ -53,7 +55,7 @@ def _layer_of(operation: str | None) -> Layer | None:
     return next((one for kind, one in COLLECTIVES.items() if kind.replace("_", "") == letters), None)
 
 
-def collective_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
+def collective_tables(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the collectives of tables by message size (DeepSpeed, MSCCL++) that name the collective.
 
     A bus bandwidth that is not printed follows from the other by the number of ranks, as in nccl-tests.
@@ -85,7 +87,7 @@ def collective_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
 _PER_GB = {"Gb": 8.0, "GB": 1.0}
 
 
-def busbw_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
+def busbw_tables(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the bus bandwidths by numbers of ranks of a text that names the collective; what is compared is an arm."""
     layer = _layer_of(values.get("operation"))
     for table in values.get("tables", []):
@@ -104,7 +106,7 @@ def busbw_tables(draft: Draft, values: dict[str, Any], name: str) -> None:
             draft.measured("all_reduce", layer, group, group, **fields, how="table of bus bandwidths")
 
 
-def all_reduce_bench(draft: Draft, values: dict[str, Any], name: str) -> None:
+def all_reduce_bench(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the collectives of all_reduce_bench."""
     layer = COLLECTIVES.get(str(values.get("operation")), Layer.BUSBW)
     ranks = {"ranks": values["ranks"]} if values.get("ranks") else {}
@@ -123,7 +125,9 @@ def all_reduce_bench(draft: Draft, values: dict[str, Any], name: str) -> None:
         add(slowest, values.get("bytes"), "all_reduce_bench, the slowest rank", ranks or None)
 
 
-def _matrix(draft: Draft, matrix: dict[str, Any], ends: list[str], layer: Layer, flip: bool, **fields: Any) -> None:
+def _matrix(
+    draft: SessionDraft, matrix: dict[str, Any], ends: list[str], layer: Layer, flip: bool, **fields: Any
+) -> None:
     """Keep the cells of a matrix of endpoints; with ``flip`` its columns send."""
     scale = {"ns": 0.001}.get(matrix["unit"], 1.0)
     unit = "us" if matrix["unit"] in ("ns", "us") else "GB/s"
@@ -141,7 +145,7 @@ def _square(matrix: dict[str, Any]) -> bool:
     )
 
 
-def nvbandwidth(draft: Draft, values: dict[str, Any], name: str) -> None:
+def nvbandwidth(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the matrices of nvbandwidth: one direction first, each further test as an arm."""
     tests = [
         (test["name"] or matrix["title"], matrix)
@@ -164,14 +168,14 @@ def nvbandwidth(draft: Draft, values: dict[str, Any], name: str) -> None:
         _matrix(draft, matrix, ends, Layer.LATENCY, False, how=f"nvbandwidth {title}")
 
 
-def _arm(draft: Draft, title: str, order: int, count: int) -> str | None:
+def _arm(draft: SessionDraft, title: str, order: int, count: int) -> str | None:
     """Return the arm that a matrix is measured in: None for the first, which the grid shows."""
     if count > 1 and title not in draft.arms:
         draft.arms.append(title)
     return title if order else None
 
 
-def _gpus(draft: Draft, devices: list[dict[str, Any]], count: int, name: str) -> list[str]:
+def _gpus(draft: SessionDraft, devices: list[dict[str, Any]], count: int, name: str) -> list[str]:
     """Return the endpoints of a matrix: the GPUs that the output lists, or as many of a node named after the file."""
     own = draft.unique(name) if any(device.get("host") is None for device in devices) or len(devices) < count else ""
     ends = []
@@ -181,7 +185,7 @@ def _gpus(draft: Draft, devices: list[dict[str, Any]], count: int, name: str) ->
     return ends + [draft.endpoint(own, index) for index in range(len(ends), count)]
 
 
-def cuda_p2p(draft: Draft, values: dict[str, Any], name: str) -> None:
+def cuda_p2p(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the matrices of the CUDA sample p2pBandwidthLatencyTest, each further setting as an arm."""
     matrices = [m for m in values.get("matrices", []) if _square(m)]
     if not matrices:
@@ -201,7 +205,7 @@ def cuda_p2p(draft: Draft, values: dict[str, Any], name: str) -> None:
         _matrix(draft, m, ends, Layer.LATENCY, False, how=f"p2pBandwidthLatencyTest, P2P={m['p2p'].capitalize()}")
 
 
-def osu(draft: Draft, values: dict[str, Any], name: str) -> None:
+def osu(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the pair of an OSU benchmark."""
     pairs = [
         test
@@ -221,12 +225,12 @@ def osu(draft: Draft, values: dict[str, Any], name: str) -> None:
         _latency(draft, src, dst, rows, "latency", how)
 
 
-def _bandwidth(draft: Draft, src: str, dst: str, row: dict[str, Any], **fields: Any) -> None:
+def _bandwidth(draft: SessionDraft, src: str, dst: str, row: dict[str, Any], **fields: Any) -> None:
     size = row.get("bytes")
     draft.measured("p2p", Layer.P2P, src, dst, unit="GB/s", bytes=size, extra={"asked_bytes": size}, **fields)
 
 
-def _latency(draft: Draft, src: str, dst: str, rows: list[dict[str, Any]], name: str, how: str) -> None:
+def _latency(draft: SessionDraft, src: str, dst: str, rows: list[dict[str, Any]], name: str, how: str) -> None:
     """Keep the latency of a pair: that of its smallest message."""
     times = [row for row in rows if row.get(name) is not None]
     if times:
@@ -235,7 +239,7 @@ def _latency(draft: Draft, src: str, dst: str, rows: list[dict[str, Any]], name:
         draft.measured("p2p", Layer.LATENCY, src, dst, **fields)
 
 
-def perftest(draft: Draft, values: dict[str, Any], name: str) -> None:
+def perftest(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the pair of a perftest tool."""
     rows = values.get("rows", [])
     if not rows and not values.get("error"):
@@ -255,7 +259,7 @@ def perftest(draft: Draft, values: dict[str, Any], name: str) -> None:
         draft.measured("p2p", Layer.P2P, src, dst, verdict=Verdict.FAILED, error=error, how=how)
 
 
-def iperf3(draft: Draft, values: dict[str, Any], name: str) -> None:
+def iperf3(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the pair of hosts of iperf3."""
     totals = values.get("totals", [])
     best = next((row for row in totals if row["side"] == "receiver"), totals[0] if totals else None)
@@ -271,7 +275,7 @@ def iperf3(draft: Draft, values: dict[str, Any], name: str) -> None:
     draft.measured("iperf3", Layer.IPERF3, src, dst, **fields, src_addr=addresses[0], dst_addr=addresses[1])
 
 
-def ping_csv(draft: Draft, values: dict[str, Any], name: str) -> None:
+def ping_csv(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the addresses and the pairs of hosts of a table of pings."""
     rails = _segments(values.get("rows", []))
     for row in values.get("rows", []):
@@ -299,7 +303,7 @@ def _segments(rows: list[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def _add_address(draft: Draft, node: str, address: str, rail: int | None) -> None:
+def _add_address(draft: SessionDraft, node: str, address: str, rail: int | None) -> None:
     record = draft.record(node)
     record.inventory = record.inventory or {}
     listed = record.inventory.setdefault("data_addresses", [])
@@ -307,7 +311,7 @@ def _add_address(draft: Draft, node: str, address: str, rail: int | None) -> Non
         listed.append({"address": address, "rail": rail, "nic": None})
 
 
-def p2p_runs(draft: Draft, values: dict[str, Any], name: str) -> None:
+def p2p_runs(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the pairs of jobs that tested one pair each."""
     places = {entry["rank"]: (node_name(entry["host"]), entry["index"]) for entry in values.get("ranks", [])}
     own: str | None = None

@@ -11,9 +11,9 @@ from pathlib import Path
 from fabtui.export.csv import rows
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import fabtui_files
+from fabtui.importers.formats.fabtui_files import ENDPOINT_FIELDS, add_arms, add_snapshot
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.builder import Draft
-from fabtui.importers.to_model.snapshots import ENDPOINT_FIELDS, add_arms, add_snapshot
+from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.events import APPLY_ERRORS, Event
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
@@ -50,7 +50,7 @@ def events(results: Iterable[Result]) -> list[Event]:
     found = list(results)
     if len(found) == 1 and found[0].kind == _RECORDING:
         return _recorded(found[0].source.text)
-    draft = Draft()
+    draft = SessionDraft()
     for result in found:
         if result.kind == _RECORDING:
             _add_recording(draft, result.source.text)
@@ -78,7 +78,7 @@ def _applied(happened: Iterable[Event]) -> Model:
 
 def without_facts(found: Model) -> Model:
     """Return the model of what a CSV snapshot holds of a session: the measurements, and no facts of nodes."""
-    draft = Draft()
+    draft = SessionDraft()
     add_snapshot(draft, {"measurements": rows(found)}, "")
     return _applied(draft.events())
 
@@ -104,7 +104,7 @@ def _recorded(text: str) -> list[Event]:
     return found
 
 
-def _add_recording(draft: Draft, text: str) -> None:
+def _add_recording(draft: SessionDraft, text: str) -> None:
     """Add the final state of a recording to the contents of other files."""
     found = fabtui_files.replayed(text, Notes())
     draft.lab = draft.lab or found.lab

@@ -43,7 +43,7 @@ def test_one_object_a_file(tmp_path: Path, capsys: Out) -> None:
     names = [put(tmp_path / "bw.txt", MULTINODE), put(tmp_path / "what.txt", "hello\n")]
     assert entry.main(["read", "--json", *names]) == 3
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert set(first) == {"file", "kind", "title", "values", "units", "warnings", "unknown"}
+    assert set(first) == {"file", "findings", "kind", "title", "values", "units", "warnings", "unknown"}
     assert (first["kind"], first["file"]) == ("nvbandwidth", names[0])
     assert first["values"]["tests"][0]["sum"] == 1639.6
     assert (second["kind"], second["raw"], second["values"]) == ("unknown", "hello\n", {})

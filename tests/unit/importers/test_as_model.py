@@ -14,11 +14,11 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.collectives_table import group_sweep
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json
+from fabtui.importers.formats.fabtui_files import add_snapshot
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
-from fabtui.importers.to_model.builder import Draft
 from fabtui.importers.to_model.dispatch import events, model, rivals, stem
-from fabtui.importers.to_model.snapshots import add_snapshot
+from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, SessionStart, event_from_json
 from fabtui.model.layers import Layer, all_layers
@@ -318,7 +318,7 @@ def test_a_table_by_gpus() -> None:
 )
 def test_a_snapshot_names_the_probe_of_each_layer(layer: str, probe: str) -> None:
     row = {"layer": layer, "src": "a:0", "dst": "b:0", "verdict": "ok", "value": 1.0, "unit": "GB/s"}
-    draft = Draft()
+    draft = SessionDraft()
     add_snapshot(draft, {"measurements": [row]}, "")
     start = draft.events()[0]
     assert isinstance(start, SessionStart)

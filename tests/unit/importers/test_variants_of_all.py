@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.importers.recognition import recognised
+from fabtui.importers.result import recognised
 from fabtui.importers.sources import sources
 
 from .places import REAL, SAMPLES, index

@@ -35,7 +35,7 @@ def node_name(text: str) -> str:
     return _UNFIT.sub("-", one_line(text)).strip("-.")[:80] or "file"
 
 
-class Draft:
+class SessionDraft:
     """Nodes, endpoints and measurements as they are found; several files may go into one."""
 
     def __init__(self) -> None:
