@@ -1,11 +1,12 @@
 """Cost of a session for its controller, by the number of endpoints: simulated nodes over real pipes, eight GPUs each.
 
-    python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--profile] [--json]
+    python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--profile] [--json] [--rival PATH]
 
 Each case runs in a process of its own, so that its memory is its own; other processes simulate the nodes. Everything of
 a session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
 CPU is that of the controller alone, user and system. Rounds are counted by handing out the pairs in steps, each as
-many as may run at once.
+many as may run at once. With a rival, another checkout (with its environment in ``.venv``, or that of this one), each
+case runs there as well, right after ours, and the last lines compare the CPU per pair.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ CASES = "64:full,256:full,1024:sampled"
 NODES_A_PROCESS = 32
 BAR_MEMORY = 60e6
 BAR_NODE = 50e3
+#: Share of the CPU per pair of 0.2.0.
+BAR_SHARE = 1 / 3
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -238,12 +241,34 @@ def show(cases: list[dict[str, Any]]) -> None:
         )
 
 
+def compare(cases: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
+    """Print the CPU per pair beside that of the rival."""
+    for case, rival in zip(cases, rivals, strict=True):
+        ours, theirs = (one["cpu_s"] / one["pairs"] * 1e3 for one in (case, rival))
+        share = f"{ours:.3f} ms CPU per pair, the rival {theirs:.3f}: {ours / theirs:.2f} of it (bar {BAR_SHARE:.2f})"
+        print(f"{case['endpoints']} endpoints, {case['mode']}: {share}")
+
+
+def run_apart(script: Path, case: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Run a case in a process of its own, with the script of a checkout and its environment."""
+    python = script.parents[1] / ".venv" / "bin" / "python"
+    argv = [str(python if python.exists() else sys.executable), str(script), "--one", case, "--layers", options.layers]
+    done = subprocess.run([*argv, *["--profile"] * options.profile], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{case} failed")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=CASES, help=f"endpoints:mode, several with commas ({CASES})")
     parser.add_argument("--layers", default="p2p", help="layers of pairs, with commas (p2p)")
     parser.add_argument("--profile", action="store_true", help="print where the controller's time goes (slows it down)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--rival", type=Path, help="path of another checkout, whose CPU per pair is printed beside ours"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     layers = tuple(options.layers.split(","))
@@ -251,17 +276,17 @@ def main() -> None:
         count, _, mode = options.one.partition(":")
         print(json.dumps(run_case(int(count), mode, layers, options.profile)))
         return
-    cases = []
+    cases, rivals = [], []
     for case in options.cases.split(","):
-        argv = [sys.executable, __file__, "--one", case, "--layers", options.layers]
-        done = subprocess.run([*argv, *["--profile"] * options.profile], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{case} failed")
-        cases.append(json.loads(done.stdout.splitlines()[-1]))
+        cases.append(run_apart(Path(__file__).resolve(), case, options))
+        if options.rival is not None:
+            rivals.append(run_apart(options.rival.resolve() / "bench" / "scale.py", case, options))
     if options.json:
         print(json.dumps(cases, indent=2))
     else:
         show(cases)
+        if rivals:
+            compare(cases, rivals)
 
 
 if __name__ == "__main__":
