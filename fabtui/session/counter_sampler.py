@@ -128,7 +128,7 @@ class CounterSampler:
     def _interfaces(self, node: str) -> list[str]:
         record = self._context.pump.model.nodes.get(node)
         inventory = (record.inventory if record is not None else None) or {}
-        # A link that flaps may have been down when it was listed. NCCL may send over others than those of data.
+        # A link that flaps may have been down when it was listed. NCCL may also send over other than data ports.
         listed = [entry for name in ("data_addresses", "down_addresses") for entry in dicts(inventory.get(name))]
         names = [entry.get("nic") for entry in listed]
         names += [

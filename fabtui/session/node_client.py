@@ -110,7 +110,7 @@ class NodeClient:
             await self.link.close()
 
     def reject(self, error: Exception) -> None:
-        """End the link because of a message that cannot be processed; the session of the other nodes goes on."""
+        """End the link because of a message that cannot be processed; the other nodes continue."""
         if self._rejected is None:
             self._rejected = _unreadable(error)
             self._closing = asyncio.ensure_future(self.link.close())

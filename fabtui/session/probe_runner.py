@@ -239,7 +239,7 @@ class StepRunner:
     def __init__(self, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._pump = pump
         self._clients = clients
-        #: Numbers of commands, unique within a recording; those of an earlier part of it come before.
+        #: Numbers of commands, unique within a recording, which may have an earlier part.
         self.numbers = itertools.count(1)
         self._running: set[int] = set()
 

@@ -50,7 +50,7 @@ class Reconnection:
         return min(LONGEST, random.uniform(*FIRST) * 2.0 ** min(tries - 1, 10))
 
     async def wait(self, pause: float) -> None:
-        """Wait for the time of a try, and for a place among those of other nodes."""
+        """Wait until the attempt is due, and for its turn among other nodes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._called.wait()
@@ -59,7 +59,7 @@ class Reconnection:
         await asyncio.sleep(place - now)
 
     def call(self) -> None:
-        """Try all nodes now."""
+        """Try all lost nodes now."""
         self._called.set()
         self._called = asyncio.Event()
         self._tries.clear()

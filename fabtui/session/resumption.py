@@ -23,7 +23,7 @@ from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES, Sess
 
 #: Names of options in recordings that differ from those of `SessionOptions`.
 _RENAMED = {"looks_only": "preflight_only"}
-#: Options that a recording does not hold, and those of which it holds names alone.
+#: Options that a recording does not hold, and options whose names alone it holds.
 _NOT_RECORDED = ("record", "resumed", "query", "probe_folder", "env")
 
 

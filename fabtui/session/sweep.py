@@ -34,7 +34,7 @@ from fabtui_node import registry
 
 #: Maximum time (s) that tests wait for a probe beside them; usually less.
 PROBE_PATIENCE = 1.0
-#: Maximum time (s) that started ranks wait for those of slower nodes, which are tested later.
+#: Maximum time (s) that started ranks wait for slower nodes, which are tested later.
 RANKS_SETTLE = 15.0
 #: Deadline (s) of the counters of a node around the mesh.
 COUNTERS_DEADLINE = 3.0
@@ -226,7 +226,7 @@ class Sweep:
             started = [host for host in hosts if host.ready and "total" in host.laps]
             if not started:
                 return
-            # A driver that takes long is a sign of its own.
+            # A slow driver is a symptom in itself.
             slowest = max(started, key=lambda host: host.laps["total"])
             parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.laps.items() if name != "total")
             which = f"{slowest.node} started last" if len(started) > 1 else "started"

@@ -55,7 +55,7 @@ class OwnProbes:
 
 
 def find(folder: Path | None) -> OwnProbes:
-    """Return the probes of a folder, which may not exist, and of installed packages; without a folder none at all.
+    """Return the probes of a folder, which may not exist, and of installed packages; nothing without a folder.
 
     Nothing of them is run.
     """

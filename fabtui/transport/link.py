@@ -1,4 +1,4 @@
-"""The interface of a link to a node, and the errors if there is none."""
+"""Interface of a link to a node, and the errors when it cannot be opened or is lost."""
 
 from __future__ import annotations
 

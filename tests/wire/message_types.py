@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypedDict, Union, get_args, get_origin, get_type_hints
 
-from fabtui_node.ranks.base import ReducedReport, SideReport, WorldReport
+from fabtui_node.ranks.base import PairReport, ReducedReport, WorldReport
 
 #: A value of a probe, or its arguments.
 Value = dict[str, Any]
@@ -200,7 +200,7 @@ FROM_RANKS: Mapping[str, type[Any]] = {
     "ready": Ready,
     "failed": InitFailed,
     "reach": ReachReport,
-    "side": SideReport,
+    "side": PairReport,
     "reduced": ReducedReport,
     "worlded": WorldReport,
     "rested": RestedReport,

@@ -81,7 +81,7 @@ class Feed:
         """Go to a time (s after the start) of a recording. `model` is another object after a seek back."""
 
     async def seek_turn(self, step: int) -> Turn | None:
-        """Go to the next (1) or previous (-1) change of a verdict, and return it; None if there is none."""
+        """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         return None
 
     def play_at(self, speed: float) -> None:

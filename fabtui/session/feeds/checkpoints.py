@@ -43,7 +43,7 @@ class Checkpoints:
             self._take(reader.place, model)
 
     def _take(self, place: RecordingPlace, model: Model) -> None:
-        # The baseline is that of the screen, not part of the recording.
+        # The baseline belongs to the screen, not to the recording.
         baseline, model.baseline = model.baseline, None
         try:
             data = zlib.compress(pickle.dumps(model, pickle.HIGHEST_PROTOCOL), 1)

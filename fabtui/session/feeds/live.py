@@ -486,7 +486,7 @@ class LiveFeed(Feed):
         return pause
 
     def _pause(self, name: str, kind: UnreachableKind | LostKind, transport: str) -> float | None:
-        """Return the time (s) until the next try of a node that is gone; None if there is none."""
+        """Return the time (s) until the next attempt to reach a lost node, or None for no attempt."""
         # A launcher and its scheduler end what they started for reasons that do not pass.
         launched = transport in ("srun", "via") or self._options.transport in ("srun", "via")
         return None if launched or self._closing.is_set() or not may_return(kind) else self._returns.pause(name)

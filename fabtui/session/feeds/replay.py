@@ -123,7 +123,7 @@ class ReplayFeed(StillFeed):
             self._go_to(target if self._end is None else min(target, self._end))
 
     async def seek_turn(self, step: int) -> Turn | None:
-        """Go to the next (1) or previous (-1) change of a verdict, and return it; None if there is none."""
+        """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         turns = self._building.turns
         if step < 0:
             # While it plays, the latest change is soon a moment ago.

@@ -156,7 +156,7 @@ def _success(
     seconds: float,
     reports: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return what a measurement of a collective that all ranks passed has of its own."""
+    """Return the fields of a collective that all ranks passed."""
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))

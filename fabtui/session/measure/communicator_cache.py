@@ -40,7 +40,7 @@ ESTIMATES = {0: 516 * MIB, NODE_CTAS: 260 * MIB}
 GROUP = -1
 #: Maximum number of communicators of an endpoint; each takes eight descriptors and two threads of the rank host (H200).
 MOST = 16
-#: Minimum that is counted of a communicator, as other processes may have freed memory while it was measured.
+#: Minimum size of a communicator: other processes may have freed memory while it was measured.
 LEAST = 28 * MIB
 
 
@@ -67,7 +67,7 @@ class CommunicatorKey(NamedTuple):
 
 
 class Released(NamedTuple):
-    """Communicators for the ranks to release: those of pairs (``True``: broken), and those of groups."""
+    """Communicators for the ranks to release: of pairs (``True``: broken) and of groups."""
 
     links: list[tuple[CommunicatorKey, bool]]
     groups: bool
@@ -140,7 +140,7 @@ class CommunicatorPool:
         return self._used[end] > 0 and (self._used[end] + more > self._capacity or self._count[end] >= MOST)
 
     def begin(self, key: CommunicatorKey, processes: Mapping[int, int]) -> None:
-        """Note that a pair uses its communicator, or makes it; ``processes`` are those of its ends."""
+        """Note that a pair uses or makes its communicator; ``processes`` are the processes of its ends."""
         kept = self._kept.get(key)
         if kept is None or kept.broken:
             self._add(key, dict.fromkeys(key[:2], ESTIMATES[key.ctas]), processes)

@@ -19,7 +19,7 @@ from fabtui.session.ranks.rendezvous_store import StoreServer
 ABORT_PATIENCE = 3.0
 #: Time (s) that the other ranks of a test may take after one has failed.
 LAG = 0.5
-#: The same, if that rank could not connect for a reason of its own and has waited for the others to join.
+#: The same, if the rank failed to connect by itself, after it had waited for the others to join.
 LAG_KNOWN = 0.2
 
 #: Skipped pairs in one event: a line of a recording has a bounded length.

@@ -76,7 +76,7 @@ class _Running:
 
 
 class Recovery:
-    """Rank hosts that are being restarted during a pass of tests, those of `nodes`; ``put`` gets the ended restarts."""
+    """Restarts of rank hosts during a pass of tests, by node; ``put`` is called at the end of each."""
 
     def __init__(self, context: MeasurementContext, put: Callable[[HostRestarted], None]) -> None:
         self._context = context
@@ -129,7 +129,7 @@ class Recovery:
                 self.begin(host)
 
     async def close(self) -> None:
-        """Stop waiting for restarts, which go on by themselves, and end all standby processes."""
+        """Stop waiting for restarts, which continue in the background, and end all standby processes."""
         self._closed = True
         self._standbys.clear()
         for host in self._context.hosts.values():

@@ -34,7 +34,7 @@ MOST_TEXT = 128 << 20
 
 
 class Reply(NamedTuple):
-    """Answer of a node: the value and the parts of the probe, or why there is none (``problem``, ``hint``).
+    """Answer of a node: the value and the parts of the probe, or why it gave no answer (``problem``, ``hint``).
 
     ``backend`` is how it was reached; "" if it was not.
     """
@@ -61,7 +61,7 @@ class AskNodes(Protocol):
 
 
 def over_new_links(options: SessionOptions, notice: Callable[[str], None]) -> AskNodes:
-    """Return an asker with links of its own. Of the jobs of Slurm on a node only that of the options is meant."""
+    """Return an asker that opens links. It asks about the Slurm job of the options only."""
 
     async def ask(
         nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
@@ -74,7 +74,7 @@ def over_new_links(options: SessionOptions, notice: Callable[[str], None]) -> As
 
 
 def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
-    """Return an asker over links that are open. Of the jobs of Slurm on a node only one is meant."""
+    """Return an asker that uses open links. It asks about one Slurm job only."""
 
     async def one(node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
         try:
@@ -231,7 +231,7 @@ def texts_of(reply: Reply) -> list[str]:
         if number in (0, 1) and isinstance(text, str):
             texts.setdefault(number, []).append(text)
     complete = reply.value.get("reports") if reply.value else None
-    # Of a report that was cut off by the deadline there may be parts.
+    # A report that the deadline cut off may have left parts.
     return ["".join(texts[number]) for number in sorted(texts)][: complete if isinstance(complete, int) else 0]
 
 
@@ -294,7 +294,7 @@ def taken_from(found: list[Reply]) -> Dumps:
 
 
 def _dump(packed: list[str]) -> FlightDump | str:
-    """Return a dump from its parts, or why it is none; nothing in it is run."""
+    """Return a dump from its parts, or why it cannot be read; no code in it is run."""
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(b"".join(base64.b64decode(piece, validate=True) for piece in packed), _MOST_BYTES)

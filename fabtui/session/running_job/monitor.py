@@ -157,13 +157,13 @@ class JobMonitor:
         return log_file.usual_patterns(self._status.outputs, fields)
 
     async def _ask_nodes(self, patterns: list[str]) -> None:
-        """Ask the nodes at once; each deadline is its own."""
+        """Ask all nodes at the same time, each with its own deadline."""
         needed = self._needed()
         asked = self._logs.nodes if self.every else list(needed)
         await asyncio.gather(*(self._ask_node(node, patterns if needed.get(node) else []) for node in asked))
 
     def _needed(self) -> dict[str, bool]:
-        """Return the nodes of which something is not visible here, and whether that is their logs."""
+        """Return the nodes that have something not visible here; True if their logs are missing."""
         here = {file.node for (reader, _), file in self._logs.files.items() if not reader}
         gpus = {file.node for (reader, _), file in self._logs.files.items() if not reader and file.stream == "gpu"}
         found = {node: node not in here and "" not in here for node in self._logs.nodes}
@@ -201,7 +201,7 @@ class JobMonitor:
         return NodeFacts(tuple(ranks.items()), most, since, addresses, "", problem)
 
     def _is_of_another(self, node: str, path: str, inode: int) -> bool:
-        """Return whether a file that a node sees is read already, or bears the name of another node: it is shared."""
+        """Return True for a shared file: it is being read already, or it bears the name of another node."""
         if (owner := log_file.node_of(path, self._logs.nodes)) or (node, path) in self._logs.files:
             return owner not in ("", node)
         return any(file.known is not None and file.known.inode == inode for file in self._logs.at(path))
@@ -244,7 +244,7 @@ def _configuration(path: Path) -> dict[str, str]:
 
 
 def _addresses(nodes: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the names and addresses of all nodes of Slurm, those of the job's nodes with the name service. Blocks."""
+    """Return names and addresses of all Slurm nodes; the name service is asked about the job's nodes. Blocks."""
     known = node_addresses()
     found = {node: frozenset({address}) for node, address in known.items()}
     names = [known.get(node, node) for node in nodes[:_MOST_NAMES]]

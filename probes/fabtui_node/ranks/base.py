@@ -48,7 +48,7 @@ class Failed(Exception):
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
 
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str]), ("address", Optional[str])])
-"""A rank: its number, its index on the node, UUID of its GPU, and its data address if not that of the rank host."""
+"""A rank: its number, index on the node, UUID of its GPU, and data address if it differs from the rank host's."""
 
 
 class Times(TypedDict):
@@ -72,7 +72,7 @@ class Verdict(TypedDict):
     raw: Optional[str]
 
 
-class SideReport(Verdict):
+class PairReport(Verdict):
     """``side``: one direction of a pair, as seen by its source or destination (``role``).
 
     ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds. ``held``
@@ -283,7 +283,7 @@ def repetitions(seconds_each: float, budget: float, maximum: int) -> int:
 
 
 def floor_power_of_two(size: int) -> int:
-    """Return the largest power of two that is not above ``size``; 0 if there is none."""
+    """Return the largest power of two up to ``size``, or 0."""
     return 1 << (size.bit_length() - 1) if size > 0 else 0
 
 

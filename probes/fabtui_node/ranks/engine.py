@@ -12,8 +12,66 @@ from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
 from fabtui_node.ranks.controller_channel import Store
-from fabtui_node.ranks.kept_links import Keepable, KeptLinks
 from fabtui_node.ranks.measure.verify import TWICE, TransferShape, shape
+
+Key = Tuple[int, int]
+"""The other rank, and the maximum number of CTAs (0: the library's default)."""
+
+
+class Keepable:
+    """Base of links that may be kept between two tests."""
+
+    def pause(self) -> None:
+        """Prepare for the time until the next test."""
+
+    def renew(self, task: Task) -> None:
+        """Begin the next test."""
+
+    def close(self, broken: bool) -> None:
+        """Release the connection, without waiting if it is ``broken``."""
+        raise NotImplementedError
+
+
+class KeptLinks:
+    """The kept links of one rank; used by its thread.
+
+    Each has the name that both of its ends gave it when they made it: a link is used again only if both have the same.
+    The controller bounds their number, because only it knows when nothing is in progress and both ends can let go.
+    """
+
+    def __init__(self) -> None:
+        self._links: Dict[Key, Tuple[str, Keepable]] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def name(self, key: Key) -> Optional[str]:
+        """Return the name of the link, or None."""
+        return self._links[key][0] if key in self._links else None
+
+    def take(self, key: Key, task: Task) -> Keepable:
+        """Remove and return a link for a test."""
+        link = self._links.pop(key)[1]
+        link.renew(task)
+        return link
+
+    def put(self, key: Key, name: str, link: Keepable) -> None:
+        """Keep a link; one that is in its place is closed."""
+        self.close(key, broken=True)
+        link.pause()
+        self._links[key] = name, link
+
+    def close(self, key: Key, broken: bool) -> None:
+        """Close a link if there is one."""
+        found = self._links.pop(key, None)
+        if found is not None:
+            found[1].close(broken)
+
+    def clear(self) -> None:
+        """Close all links."""
+        for key in list(self._links):
+            self.close(key, broken=False)
+
 
 THROTTLED_BUDGET = 0.2
 """Timed messages (s) of a source that the lab throttles."""
@@ -300,7 +358,7 @@ class RankEndpoint:
         self.kept = KeptLinks()
 
     def free_memory(self) -> Optional[int]:
-        """Return the bytes of its GPU that are free or hold messages of its own; None without a GPU."""
+        """Return the GPU memory (bytes) that is free or holds its own messages; None without a GPU."""
         return None
 
     def connect(

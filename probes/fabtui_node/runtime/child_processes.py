@@ -182,7 +182,7 @@ class ChildProcesses:
         self._ask(encode_piece(piece, last))
 
     def probe(self, message: Message) -> None:
-        """Forward a probe to the worker; start it if there is none."""
+        """Forward a probe to the worker, which is started if it does not run."""
         if self._worker is None:
             near, far = socket.socketpair()
             self._worker = FrameSocket(near)

@@ -67,7 +67,7 @@ def limit_gpus(limit: Any, environ: MutableMapping[str, str], cgroup: str, devic
         there = sorted(int(name[6:]) for name in devices if name.startswith("nvidia") and name[6:].isdecimal())
         indexes = [index for index in there if index not in taken]
     environ["CUDA_VISIBLE_DEVICES"] = ",".join("%d" % index for index in indexes if isinstance(index, int))
-    # The order of Slurm and of nvidia-smi; that of CUDA may be another.
+    # The order of Slurm and nvidia-smi; CUDA may use another.
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
@@ -90,7 +90,7 @@ class OpenProbes:
         return len(self._until)
 
     def open(self, message: Message, now: float) -> Optional[Message]:
-        """Add a probe request, or raise if it is none; return the result that refuses it, None if it may run."""
+        """Add a probe request; return the result that refuses it, or None. Raise if it is not a request."""
         number, deadline = message["id"], float(message["deadline"])
         if type(number) is not int or not isinstance(message["name"], str) or not isinstance(message["args"], dict):
             raise TypeError("not a probe")

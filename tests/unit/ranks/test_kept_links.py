@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.ranks.kept_links import Keepable, KeptLinks
+from fabtui_node.ranks.engine import Keepable, KeptLinks
 from tests.wire.rank_controller import Controller
 
 TASK: Any = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.ranks.base import SideReport
+from fabtui_node.ranks.base import PairReport
 from tests.wire import message_types as messages
 
 SIDE: dict[str, Any] = {
@@ -35,8 +35,8 @@ SIDE: dict[str, Any] = {
 
 
 def test_a_valid_message_passes_and_may_have_further_fields() -> None:
-    assert messages.mismatch(SIDE, SideReport) is None
-    assert messages.mismatch({**SIDE, "of_a_newer_release": 1}, SideReport) is None
+    assert messages.mismatch(SIDE, PairReport) is None
+    assert messages.mismatch({**SIDE, "of_a_newer_release": 1}, PairReport) is None
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_valid_message_passes_and_may_have_further_fields() -> None:
     ],
 )
 def test_the_first_bad_field_is_named(field: str, value: Any) -> None:
-    assert messages.mismatch({**SIDE, field: value}, SideReport) == field
+    assert messages.mismatch({**SIDE, field: value}, PairReport) == field
 
 
 def test_a_missing_field_is_named() -> None:
     message = {name: value for name, value in SIDE.items() if name != "phase"}
-    assert messages.mismatch(message, SideReport) == "phase"
+    assert messages.mismatch(message, PairReport) == "phase"
 
 
 def test_lists_objects_and_optional_fields() -> None:

@@ -63,7 +63,7 @@ def test_a_bad_frame_is_refused(body: str, parser: Callable[[bytes], Any]) -> No
     ],
     ids=["many", "brackets in a text", "exponents", "digits in a text", "half of a surrogate pair"],
 )
-def test_what_only_looks_bad_passes(body: str, parser: Callable[[bytes], Any]) -> None:
+def test_what_only_resembles_a_bad_frame_passes(body: str, parser: Callable[[bytes], Any]) -> None:
     assert decode(body.encode(), parser) == json.loads(body)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.collectives import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui.session.measure.p2p_result import Side, direction
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
+from fabtui_node.ranks.base import PairReport
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -90,6 +92,13 @@ def test_a_pass_without_a_rate_is_inconclusive_never_zero() -> None:
 def test_any_report_makes_a_measurement_without_control_characters(report: dict[str, Any]) -> None:
     for found in _both(report, report):
         assert "\x1b" not in (found.error or "") + (found.raw or "")
+
+
+def test_what_is_read_of_a_report_is_what_ranks_send() -> None:
+    read = {field.encode_name for field in msgspec.structs.fields(Side)} - {"gone"}
+    assert read <= set(get_type_hints(PairReport))
+    message = {"ok": True, "gone": True, "rate": 1e9, "error": ["x"], "times": {"min": "fast"}}
+    assert (Side.read(message).gone, Side.read(message).rate, Side.read(message).times) == (False, 1e9, None)
 
 
 @given(JSON)

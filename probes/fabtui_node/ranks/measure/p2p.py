@@ -9,7 +9,7 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, SideReport, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, PairReport, Task
 from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
 from fabtui_node.ranks.engine import PairLink, RankEndpoint
 
@@ -76,7 +76,7 @@ class PairOutcome:
 
 
 def is_consequence(mine: Optional[ErrorKind], theirs: Optional[ErrorKind]) -> bool:
-    """Return True if this side's error only follows from the other side's, and that one is a cause of its own."""
+    """Return True if this side's error follows from the other side's error, which is a cause."""
     return mine in CONSEQUENCES and theirs not in CONSEQUENCES
 
 
@@ -84,7 +84,7 @@ class RankPairTest:
     """Test of one pair at one of its two ranks; both run the same steps."""
 
     def __init__(
-        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[SideReport], None]
+        self, endpoint: RankEndpoint, host: HostInfo, task: Task, op: Message, send: Callable[[PairReport], None]
     ) -> None:
         self._endpoint = endpoint
         self._host = host

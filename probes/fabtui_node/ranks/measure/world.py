@@ -96,7 +96,7 @@ class World:
         return group
 
     def _peers(self) -> List[int]:
-        """Return the ranks to connect to: those of its transfers; without any, all or the neighbours."""
+        """Return the ranks to connect to: its peers in transfers; without transfers, all or the neighbours."""
         me, ranks = self._rank, self._op["ranks"]
         if self._op["transfers"]:
             found = {src if dst == me else dst for src, dst in self._op["transfers"] if me in (src, dst)}

@@ -158,7 +158,7 @@ class Driver:
 
 
 class CudaDevice:
-    """One GPU with a stream of its own; used by one thread, whose current context it becomes."""
+    """One GPU with its own stream; used by one thread, whose current context it becomes."""
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver

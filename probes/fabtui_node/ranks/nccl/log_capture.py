@@ -13,7 +13,7 @@ from fabtui_node.parsers.nccl.log_lines import NcclLine, Nics
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
-"""Number of lines kept per GPU; those of a pair are read within seconds."""
+"""Number of lines kept per GPU; the lines of a pair are read within seconds."""
 
 FREE_AFTER = 4 << 20
 """Bytes read after which their memory is freed."""
