@@ -388,7 +388,7 @@ def parse(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        # Half a surrogate pair, as in names of files, is text for Python alone; its errors say more, too.
+        # Half a surrogate pair, as in file names, is text for Python alone; its errors are clearer, too.
         return loads(body)
 
 
