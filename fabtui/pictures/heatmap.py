@@ -132,7 +132,7 @@ class Heatmap:
     def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
         codes = self.slots.copy()
         colors = ["" if slot in (CellStyle.PAD, CellStyle.UNTESTED) else slot.key for slot in CellStyle]
-        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("x!T?-~#")}
+        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("x!T?s~#")}
         numbers: dict[tuple[int, int], str] = {}
         if scale is not None:
             valued = np.isfinite(self.values)

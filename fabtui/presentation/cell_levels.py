@@ -68,8 +68,19 @@ CURSOR_ON: dict[int, CellStyle] = {
 }
 
 
+#: Verdicts with a sign, which means the same in the app, in texts and in pictures, and their words.
+SIGNS = (
+    (Verdict.FAILED, "x", "failed"),
+    (Verdict.TIMEOUT, "T", "timed out"),
+    (Verdict.SLOW, "!", "slow"),
+    (Verdict.INCONCLUSIVE, "?", "inconclusive"),
+    (Verdict.SKIPPED, "s", "skipped"),
+    (Verdict.UNTESTED, "-", "not tested"),
+)
+
+
 class Glyphs:
-    """Characters of the screen, each one cell wide; ``plain``: ASCII only."""
+    """Characters of the screen and of texts, each one cell wide; ``plain``: ASCII only."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -78,20 +89,18 @@ class Glyphs:
         self.share = ("=", "-", ".") if plain else ("━", "╸", "─")
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
+        self.arrow, self.dot, self.dash, self.differs = (">", ".", "-", "#") if plain else ("→", "·", "\u2013", "≠")
         self.of_style: dict[int, str] = {
+            **{CellStyle[verdict.name]: sign for verdict, sign, _ in SIGNS},
+            # The app leaves what is not tested yet blank.
             **dict.fromkeys((CellStyle.PAD, CellStyle.UNTESTED, CellStyle.DIAGONAL), " "),
             # These fill most of the screen: one byte each.
             CellStyle.GOOD: ".",
             CellStyle.FAIR: "9",
             CellStyle.LOW: "8",
-            CellStyle.SLOW: "!",
-            CellStyle.TIMEOUT: "T",
-            CellStyle.FAILED: "x",
-            CellStyle.INCONCLUSIVE: "?",
-            CellStyle.SKIPPED: "-",
             CellStyle.RUNNING: ">" if plain else "▸",
             CellStyle.GONE: "#" if plain else "░",
-            **dict(zip(_TRANSPORT_SLOTS, "pmisu", strict=True)),
+            **dict(zip(_TRANSPORT_SLOTS, "pmiku", strict=True)),
             CellStyle.FLAPPING: "~",
             CellStyle.FLASH: "*",
             CellStyle.PARTLY: ":",
@@ -99,6 +108,13 @@ class Glyphs:
             CellStyle.CURSOR_TIMEOUT: "T",
             CellStyle.CURSOR_FAILED: "x",
         }
+
+    def of_severity(self, severity: str) -> str:
+        """Return the sign of the severity of a finding."""
+        return {"bad": "x", "warn": "!"}.get(severity, self.dot)
+
+
+UNICODE, ASCII = Glyphs(plain=False), Glyphs(plain=True)
 
 
 def style_of(verdict: Verdict, share: float | None) -> CellStyle:

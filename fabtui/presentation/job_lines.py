@@ -14,7 +14,7 @@ from fabtui.jobs.watchdog import WatchdogPhase
 from fabtui.jobs.watchdog import WatchdogVerdict as HangVerdict
 from fabtui.jobs.who_is_behind import Answer
 from fabtui.nodeset import count, fold
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, clock_text, plain
 from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
@@ -66,8 +66,7 @@ def title_line(report: JobReport) -> Line:
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bool = True) -> Lines:
     """Return a finding with its rule and the next step, wrapped."""
-    slot = {"bad": CellStyle.FAILED, "warn": CellStyle.SLOW}.get(finding.severity)
-    mark = glyphs.of_style[slot] if slot is not None else "-"
+    mark = glyphs.of_severity(finding.severity)
     head: Line = [
         (f" {mark} {finding.rule.id} ", _SEVERITY_STYLES[finding.severity]),
         (one_line(finding.facts["text"], 600), ""),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import Compare, Fact, FactTable, shown
 from fabtui.model.facts.node_view import Value
 from fabtui.nodeset import count, fold
+from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import evidence as evidence_of
 from fabtui.presentation.findings import title
 from fabtui.presentation.text_table import padded
@@ -26,25 +26,6 @@ _WIDEST_CELL = 34
 MOST_COLUMNS = 6
 _EVIDENCE = 6
 _EXACT = (Compare.KIND, Compare.ALL)
-
-
-class Glyphs(NamedTuple):
-    """Marks of verdicts, besides their colours."""
-
-    bad: str = "x"
-    warn: str = "!"
-    note: str = "·"
-    differs: str = "≠"
-    to: str = "\u2013"
-    ellipsis: str = "…"
-
-    def of(self, severity: str) -> str:
-        """Return the glyph of a severity."""
-        return {"bad": self.bad, "warn": self.warn}.get(severity, self.note)
-
-
-UNICODE = Glyphs()
-ASCII = Glyphs(note="-", differs="#", to="-", ellipsis="~")
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
@@ -88,7 +69,9 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
     severity, indent, room = finding.severity, " " * 4, max(20, width - 4)
     texts = textwrap.wrap(title(finding), max(20, width - 4 - len(names))) or [""]
-    lines: list[Line] = [[(f"{glyphs.of(severity)} ", severity), (names, "name"), ("  ", ""), (texts[0], severity)]]
+    lines: list[Line] = [
+        [(f"{glyphs.of_severity(severity)} ", severity), (names, "name"), ("  ", ""), (texts[0], severity)]
+    ]
     lines += [[(indent, ""), (text, severity)] for text in textwrap.wrap(" ".join(texts[1:]), room)]
     shown_lines = evidence_of(finding) if evidence else ()
     lines += [[(indent, ""), (cut(line, room, glyphs), "dim")] for line in shown_lines[:_EVIDENCE]]
@@ -105,7 +88,7 @@ def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list
     for finding in serious[:most]:
         names = nodes_text(finding.nodes, 20, glyphs)
         text, severity = cut(title(finding), max(10, width - len(names) - 5), glyphs), finding.severity
-        lines.append([(f" {glyphs.of(severity)} ", severity), (f"{names} ", "name"), (text, severity)])
+        lines.append([(f" {glyphs.of_severity(severity)} ", severity), (f"{names} ", "name"), (text, severity)])
     if len(serious) > most:
         lines.append([(f"   and {len(serious) - most} more", "dim")])
     return lines
@@ -137,7 +120,7 @@ def cell_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs
         return words[0] if words else "-"
     numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
     if len(numbers) == len(values):
-        return f"{shown(min(numbers), fact.unit)} {glyphs.to} {shown(max(numbers), fact.unit)}"
+        return f"{shown(min(numbers), fact.unit)} {glyphs.dash} {shown(max(numbers), fact.unit)}"
     return f"{len(words)} different"
 
 

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Finding
 from fabtui.model.exit_codes import ALL_OK, BAD
-from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.numbers import percent_text
-from fabtui.presentation.preflight_lines import UNICODE as GLYPHS
 from fabtui.presentation.preflight_lines import head_line, nodes_text
 from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import plain
 from fabtui.report.document import Block, Entry, Items, Paragraph
 from fabtui.report.healthy import what_to_do
 from fabtui.report.summary import (
-    UNICODE,
     FindingText,
     finding_text,
     finding_texts,
@@ -45,7 +43,7 @@ def verdict(one: Diagnosis) -> tuple[str, list[str]]:
     numbers = numbers_line(
         one.tally.counts,
         len(model.untested),
-        Glyphs(False),
+        UNICODE,
         final=True,
         whole=whole,
         wide=True,
@@ -74,7 +72,7 @@ def entry(number: int, finding: Finding, text: FindingText | None = None) -> Ent
     text = text or finding_text(finding)
     labels = [
         f"{finding.rule.id} {finding.rule.name}",
-        *([nodes_text(finding.nodes, _WIDEST, GLYPHS)] if finding.nodes else []),
+        *([nodes_text(finding.nodes, _WIDEST, UNICODE)] if finding.nodes else []),
     ]
     if finding.confidence is not None:
         labels.append(f"confidence {percent_text(finding.confidence)}")

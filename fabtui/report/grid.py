@@ -14,7 +14,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import transport_style
+from fabtui.presentation.cell_levels import SIGNS, transport_style
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
 from fabtui.sanitize import one_line
 
@@ -25,18 +25,9 @@ MOST_NODES = 256
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240
 SLOW_MARK = "!"
-#: Characters of verdicts, and their meanings.
-_SIGNS = (
-    (Verdict.FAILED, "x", "failed"),
-    (Verdict.TIMEOUT, "T", "timed out"),
-    (Verdict.SLOW, SLOW_MARK, "slow"),
-    (Verdict.INCONCLUSIVE, "?", "inconclusive"),
-    (Verdict.SKIPPED, "s", "skipped"),
-    (Verdict.UNTESTED, "-", "not tested"),
-)
-LEGEND = {sign: word for _, sign, word in _SIGNS}
+LEGEND = {sign: word for _, sign, word in SIGNS}
 #: Characters of a cell without a number.
-GLYPHS = {verdict: sign for verdict, sign, _ in _SIGNS if verdict is not Verdict.SLOW}
+GLYPHS = {verdict: sign for verdict, sign, _ in SIGNS if verdict is not Verdict.SLOW}
 _ROWS = "a row sends, a column receives"
 _SHARES = (
     f"{percent_text(GOOD_FROM)} of the usual value of its class or better",

@@ -7,8 +7,9 @@ from typing import Any
 from fabtui.importers.catalogue import formats
 from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.result import Result
+from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.report.explanation import causes_lines
-from fabtui.report.summary import ASCII, UNICODE, problems, summary
+from fabtui.report.summary import problems, summary
 from fabtui.report.tables import LONG_UNIT, Layout, cut, wrapped
 from fabtui.sanitize import clean, one_line
 

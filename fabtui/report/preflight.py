@@ -12,7 +12,8 @@ from fabtui.model.facts.compare import PreflightChanges
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as texts
-from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, Line, cut, nodes_text, plain
+from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
+from fabtui.presentation.preflight_lines import Line, cut, nodes_text, plain
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 

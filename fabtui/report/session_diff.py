@@ -17,9 +17,10 @@ from fabtui.model.layers import all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
+from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import pairs_text, title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
-from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, plain
+from fabtui.presentation.preflight_lines import plain
 from fabtui.presentation.text_table import aligned
 from fabtui.report.preflight import change_lines
 from fabtui.report.summary import finding_lines
@@ -80,7 +81,7 @@ def diff_text(
         parts.append(capped([f"{what}: {len(found)}"], lines, "findings", _MOST_ROWS, _WHERE) if lines else [])
     parts.append([outcome_text(diff)])
     text = clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
-    return text.encode("ascii", "replace").decode("ascii") if glyphs is ASCII else text
+    return text.encode("ascii", "replace").decode("ascii") if glyphs.plain else text
 
 
 def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:

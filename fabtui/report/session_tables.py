@@ -10,9 +10,9 @@ from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.pictures.busbw import busbw_svg
+from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.preflight_lines import (
     MOST_COLUMNS,
-    UNICODE,
     alike,
     cell_text,
     chosen_facts,

@@ -14,7 +14,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
-from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, differing
+from fabtui.diagnosis.pairs.p2p_vs_world import LAB_FAULT, comparison_text, differing
 from fabtui.diagnosis.pairs.tally import notable
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass, node_of
@@ -23,6 +23,7 @@ from fabtui.model.layers import COLLECTIVES, MESH, TOOLS, Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count, fold
+from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import evidence, known_text, pairs_text, title
 from fabtui.presentation.numbers import brief_text, scales_text, share_text, size_text, spoken_text, value_text
 from fabtui.presentation.text_table import aligned
@@ -54,17 +55,6 @@ _EXIT_CODES = {
     BAD: "something is slow, failed or timed out, or a finding is bad",
     NOT_TESTED: "something could not be tested",
 }
-
-
-class Signs(NamedTuple):
-    """The characters beyond letters and digits that a summary uses."""
-
-    to: str
-    dot: str
-
-
-UNICODE = Signs("\u2192", "\u00b7")
-ASCII = Signs(">", ".")
 
 
 def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
@@ -132,7 +122,7 @@ def _node(model: Model, record: NodeRecord) -> str:
     return f"{'; '.join(about)}{hint}".strip()
 
 
-def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
+def _grids(model: Model, signs: Glyphs, shown: Shown) -> list[list[str]]:
     """Return the requested grids; by default p2p, and world if the two differ."""
     if shown.layers is None or shown.layers:
         return grids(model, shown.layers, signs.dot, shown.width)
@@ -328,12 +318,12 @@ def _arm_text(row: Compared, arm: Arm) -> str:
     return " ".join(parts) or "not tested"
 
 
-def problems(one: Diagnosis, signs: Signs) -> list[list[str]]:
+def problems(one: Diagnosis, signs: Glyphs) -> list[list[str]]:
     """Return the parts of a summary about problems: findings, ports, pairs that are not ok, and what to do now."""
     return [_numbered(one.model, one.findings), *not_in_findings(one, signs), what_to_do(one)]
 
 
-def not_in_findings(one: Diagnosis, signs: Signs) -> list[list[str]]:
+def not_in_findings(one: Diagnosis, signs: Glyphs) -> list[list[str]]:
     """Return the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
     covered = {pair for found in one.findings if found.rule.domain is Domain.PAIRS for pair in found.cells}
     explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
@@ -396,17 +386,12 @@ def finding_texts(model: Model, found: Sequence[Finding]) -> list[FindingText]:
     texts = []
     notes, sizes = PortNotes(model), _bad_sizes(model)
     for finding in found:
-        text = finding_text(finding)
-        stated = " ".join([text.title, *text.evidence, *text.next])
         # The list of what is not ok leaves the pair out.
         more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
-        # A rule may compare with world in other words.
-        compared = "world communicator" in stated
-        more = [fact for fact in more if fact not in stated and not (compared and "world communicator" in fact)]
-        lines = [line for line in text.evidence if not any(fact.startswith(line) for fact in more)]
-        if more:
-            lines.append("; ".join(more))
-        texts.append(text._replace(evidence=lines))
+        if LAB_FAULT in more:
+            finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
+        text = finding_text(finding)
+        texts.append(text._replace(evidence=[*text.evidence, *(["; ".join(more)] if more else [])]))
     return texts
 
 
@@ -438,28 +423,30 @@ def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
 def _facts_of_pair(
     model: Model, finding: Finding, notes: PortNotes, sizes: dict[tuple[str, str], list[int]]
 ) -> list[str]:
-    """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs."""
-    facts: dict[str, None] = {}
+    """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs.
+
+    Facts that the finding itself has are left out.
+    """
+    known, facts = finding.facts, dict[str, None]()
     for pair in sorted(finding.cells):
         m = next((m for layer in (Layer.P2P, Layer.WORLD) if (m := model.latest(layer, *pair)) is not None), None)
-        if m is not None and model.verdict(m).bad:
-            at = ["at " + ", ".join(map(size_text, sorted(sizes[pair])))] if pair in sizes else []
-            facts |= dict.fromkeys([str(model.class_of(m)), *at, *_about_pair(model, m, notes)])
+        if m is None or not model.verdict(m).bad:
+            continue
+        meaning = None if (found := meaning_of_measurement(m)) is None else found.sentence
+        at = f"at {', '.join(map(size_text, sorted(sizes[pair])))}" if pair in sizes else ""
+        about = [str(model.class_of(m)), at]
+        about.append(limit_text(model, m) if known.get("limit") is None else "")
+        about.append("" if meaning in (None, known.get("meaning")) else f"means: {meaning}")
+        about.append((comparison_text(model, *pair) or "") if known.get("in_world") is None else "")
+        if m.layer is Layer.P2P:
+            about += [note for note in notes.of(*pair) if note not in (known.get("ports") or ())]
+        facts |= dict.fromkeys(filter(None, about))
     return list(facts)
-
-
-def _about_pair(model: Model, m: Measurement, notes: PortNotes) -> list[str]:
-    """Return what is known of a bad pair in p2p or world beyond its value and its error."""
-    meaning, limit = meaning_of_measurement(m), limit_text(model, m)
-    compared = comparison_text(model, m.src, m.dst)
-    ports = notes.of(m.src, m.dst) if m.layer is Layer.P2P else []
-    found = [limit, f"means: {meaning.sentence}" if meaning is not None else None, compared, *ports]
-    return [text for text in found if text]
 
 
 def _bad(
     model: Model,
-    signs: Signs,
+    signs: Glyphs,
     explained: frozenset[tuple[Layer, AddressPair]],
     covered_pairs: set[tuple[str, str]],
 ) -> list[str]:
@@ -494,12 +481,12 @@ def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> 
     return (m.src, m.dst) in covered or any(model.gone(node_of(end)) for end in (m.src, m.dst))
 
 
-def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:
+def _bad_line(model: Model, group: list[Measurement], signs: Glyphs, notes: PortNotes, *, swept: bool) -> str:
     """Return the line of a bad pair in a layer, for one or several message sizes."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
-    ends = f"{m.src} {signs.to} {m.dst}"
+    ends = f"{m.src} {signs.arrow} {m.dst}"
     if m.layer.spec.by_address and m.src_addr and m.dst_addr:
-        ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
+        ends += f" ({m.src_addr} {signs.arrow} {m.dst_addr})"
     kind = model.class_of(m)
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
@@ -524,7 +511,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"
 
 
-def _notable(model: Model, signs: Signs, covered: set[tuple[str, str]]) -> list[str]:
+def _notable(model: Model, signs: Glyphs, covered: set[tuple[str, str]]) -> list[str]:
     """List ok pairs with slow messages that no finding names."""
     lines = []
     for one in notable(model):
@@ -534,7 +521,7 @@ def _notable(model: Model, signs: Signs, covered: set[tuple[str, str]]) -> list[
         size = f" at {size_text(m.bytes)}" if m.bytes else ""
         p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
         times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
-        lines.append(f"  {one_line(f'{m.src} {signs.to} {m.dst}')}  {m.layer}{size}: {times}")
+        lines.append(f"  {one_line(f'{m.src} {signs.arrow} {m.dst}')}  {m.layer}{size}: {times}")
     head = "slow messages: ok pairs with some messages far above their median (flapping link, or busy node)"
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
     return capped([head], lines, "pairs", most, "--json has them all") if lines else []

@@ -15,7 +15,7 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.preflight_lines import ASCII, UNICODE, short_lines
+from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.wording import MUTED, common_domain
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.widgets.finding_lines import styled
@@ -165,5 +165,5 @@ class SessionDiagnosis:
     def preflight_summary(self, width: int, glyphs: Glyphs) -> tuple[Lines, float]:
         """Return the most severe findings of the preflight, and the time (s) after which to ask again, or 0."""
         found, current = self.preflight()
-        lines = styled(short_lines(found, width, _SUMMARY, ASCII if glyphs.plain else UNICODE))
+        lines = styled(short_lines(found, width, _SUMMARY, glyphs))
         return [*lines, [(" P: preflight", MUTED)], []] if lines else [], 0.0 if current else PREFLIGHT_INTERVAL

@@ -378,7 +378,7 @@ class PreflightScreen(SteppedScreen):
         return [(f" {head.rstrip(': ')} ", "bold"), (f" {result}", MUTED)]
 
     def stepped_lines(self, width: int) -> Lines:
-        found, glyphs = self._found(), text.ASCII if self.context.glyphs.plain else text.UNICODE
+        found, glyphs = self._found(), self.context.glyphs
         lines: Lines = styled(text.kind_lines(found.table, width, glyphs))
         for finding in found.findings:
             lines += [[], *styled(text.finding_lines(finding.replace(next=()), width, glyphs))]

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 from fabtui.model.baseline import Baseline
+from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
+from fabtui.presentation.cell_levels import ASCII, SIGNS, STYLES, UNICODE, style_of
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.report.grid import matrix
 from tests.screen.fakefeed import sweep_of_two
@@ -46,3 +49,12 @@ def test_limits_are_left_out_whole_where_they_do_not_fit() -> None:
     assert "  slow below: node " in limits
     assert text(len(limits)) == limits
     assert text(len(limits) - 1) == limits.partition("  slow below")[0]
+
+
+def test_a_sign_means_one_thing_in_the_app_and_in_texts() -> None:
+    for glyphs in (UNICODE, ASCII):
+        shown = {verdict: glyphs.of_style[style_of(verdict, None)] for verdict, *_ in SIGNS}
+        assert shown == {verdict: sign for verdict, sign, _ in SIGNS} | {Verdict.UNTESTED: " "}
+        assert "-" not in glyphs.of_style.values(), "not tested in texts"
+        signs = [glyphs.of_style[style] for style in STYLES[Level.P2P :]]
+        assert len(set(signs)) == len(signs)

@@ -8,7 +8,7 @@ from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.preflight_lines import ASCII
+from fabtui.presentation.cell_levels import ASCII
 from fabtui.report.session_diff import diff_text, session_text
 
 NODES = [f"n{number:03}" for number in range(6)]

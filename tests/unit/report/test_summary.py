@@ -372,3 +372,10 @@ def test_endpoints_that_say_the_same_of_themselves_are_one_reason(make_model: Ma
     maker.add("plan", untested=left_out)
     text = summary(diagnose(maker.model()))
     assert f"not tested\n  3 pairs: n1:0, n1:1: {why}\n" in text
+
+
+def test_a_fact_of_a_pair_stays_though_its_words_are_part_of_an_error(make_model: Maker) -> None:
+    maker = whole(make_model).measured("p2p", "n0:0", "n0:1", "failed", error="no same-node path", unit="GB/s")
+    text = summary(diagnose(maker.model()))
+    assert "no same-node path" in text
+    assert "    same-node" in text

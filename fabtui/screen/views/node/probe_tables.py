@@ -9,8 +9,8 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.compare import shown
 from fabtui.model.facts.node_view import dicts, field, single, yes
 from fabtui.model.session_model import NodeRecord
+from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.numbers import bytes_text
-from fabtui.presentation.preflight_lines import UNICODE
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
@@ -503,6 +503,6 @@ def user_probe_lines(record: NodeRecord) -> Lines:
         lines += pairs(rows, max([12, *(len(name) for name, _ in rows)]))
         for one in dicts(result.get("judged")):
             verdict = str(one.get("verdict"))
-            mark, style = f"  {UNICODE.of(verdict)} " if verdict != "note" else "  ", STYLES.get(verdict, "")
+            mark, style = f"  {UNICODE.of_severity(verdict)} " if verdict != "note" else "  ", STYLES.get(verdict, "")
             lines.append([(mark, style), (one_line(str(one.get("text")), 300), style)])
     return lines
