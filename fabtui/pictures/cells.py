@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fabtui.model.address_log import badness
-from fabtui.model.layers import Layer, Per, health_layers
-from fabtui.model.measurement import SEVERITY, Measurement
+from fabtui.model.cell_level import BY_PATH, FINE, Level
+from fabtui.model.cell_matrix import CellMatrix, Levels
+from fabtui.model.layers import Layer, Per
+from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import STYLES, CellStyle, style_of, transport_style
+from fabtui.presentation.cell_levels import STYLES, CellStyle
 from fabtui.presentation.wording import common_domain, without_domain
+from fabtui_node.parsers.nccl.transports import path_of
 
 Slots = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,7 +26,8 @@ MOST_ENDPOINTS = 1024
 _RANK = np.zeros(len(CellStyle), dtype=np.uint8)
 _RANK[list(STYLES)] = range(len(STYLES))
 _SLOT_AT = np.array(STYLES, dtype=np.uint8)
-_OF_VERDICT = np.array([style_of(verdict, None) for verdict in SEVERITY], dtype=np.uint8)
+#: Style of each level; pictures of verdicts do not grade good values.
+_STYLE_OF = np.array([CellStyle.GOOD if level in FINE else STYLES[level] for level in Level], dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +83,17 @@ def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -
         numbers: Numbers of the endpoints in the order of the rows; None for all.
     """
     ends = model.rows if numbers is None else [model.endpoints[number] for number in numbers]
-    order = np.array([end.number for end in ends], dtype=np.intp)
-    whole = _Whole(model)
-    whole.fill(layer)
-    slots, values = whole.slots[np.ix_(order, order)], whole.values[np.ix_(order, order)]
+    levels = CellMatrix.of_model(model, layer).filled()
+    values, counted = _values(model, layer, levels)
+    row_of = {end.number: row for row, end in enumerate(model.rows)}
+    order = [row_of[end.number] for end in ends]
+    slots, values = _STYLE_OF[levels[np.ix_(order, order)]], values[np.ix_(order, order)]
     domain = common_domain(model.nodes)
     nodes = [without_domain(domain, end.node) for end in ends]
-    methods = usual_method(whole.methods)
+    methods = usual_method(counted)
     if len(ends) <= MOST_ENDPOINTS:
         names = [without_domain(domain, str(end)) for end in ends]
-        return Cells(names, nodes, order.tolist(), slots, values, *methods)
+        return Cells(names, nodes, [end.number for end in ends], slots, values, *methods)
     slots, values, nodes = by_node(slots, values, nodes, layer.spec.less_is_better)
     return Cells(nodes, nodes, [], slots, values, *methods)
 
@@ -108,125 +112,36 @@ def by_node(slots: Slots, values: Floats, nodes: list[str], less_is_better: bool
     return _SLOT_AT[ranks], sorted_values, list(places)
 
 
-class _Whole:
-    """Results of all endpoints by number."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        size = len(model.endpoints)
-        self.slots: Slots = np.full((size, size), CellStyle.UNTESTED, dtype=np.uint8)
-        self.values: Floats = np.full((size, size), np.nan)
-        self.methods: Counter[Method] = Counter()
-
-    def fill(self, layer: Layer) -> None:
-        """Take all results of a layer."""
-        if layer is Layer.HEALTH:
-            for part in health_layers():
-                self._measured(part, diagonal=False)
-            self.values[:] = np.nan
-            self.methods.clear()
-        elif layer is Layer.CHANGE:
-            self._changes()
-        else:
-            self._measured(layer, diagonal=layer.spec.per is Per.NODE_PAIR)
-        self._untested(layer)
-
-    def _measured(self, layer: Layer, diagonal: bool) -> None:
-        if layer.spec.by_address:
-            self._by_address(layer)
-        elif layer.spec.per is Per.NODE_PAIR:
-            self._by_node_pair(layer, diagonal)
-        else:
-            self._by_pair(layer)
-
-    def _put(self, where: Any, slots: Any) -> None:
-        """Set slots of cells where they are worse than those that are there."""
-        self.slots[where] = _SLOT_AT[np.maximum(_RANK[self.slots[where]], _RANK[slots])]
-
-    def _by_pair(self, layer: Layer) -> None:
-        *_, table = self._model.pair_tables(Layer(layer.spec.shows or layer))
-        if table is None or not len(table):
-            return
-        shapes, shape_of, values = self._model.columns()
-        of_row = np.array(shape_of)[table.row]
-        slots = _OF_VERDICT[table.verdict]
-        if layer is Layer.TRANSPORT:
-            texts = ["" if shape is None else shape.transport or "" for shape in shapes]
-            paths = np.array(
-                [transport_style(text)[0] if text else CellStyle.UNTESTED for text in texts], dtype=np.uint8
-            )
-            slots = np.where(np.isin(slots, (CellStyle.GOOD, CellStyle.SLOW)), paths[of_row], slots)
-        else:
+def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter[Method]]:
+    """Return the value of each cell, and the number of values by method; slow pairs get the level of their path."""
+    numbers = [end.number for end in model.rows]
+    values: Floats = np.full(levels.shape, np.nan)
+    methods: Counter[Method] = Counter()
+    if layer is Layer.TRANSPORT:
+        for row, column in np.argwhere(levels == Level.SLOW).tolist():
+            if text := model.cell(layer, numbers[row], numbers[column]).text:
+                levels[row, column] = BY_PATH[path_of(text)]
+    elif layer.spec.per is Per.ENDPOINT_PAIR and not layer.spec.derived:
+        *_, table = model.pair_tables(layer)
+        if table is not None and len(table):
+            by_number = np.full((len(model.endpoints),) * 2, np.nan)
+            shapes, shape_of, found = model.columns()
+            of_row = np.array(shape_of)[table.row]
             known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]
-            self.values[table.source, table.target] = np.where(known, np.array(values)[table.row], np.nan)
+            by_number[table.source, table.target] = np.where(known, np.array(found)[table.row], np.nan)
+            values = by_number[np.ix_(numbers, numbers)]
             for number, count in enumerate(np.bincount(of_row, minlength=len(shapes)).tolist()):
                 if (shape := shapes[number]) is not None and count:
-                    self.methods[Method(shape.unit if shape.has_value else "", shape.asked, shape.how)] += count
-        self._put((table.source, table.target), slots)
-        self._flapping(layer)
-
-    def _flapping(self, layer: Layer) -> None:
-        for of_layer, src, dst in self._model.flapping:
-            source, target = self._model.number(src), self._model.number(dst)
-            if of_layer is layer and source is not None and target is not None:
-                self._put((source, target), CellStyle.FLAPPING)
-
-    def _by_address(self, layer: Layer) -> None:
-        for src, dst in self._model.addresses.node_pairs(layer):
-            found = self._model.by_address(layer, src, dst)
-            own: dict[tuple[str | None, str | None], list[Measurement]] = {}
-            for one in found:
-                own.setdefault((one.src_addr, one.dst_addr), []).append(one)
-            for source in self._model.endpoints_of(src):
-                for target in self._model.endpoints_of(dst):
-                    shown = max(own.get((source.address, target.address), found), key=badness)
-                    self._one((source.number, target.number), shown)
-
-    def _by_node_pair(self, layer: Layer, diagonal: bool) -> None:
-        places = {node: [end.number for end in self._model.endpoints_of(node)] for node in self._model.nodes}
-        for src, dst in self._model.pairs_in({layer}):
-            if src not in places or dst not in places or (src == dst and not diagonal):
-                continue
-            latest = self._model.latest(layer, src, dst)
-            for a, b in ((src, dst), (dst, src)):
-                shown = self._model.latest(layer, a, b) or latest
-                for source in places[a]:
-                    for target in places[b]:
-                        if shown is not None:
-                            self._one((source, target), shown)
-
-    def _one(self, where: tuple[int, int], m: Measurement) -> None:
-        self._put(where, style_of(self._model.verdict(m), None))
-        self.values[where] = np.nan if m.value is None else m.value
-        self.methods[method_of(m)] += 1
-
-    def _changes(self) -> None:
-        for source, target in _pairs(self._model, self._model.compared_layer):
-            changed = self._model.change(source, target)
-            if changed is not None:
-                self._put((source, target), style_of(changed.verdict, None))
-                self.values[source, target] = np.nan if changed.ratio is None else changed.ratio
-        self.methods[Method("now / then")] += 1
-
-    def _untested(self, layer: Layer) -> None:
-        """Mark the diagonal, the nodes that are gone, and the pairs that are known not to be testable."""
-        if layer.spec.per is Per.ENDPOINT_PAIR:
-            for names in self._model.untested:
-                where = tuple(map(self._model.number, names))
-                if None not in where and self.slots[where] == CellStyle.UNTESTED:
-                    self.slots[where] = CellStyle.SKIPPED
-        gone = np.array([self._model.gone(end.node) is not None for end in self._model.endpoints], dtype=bool)
-        empty = np.isin(self.slots, (CellStyle.UNTESTED, CellStyle.SKIPPED))
-        self.slots[empty & (gone[:, None] | gone[None, :])] = CellStyle.GONE
-        at = np.arange(len(self.slots))
-        here = at[np.isin(self.slots[at, at], (CellStyle.UNTESTED, CellStyle.GONE))] if len(at) else at
-        self.slots[here, here] = CellStyle.DIAGONAL
-
-
-def _pairs(model: Model, layer: Layer) -> Iterator[tuple[int, int]]:
-    *_, table = model.pair_tables(layer)
-    if table is not None:
-        yield from zip(table.source.tolist(), table.target.tolist(), strict=True)
+                    methods[Method(shape.unit if shape.has_value else "", shape.asked, shape.how)] += count
+    elif layer is not Layer.HEALTH:
+        for row, column in np.argwhere(levels > Level.UNTESTED).tolist():
+            cell = model.cell(layer, numbers[row], numbers[column])
+            values[row, column] = np.nan if cell.value is None else cell.value
+            if layer is not Layer.CHANGE and cell.measurement is not None:
+                methods[method_of(cell.measurement)] += 1
+        if layer is Layer.CHANGE:
+            methods[Method("now / then")] += 1
+    return values, methods
 
 
 def counts(slots: Slots) -> dict[CellStyle, int]:
