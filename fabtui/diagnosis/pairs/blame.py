@@ -266,7 +266,7 @@ class _Search:
         yield from both(Kind.NODE, Reach.INSIDE, 3.0, places.node, inside, lambda n: self.nodes[n])
         yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, off, str)
         yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, off & ~across, str)
-        # With two of a kind, a pair of them is all there is.
+        # With only two rails there is one rail pair, and blaming it explains nothing.
         if len(set(places.rail.tolist())) > 2:
             yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
         bits = 3.0 if len(self.nodes) > 2 else 1.5
@@ -274,13 +274,7 @@ class _Search:
             Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
         )
         yield None
-        leaves, count = yield from self._leaves()
-        yield None
-        leaf = partial(self._name_of_leaf, leaves)
-        if count > 2:
-            yield from both(Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
-        if count > 1:
-            yield from two(Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf(a)} {sign} {leaf(b)}")
+        yield from self._leaf_families(carriers, off)
         whole = [(Kind.CROSS_RAIL, across, "all rails", 1.5), (Kind.FABRIC, everywhere, "all pairs", 1.0)]
         if len(self.nodes) > 2:
             whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
@@ -295,6 +289,16 @@ class _Search:
 
         key = yield from _in_parts(len(table), split)
         yield _Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
+
+    def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
+        """Yield the leaf switches, and the cuts between two of them."""
+        leaves, count = yield from self._leaves()
+        yield None
+        leaf = partial(self._name_of_leaf, leaves)
+        if count > 2:
+            yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
+        if count > 1:
+            yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf(a)} {sign} {leaf(b)}")
 
     def _of_ends(
         self,
