@@ -1,16 +1,17 @@
 """Rules about pairs of endpoints.
 
-They are checked in the order of this file, the largest causes first. A pair that one finding explains is not explained
+They are checked in the order of this file, the largest causes first; those about components that explain bad pairs are
+rows of ``knowledge/blame_rules.toml``. A pair that one finding explains is not explained
 again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.experiment import END_TRIALS, PAIR_TRIALS, PATH_TRIALS
+from fabtui.diagnosis.experiment import PAIR_TRIALS
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
 from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,
@@ -18,6 +19,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     pair_commands,
     session_command,
 )
+from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
@@ -187,7 +189,7 @@ class RailsBlockedByNode(_PairRule):
 
 
 class BlameRule(_PairRule):
-    """Base of the rules about components that explain bad pairs.
+    """Base of the rules about components that explain bad pairs, which ``knowledge/blame_rules.toml`` declares.
 
     Attributes:
         kinds: Kinds of components, with the pairs they explain.
@@ -199,16 +201,9 @@ class BlameRule(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         for blame in context.blames():
-            if (
-                blame.dead is self.dead
-                and (blame.subject.kind, blame.reach) in self.kinds
-                and self._applies(context, blame)
-            ):
+            if blame.dead is self.dead and (blame.subject.kind, blame.reach) in self.kinds:
                 facts, commands = self._facts(context, blame), self._commands(context, blame)
                 yield (yield from context.explain_blame(self, blame, facts, commands))
-
-    def _applies(self, context: PairContext, blame: Blame) -> bool:
-        return True
 
     def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
         return {}
@@ -217,96 +212,12 @@ class BlameRule(_PairRule):
         return context.commands_for(blame)
 
 
-@register
-class AllPairsFail(BlameRule):
-    """Every tested pair fails, so no endpoint can be blamed."""
-
-    id = "FT002"
-    name = "all-pairs-fail"
-    title = "All pairs fail"
-    message = "all {pairs} pairs fail: check what they have in common"
-    next_step = "Check the interface, library and environment that all ranks use."
-    trials = PATH_TRIALS
-    kinds = frozenset({(Kind.FABRIC, Reach.ALL)})
-    dead = True
-
-
-@register
-class NodeDead(BlameRule):
-    """All endpoints of a node fail with all others, including those on the node itself."""
-
-    id = "FT003"
-    name = "node-dead"
-    title = "All pairs of a node fail"
-    message = "all pairs of {node} fail{one_way:one_way}, including those within the node"
-    next_step = "Check the GPUs, the driver and the processes of the node."
-    trials = END_TRIALS
-    kinds = frozenset({(Kind.NODE, Reach.ALL)})
-    dead = True
-
+class _WholeNode(BlameRule):
     def _commands(self, context: PairContext, blame: Blame) -> list[str]:
         return node_commands(context.model, blame.subject.name)
 
 
-@register
-class NodeInsideFails(BlameRule):
-    """All pairs within a node fail, while its endpoints work with other nodes."""
-
-    id = "FT004"
-    name = "node-inside-fails"
-    title = "All pairs within a node fail"
-    message = "all pairs within {node} fail; with other nodes they pass"
-    next_step = "Check P2P access, NVLinks and shared memory on the node."
-    trials = (Trial.ALONE, Trial.NO_P2P)
-    kinds = frozenset({(Kind.NODE, Reach.INSIDE)})
-    dead = True
-
-
-@register
-class CrossNodeFails(BlameRule):
-    """No pair of different nodes works, while the pairs within nodes do: what all nodes have in common is at fault."""
-
-    id = "FT005"
-    name = "cross-node-fails"
-    title = "No pair of different nodes works"
-    message = "all {pairs} pairs of different nodes fail; pairs within a node pass"
-    next_step = "Check the network that all nodes use: interface, GID, firewall, NCCL_IB_HCA, NCCL_SOCKET_IFNAME."
-    trials = PATH_TRIALS
-    kinds = frozenset({(Kind.CROSS_NODE, Reach.ALL)})
-    dead = True
-
-
-@register
-class HalvesFail(BlameRule):
-    """The GPUs of the two halves of a node do not reach each other."""
-
-    id = "FT006"
-    name = "halves-fail"
-    title = "Halves of a node do not reach each other"
-    message = "the two halves of {node} do not reach each other; within a half all pairs pass"
-    next_step = "Check P2P access between NUMA nodes or PCIe switches (ACS, IOMMU)."
-    trials = (Trial.ALONE, Trial.NO_P2P)
-    kinds = frozenset({(Kind.HALVES, Reach.INSIDE)})
-    dead = True
-
-
-@register
-class RailIsolated(BlameRule):
-    """All pairs across rails fail while pairs within rails work: the fabric has no path between rails."""
-
-    id = "FT010"
-    name = "rail-isolated"
-    title = "Rails have no path to each other"
-    message = "rail-isolated (or PXN-only) fabric"
-    evidence = (
-        "all {across} pairs across rails fail, all {within} pairs within a rail pass",
-        "{across_rails} of {tested} pairs across rails fail; most pairs within rails pass",
-    )
-    next_step = "Add routes between rails, or keep NCCL within rails (PXN, NCCL_CROSS_NIC=0)."
-    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
-    kinds = frozenset({(Kind.CROSS_RAIL, Reach.ALL)})
-    dead = True
-
+class _RailIsolated(BlameRule):
     def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
         within = sum(context.tally.of_class[kind] for kind in WITHIN_RAIL)
         broken = any(
@@ -324,197 +235,31 @@ class RailIsolated(BlameRule):
         return [session_command(model, "--probes", "p2p", "--ab", "NCCL_PXN_DISABLE=0,1"), *own] if gpus else own
 
 
-@register
-class RailsBlocked(BlameRule):
-    """All pairs between two rails fail on every node, while their endpoints work within the rails."""
-
-    id = "FT012"
-    name = "rails-blocked"
-    title = "No traffic between two rails"
-    message = "no traffic {rails:rails}"
-    evidence = ("on all nodes; within their rails, these endpoints reach others",)
-    next_step = "Check the route between the two rails on the switches."
-    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
-    kinds = frozenset({(Kind.RAIL_PAIR, Reach.ALL)})
-    dead = True
-
-
-@register
-class NodeUnreachableRule(BlameRule):
-    """All endpoints of a node fail with all other nodes, while the node works within itself."""
-
-    id = "FT013"
-    name = "node-unreachable"
-    title = "Node reaches no other node"
-    message = "{node} reaches no other node{one_way:one_way}"
-    next_step = "Check the network interfaces, routes and firewall of the node."
-    trials = END_TRIALS
-    kinds = frozenset({(Kind.NODE, Reach.OFF_NODE)})
-    dead = True
-
-
-@register
-class EndpointFails(BlameRule):
-    """An endpoint fails with all others, with its own node, or with all endpoints of other nodes."""
-
-    id = "FT014"
-    name = "endpoint-fails"
-    title = "Endpoint fails with all others, or with all other nodes"
-    message = (
-        "[{endpoint} fails with all {others} others{one_way:one_way}: check {part}]"
-        "[{sharing} reaches no other node{one_way:one_way}: check its NIC {nic}]"
-        "[{no_nic} reaches no other node{one_way:one_way}: check its NIC]"
-        "[{inside} fails within its node, not with other nodes: check its NVLinks or PCIe]"
-    )
-    next_step = "Check the GPU and its process; if it works within its node, check its NIC."
-    trials = END_TRIALS
-    kinds = frozenset({(Kind.GPU, Reach.ALL), (Kind.GPU, Reach.INSIDE), (Kind.NIC, Reach.OFF_NODE)})
-    dead = True
-
-
-@register
-class NodePairBlocked(BlameRule):
-    """All pairs between two nodes fail, in one direction or both."""
-
-    id = "FT015"
-    name = "node-pair-blocked"
-    title = "No traffic between two nodes"
-    message = "no traffic {route}"
-    evidence = (
-        "{pings_answered:flag}all pings between them are answered: check firewall, interface, GID and MTU",
-        "{lost_pings} of {pings} address pairs answer no ping",
-    )
-    next_step = "Check route and firewall between the two nodes."
-    trials = PATH_TRIALS
-    kinds = frozenset({(Kind.NODE_PAIR, Reach.ALL)})
-    dead = True
-
+class _NodePairBlocked(BlameRule):
     def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
         return _pings(context, context.ends_of(blame))
 
 
-@register
-class RailFails(BlameRule):
-    """Everything that a rail carries fails, on all nodes: its switch, or what all nodes have set for it."""
-
-    id = "FT018"
-    name = "rail-fails"
-    title = "Rail fails on all nodes"
-    message = "rail {rail} fails on all nodes"
-    next_step = "Check the leaf switch of the rail, and its subnet or partition."
-    trials = PATH_TRIALS
-    kinds = frozenset({(Kind.RAIL, Reach.OFF_NODE), (Kind.RAIL, Reach.INSIDE)})
-    dead = True
+#: Rules with their own facts or commands.
+_SPECIAL: dict[str, type[BlameRule]] = {
+    "node-dead": _WholeNode,
+    "rail-isolated": _RailIsolated,
+    "node-pair-blocked": _NodePairBlocked,
+    "node-slow": _WholeNode,
+}
 
 
-@register
-class LeafBlocked(BlameRule):
-    """Nothing passes between two leaf switches, or from one to all others; within a leaf all is well."""
-
-    id = "FT019"
-    name = "leaf-blocked"
-    title = "No traffic between leaf switches"
-    message = (
-        "no traffic between [{leaf} and the other leaf switches][{leaf_a} and {leaf_b}]; within each group pairs pass"
-    )
-    next_step = "Check the uplinks of the leaf switch, and the spine switches."
-    trials = PATH_TRIALS
-    kinds = frozenset({(Kind.LEAF, Reach.OFF_NODE), (Kind.LEAF_CUT, Reach.ALL)})
-    dead = True
+def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
+    """Return the rule of a row of ``blame_rules.toml``."""
+    own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
+    own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
+    own["trials"] = tuple(map(Trial, row["trials"]))
+    own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
+    return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
 
 
-@register
-class NodeSlow(BlameRule):
-    """All endpoints of a node are slow with other nodes, or with each other: suspect what they have in common."""
-
-    id = "FT020"
-    name = "node-slow"
-    title = "Node is slow with other nodes, or within itself"
-    message = (
-        "{node} is slow[{off_node:flag} with other nodes, on all its {endpoints} endpoints]"
-        "[{inside:flag} within itself, on all its {endpoints} endpoints]{one_way:one_way}"
-    )
-    next_step = "Compare PCIe topology, GPUDirect and IOMMU settings with another node."
-    trials = END_TRIALS
-    kinds = frozenset({(Kind.NODE, reach) for reach in Reach})
-    dead = False
-
-    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
-        return node_commands(context.model, blame.subject.name)
-
-
-@register
-class EndpointSlow(BlameRule):
-    """An endpoint is slow with all others, with other nodes, or within its own node."""
-
-    id = "FT021"
-    name = "endpoint-slow"
-    title = "Endpoint is slow"
-    message = (
-        "[{endpoint} is slow with all {others} others{one_way:one_way}: check {part}]"
-        "[{sharing} is slow with other nodes{one_way:one_way}: check its NIC and PCIe link]"
-        "[{inside} is slow within its node: check its NVLinks]"
-    )
-    next_step = "Check the link width and speed of its NIC and PCIe slot, its clocks, or its NVLinks."
-    trials = END_TRIALS
-    kinds = EndpointFails.kinds
-    dead = False
-
-
-@register
-class RailSlow(BlameRule):
-    """Everything that a rail carries is slow, on all nodes: its switch, or what all nodes have set for it."""
-
-    id = "FT024"
-    name = "rail-slow"
-    title = "Rail is slow on all nodes"
-    message = "rail {rail} is slow on all nodes"
-    next_step = "Check the leaf switch of the rail: congestion, port errors, flow control."
-    trials = PATH_TRIALS
-    kinds = RailFails.kinds
-    dead = False
-
-
-@register
-class PathSlow(BlameRule):
-    """The path between two nodes, two rails, leaf switches, or all nodes is slow, while the ends are not."""
-
-    id = "FT025"
-    name = "path-slow"
-    title = "Path is slow between two nodes, rails or leaf switches"
-    message = (
-        "[slow {route}][slow {rails:rails}][slow between {leaf} and the other leaf switches]"
-        "[slow between {leaf_a} and {leaf_b}][{cross_rail:flag}slow between rails, not within rails]"
-        "[{cross_node:flag}all pairs of different nodes are slow][{fabric:flag}all pairs are slow]"
-    )
-    next_step = "Check links, congestion and errors of the switches between the two ends."
-    trials = PATH_TRIALS
-    kinds = frozenset(
-        {
-            (Kind.NODE_PAIR, Reach.ALL),
-            (Kind.RAIL_PAIR, Reach.ALL),
-            (Kind.LEAF, Reach.OFF_NODE),
-            (Kind.LEAF_CUT, Reach.ALL),
-            (Kind.CROSS_RAIL, Reach.ALL),
-            (Kind.CROSS_NODE, Reach.ALL),
-            (Kind.FABRIC, Reach.ALL),
-        }
-    )
-    dead = False
-
-
-@register
-class HalvesSlow(BlameRule):
-    """Pairs between the two halves of a node are slow, as on no other node of its kind."""
-
-    id = "FT026"
-    name = "halves-slow"
-    title = "Halves of a node are slow with each other"
-    message = "the two halves of {node} are slow with each other; within a half pairs are as fast as usual"
-    next_step = "Compare PCIe topology, P2P access and NUMA settings with another node."
-    trials = (Trial.ALONE,)
-    kinds = HalvesFail.kinds
-    dead = False
+for _row in load("blame_rules")["rule"]:
+    register(_blame_rule(_row))
 
 
 @register
