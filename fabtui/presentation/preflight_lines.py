@@ -112,7 +112,7 @@ def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def cell_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
+def fact_text(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
     """Return the value of a fact on nodes, or its range."""
     values = [value for name in names if (value := table.values[fact.name][name]) is not None]
     words = list(dict.fromkeys(shown(value, fact.unit) for value in values))
@@ -140,7 +140,7 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
     rows = []
     for fact in facts:
         roles = odd_roles(table, fact)
-        texts = [cut(cell_text(table, fact, names, glyphs), room, glyphs) for names in groups]
+        texts = [cut(fact_text(table, fact, names, glyphs), room, glyphs) for names in groups]
         # The blanks keep the place of a mark.
         marks = [f" {glyphs.differs}" if names[0] in roles else "  " for names in groups]
         rows.append([text + mark for text, mark in zip(texts, marks, strict=True)])
@@ -190,7 +190,7 @@ def values_of(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyph
         else:
             together.append(name)
     found = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return ([(cell_text(table, fact, together, glyphs), together)] if together else []) + found
+    return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + found
 
 
 def plain(line: Line) -> str:

@@ -17,13 +17,23 @@ from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.report.document import MARKDOWN, Block, Document, Items, Lines, Paragraph, Section, Table
-from fabtui.report.findings import entries, further, listed, state_of, verdict
 from fabtui.report.html import html
-from fabtui.report.layers import layer_panels
+from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
-from fabtui.report.readings import reading_section
+from fabtui.report.session_blocks import (
+    change_blocks,
+    collective_blocks,
+    comparison_blocks,
+    entries,
+    further,
+    layer_panels,
+    listed,
+    nodes,
+    preflight_blocks,
+    state_of,
+    verdict,
+)
 from fabtui.report.session_notes import carrier_lines, networks, storage_table
-from fabtui.report.session_tables import change_blocks, collective_blocks, comparison_blocks, nodes, preflight_blocks
 from fabtui.report.summary import head_lines, mesh_lines
 from fabtui.sanitize import one_line
 

@@ -79,7 +79,7 @@ def diff_text(
     for found, what in ((diff.gone, "findings that are gone"), (diff.still, "findings that are still there")):
         lines = [f"  {finding_line(one)}" for one in found]
         parts.append(capped([f"{what}: {len(found)}"], lines, "findings", _MOST_ROWS, _WHERE) if lines else [])
-    parts.append([outcome_text(diff)])
+    parts.append([diff_outcome(diff)])
     text = clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if glyphs.plain else text
 
@@ -92,7 +92,7 @@ def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: Sessio
     sys.stdout.write(diff_text(names, sessions, diff, width, glyphs))
 
 
-def outcome_text(diff: SessionDiff) -> str:
+def diff_outcome(diff: SessionDiff) -> str:
     """Return whether the later session is worse."""
     return "something is worse, or new and bad" if diff.worse else "nothing is worse"
 

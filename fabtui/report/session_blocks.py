@@ -1,0 +1,289 @@
+"""Blocks of a session: verdict, findings, nodes, preflight, collectives, A/B comparison, changes, layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.preflight.checks import Preflight
+from fabtui.diagnosis.session_diff import SessionDiff
+from fabtui.model.exit_codes import ALL_OK, BAD
+from fabtui.model.facts.compare import Fact, FactTable
+from fabtui.model.layers import Layer, Per, grid_layers
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+from fabtui.pictures.busbw import busbw_svg
+from fabtui.pictures.connectivity import connectivity_svg
+from fabtui.pictures.heatmap import matrix_svg
+from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.legends import class_rows, layer_title
+from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.preflight_lines import (
+    MOST_COLUMNS,
+    alike,
+    chosen_facts,
+    fact_text,
+    head_line,
+    nodes_text,
+    odd_roles,
+    plain,
+    values_of,
+)
+from fabtui.presentation.text_table import filled
+from fabtui.presentation.verdict_line import numbers_line
+from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
+from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
+from fabtui.report.group_sweep import sweep_tables
+from fabtui.report.healthy import what_to_do
+from fabtui.report.preflight import change_lines
+from fabtui.report.session_diff import HEAD, LEFT, count_rows, diff_outcome, finding_line, pair_tables
+from fabtui.report.summary import (
+    FindingText,
+    collective_tables,
+    comparison_rows,
+    finding_text,
+    finding_texts,
+    findings_head,
+    node_rows,
+    not_in_findings,
+    not_tested_lines,
+    outcome_text,
+    verdicts_line,
+)
+
+#: Maximum width of the nodes of a finding.
+_WIDEST_NODES = 100
+
+
+def state_of(code: int) -> str:
+    """Return the state of a verdict by the exit code of its session."""
+    return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
+
+
+def verdict(one: Diagnosis) -> tuple[str, list[str]]:
+    """Return the verdict of a session in one sentence, and its numbers."""
+    model = one.model
+    if model.options.get("looks_only"):
+        return plain(head_line(one.preflight)), []
+    whole = not any(map(model.gone, model.nodes))
+    numbers = numbers_line(
+        one.tally.counts,
+        len(model.untested),
+        UNICODE,
+        final=True,
+        whole=whole,
+        wide=True,
+        named=True,
+        measured=0,
+    )
+    # Two blanks separate the parts of a line on the screen.
+    return outcome_text(one.code), [
+        plain(numbers).replace("  ", "; "),
+        verdicts_line(model),
+        findings_head(one.findings),
+    ]
+
+
+def entries(one: Diagnosis) -> Iterator[Block]:
+    """Yield the findings, in the order and with the numbers of the app."""
+    texts = finding_texts(one.model, one.findings)
+    for number, (finding, text) in enumerate(zip(one.findings, texts, strict=True), 1):
+        yield entry(number, finding, text)
+    if not one.findings:
+        yield Paragraph("no findings")
+
+
+def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:
+    """Return a finding with its evidence, its confidence, its next steps and the meaning of its rule."""
+    text = text or finding_text(finding)
+    labels = [
+        f"{finding.rule.id} {finding.rule.name}",
+        *([nodes_text(finding.nodes, _WIDEST_NODES, UNICODE)] if finding.nodes else []),
+    ]
+    if finding.confidence is not None:
+        labels.append(f"confidence {percent_text(finding.confidence)}")
+    about = [finding.rule.description, *([finding.rule.next_step] if finding.rule.next_step else [])]
+    return Entry(number, str(finding.severity), text.title, labels, text.evidence, text.next, about)
+
+
+def further(one: Diagnosis) -> list[Block]:
+    """Return what is not ok and in no finding, what was not tested, and what to do now."""
+    parts = [what_to_do(one)]
+    parts += [*not_in_findings(one, UNICODE), not_tested_lines(one)]
+    return [listed(lines) for lines in parts if lines]
+
+
+def listed(lines: list[str]) -> Items:
+    """Return lines of the summary, the first of which is their heading."""
+    return Items(lines[0], [line.strip() for line in lines[1:]])
+
+
+#: Maximum width of the names of nodes above a column.
+_WIDEST = 60
+
+
+def nodes(model: Model) -> Table:
+    """Return the nodes, those that are alike in a row."""
+    rows = [list(row) for row in node_rows(model)]
+    return Table("nodes", [["nodes", "state", "hardware, or what went wrong"], *rows], (0, 1, 2))
+
+
+def preflight_blocks(found: Preflight) -> Iterator[Block]:
+    """Yield findings about nodes and the table of facts."""
+    yield Paragraph(plain(head_line(found)))
+    for number, finding in enumerate(found.findings, 1):
+        one: Entry = entry(number, finding)
+        yield one._replace(title=f"{fold(finding.nodes)}: {one.title}")
+    if found.missing:
+        yield Items("not inspected", [line for _, line in found.missing])
+    if rows := list(_facts(found.table)):
+        head = ["fact", *(nodes_text(names, _WIDEST, UNICODE) for names in _groups(found.table))]
+        if len(head) > MOST_COLUMNS + 1:
+            head = ["fact", "value", "nodes"]
+        yield Table(f"facts; {UNICODE.differs} differs", [head, *rows], range(len(head)))
+
+
+def _groups(table: FactTable) -> list[list[str]]:
+    return alike(table, chosen_facts(table, everything=True)) if table.nodes else []
+
+
+def _facts(table: FactTable) -> Iterator[list[str]]:
+    """Yield a row for each fact, or for each of its values if there are many kinds of nodes."""
+    groups = _groups(table)
+    for fact in chosen_facts(table, everything=True):
+        roles = odd_roles(table, fact)
+        if len(groups) <= MOST_COLUMNS:
+            cells = [_marked(fact_text(table, fact, names, UNICODE), names, roles) for names in groups]
+            yield [_name(fact, roles), *cells]
+            continue
+        for text, names in values_of(table, fact, roles, UNICODE):
+            who = "all" if len(names) == len(table.nodes) else nodes_text(names, _WIDEST, UNICODE)
+            yield [_name(fact, roles), _marked(text, names, roles), who]
+
+
+def _name(fact: Fact, roles: dict[str, str]) -> str:
+    return f"{fact.title} {UNICODE.differs}" if roles else fact.title
+
+
+def _marked(text: str, names: list[str], roles: dict[str, str]) -> str:
+    return f"{text} {UNICODE.differs}" if names and names[0] in roles else text
+
+
+def collective_blocks(model: Model) -> Iterator[Block]:
+    """Yield curves and tables of collectives."""
+    tables = collective_tables(model)
+    if tables:
+        yield Picture("busbw over message size, both axes logarithmic", busbw_svg(model))
+    for one in tables:
+        yield _filled(Table(one.kind, one.rows, one.left, one.notes))
+    yield from sweep_blocks(model)
+
+
+def sweep_blocks(model: Model) -> Iterator[Block]:
+    """Yield tables by number of ranks, side by side for the arms of a comparison."""
+    for sweep in sweep_tables(model):
+        for unit, rows in sweep.rows.items():
+            yield Table(f"{sweep.title}, {unit}", rows, sweep.left, sweep.notes)
+
+
+def _filled(table: Table) -> Table:
+    """Return a table without columns that are empty in all rows."""
+    shown = filled(table.rows, nothing=("",))
+    left = [place for place, at in enumerate(shown) if at in table.left]
+    return table._replace(rows=[[row[at] for at in shown] for row in table.rows], left=left)
+
+
+def comparison_blocks(model: Model) -> Iterator[Block]:
+    """Yield the table of an A/B comparison."""
+    title, rows, left = comparison_rows(model)
+    if rows:
+        yield Table(title, rows, left)
+
+
+def change_blocks(names: tuple[str, str], diff: SessionDiff) -> Iterator[Block]:
+    """Yield the changes since an earlier session; ``names`` describe both sessions."""
+    then, now = names
+    yield Items("", [f"then: {then}", f"now: {now}", diff_outcome(diff)])
+    yield Table("number of pairs by layer", count_rows(diff))
+    for title, rows, more in pair_tables(diff):
+        yield Table(title, [HEAD, *rows], LEFT, more)
+    if diff.facts is None:
+        yield Paragraph("facts of nodes are not compared: that takes two recordings or JSON sessions")
+    else:
+        head, *lines = (plain(line).strip() for line in change_lines(diff.facts, then, _WIDEST * 3, UNICODE))
+        yield Items(f"facts {head}", lines)
+    for found, what in ((diff.new, "new findings"), (diff.gone, "findings that are gone"), (diff.still, "still there")):
+        if found:
+            yield Items(f"{what}: {len(found)}", [_with_evidence(finding_line(one), one, diff) for one in found])
+
+
+def _with_evidence(line: str, finding: object, diff: SessionDiff) -> str:
+    texts = [finding_text(one).evidence for one in diff.new if one is finding]
+    return "; ".join([line, *(texts[0] if texts else ())])
+
+
+#: Maximum number of rows of a table of address pairs.
+_MOST_ADDRESSES = 400
+#: Width of a grid of nodes: unlimited.
+_UNLIMITED = 10_000
+_ROWS = "a row sends, a column receives"
+
+
+def layer_panels(one: Diagnosis) -> Iterator[Panel]:
+    """Yield a panel for each layer with values."""
+    model = one.model
+    for layer in grid_layers():
+        if has_values(model, layer) and model.rows:
+            yield Panel(str(layer), [*_picture(model, layer), *_classes(one, layer), _values(model, layer)])
+
+
+def _picture(model: Model, layer: Layer) -> Iterator[Block]:
+    if layer.spec.by_address:
+        yield Picture(layer_title(layer), connectivity_svg(model, layer))
+    else:
+        yield Picture(layer_title(layer), matrix_svg(model, layer, "value" if layer.spec.better else "verdict"))
+
+
+def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:
+    if layer.spec.derived or not any(one.model.values(layer, kind) for kind in CLASS_WORDS):
+        return
+    headings, rows = class_rows(one.model, layer, Counter(one.tally.kinds.values()), one.tally.of_class)
+    at = len(headings) if headings[-1] else -1
+    table = [row[:at] for row in (headings, *rows)]
+    yield Table(f"classes of {layer}, {unit_text(one.model, layer)}", table)
+
+
+def _values(model: Model, layer: Layer) -> Block:
+    if layer.spec.per is Per.ADDRESS_PAIR:
+        return _addresses(model, layer)
+    ends = model.rows
+    if len(ends) > MOST_ENDPOINTS:
+        head, *lines = grid(model, layer, "·", _UNLIMITED)
+        return Lines(head, lines, folded=True)
+    title = f"{layer}, {unit_text(model, layer)}; {_ROWS}"
+    rows = [[str(a), *(_cell(model, layer, a.number, b.number) for b in ends)] for a in ends]
+    used = {cell[-1:] for row in rows for cell in row[1:]}
+    notes = "   ".join(f"{sign} {word}" for sign, word in LEGEND.items() if sign in used)
+    head_row = ["", *map(str, ends)]
+    return Table(title, [head_row, *rows], notes=[notes] if notes else [], folded=True, grid=True)
+
+
+def _cell(model: Model, layer: Layer, src: int, dst: int) -> str:
+    if layer is Layer.HEALTH and src != dst:
+        return str(model.cell(layer, src, dst).verdict)
+    return cell_text(model, layer, src, dst, "·")
+
+
+def _addresses(model: Model, layer: Layer) -> Table:
+    found = list(model.addresses.pairs(layer))
+    rows = [["from", "address", "to", "address", "verdict", "value", ""]]
+    for m in islice(sorted(found, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
+        ends = [m.src, m.src_addr or "", m.dst, m.dst_addr or ""]
+        rows.append([*ends, str(model.verdict(m)), measured_text(m), failure_text(m)])
+    left = len(found) - _MOST_ADDRESSES
+    more = [f"and {left} more address pairs; --csv and --json have them all"] if left > 0 else []
+    return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)
