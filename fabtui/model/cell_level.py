@@ -90,6 +90,8 @@ def judge(
     ends = model.endpoints
     if src == dst and layer.spec.per is not Per.NODE_PAIR:
         return Judged(Level.DIAGONAL if model.gone(ends[src].node) is None else Level.GONE)
+    if layer is Layer.CHANGE and not model.comparable:
+        return Judged(Level.UNTESTED)
     cell = model.cell(layer, src, dst)
     if src == dst and cell.measurement is None:
         return Judged(Level.DIAGONAL)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -261,8 +262,8 @@ class CellMatrix:
                 inside = (table.source < known) & (table.target < known)
                 source = np.where(inside, self._row_of[np.minimum(table.source, known - 1)], -1)
                 target = np.where(inside, self._row_of[np.minimum(table.target, known - 1)], -1)
-                table.source, table.target = source, target
-                yield table
+                # Others read the same table.
+                yield replace(table, source=source, target=target)
             else:
                 yield None
 

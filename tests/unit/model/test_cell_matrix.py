@@ -92,3 +92,10 @@ def test_a_part_of_the_endpoints_in_another_order() -> None:
     part = CellMatrix.of_model(model, Layer.P2P, numbers)
     assert np.array_equal(part.filled(), whole.filled()[np.ix_(numbers, numbers)])
     assert part.node_levels.shape == (2, 2)
+
+
+def test_a_matrix_leaves_the_shared_table_as_it_is() -> None:
+    model = recorded("h200x8-lab-2x4-faults.jsonl.gz")
+    whole = CellMatrix.of_model(model, Layer.P2P).filled()
+    CellMatrix.of_model(model, Layer.P2P, [end.number for end in model.rows][::-1])
+    assert np.array_equal(CellMatrix.of_model(model, Layer.P2P).filled(), whole)
