@@ -15,7 +15,7 @@ ssh_config, keys and known hosts. Each round runs, one after the other and each 
 
 Ratios are of the same round; their medians count. Processor time is user and system of the client and its children
 (``ssh -G``, and clush's ``ssh``), per node, for fabtui after imports. The minimum of all rounds counts, because other
-work on the machine only adds to it. The stages are those of further runs in which all nodes wait for each other.
+work on the machine only adds to it. The stages come from further runs in which all nodes wait for each other.
 Separate runs measure cryptography, because measuring it costs about as much.
 """
 

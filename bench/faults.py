@@ -3,7 +3,7 @@
     python bench/faults.py [--only NAME]... [--json FILE]
 
 The nodes are real OpenSSH servers on loopback addresses (as in tests/wire), network namespaces where root can make them
-(tests/lab), and labs. The bounds are those of docs/reliability.md; a broken one makes the exit code 1. Values of clush
+(tests/lab), and labs. The bounds are in docs/reliability.md; a broken one makes the exit code 1. Values of clush
 are for comparison and have no bound.
 
 rankfaults.py measures what a fault of a rank host costs without real processes; here it is measured with them.

@@ -2,7 +2,7 @@
 
     python bench/pages.py [NODES]
 
-The time to open is that of a headless Chromium with the page less that with an empty one, the best of three each.
+The time to open is Chromium's with the page less its time with an empty one, the best of three each.
 """
 
 from __future__ import annotations

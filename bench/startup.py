@@ -2,7 +2,7 @@
 
     python bench/startup.py [ROUNDS]
 
-The first frame is that of the app in a pseudo-terminal of 120x40: the time from the start of the process to the first
+The first frame is drawn by the app in a pseudo-terminal of 120x40: the time from the start of the process to the first
 text after it switched to the alternate screen. Each figure is the best of several rounds, because other work on the
 machine only adds to it; times are in milliseconds. Modules are compiled, as after an installation by pip.
 """

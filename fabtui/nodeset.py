@@ -1,6 +1,6 @@
 """Node sets such as ``n[060-067,070]``: expand, fold, host files and groups, on top of ClusterShell.
 
-The syntax is that of ClusterShell and Slurm: ranges with padding and steps, several brackets (``r[1-2]n[01-04]``),
+The syntax is ClusterShell's and Slurm's: ranges with padding and steps, several brackets (``r[1-2]n[01-04]``),
 ``a,b`` (union), ``a!b`` (difference), ``a&b`` (intersection), ``^FILE`` and ``@group``. The order is kept as written.
 """
 

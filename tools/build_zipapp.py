@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Notes of the installer, which differ from one build to the next, tests, and what lies beside packages.
 LEFT_OUT = {"bin", "etc", "share", "__pycache__", "tests"}
 NOTES = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json", "uv_cache.json", ".lock"}
-#: The oldest glibc that the packages are chosen for: 2.28 is that of RHEL 8.
+#: The oldest glibc that the packages are chosen for: RHEL 8 has 2.28.
 LIBC = "manylinux_2_28"
 
 

@@ -66,7 +66,7 @@ def timed(argv: list[str | Path], env: dict[str, str], codes: tuple[int, ...] = 
     """Return the wall time (s) and the output of a command.
 
     Raises:
-        SystemExit: Its exit code is none of ``codes``.
+        SystemExit: Its exit code is not in ``codes``.
     """
     begin = time.monotonic()
     done = subprocess.run(argv, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=600)

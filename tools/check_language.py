@@ -26,6 +26,7 @@ LEFT_OUT = ("CHANGELOG.md", "tests/samples/", "tests/screen/__snapshots__/", "re
 CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+", re.DOTALL)
 CLAUSE = re.compile(rf"(?:{'|'.join(RULES['titles']['clauses'])})\b")
 WORDS = [(re.compile(rf"\b(?:{word})\b", re.IGNORECASE), term) for word, term in RULES["words"].items()]
+PROSE = [(re.compile(phrase), term) for phrase, term in RULES["prose"].items()]
 NAMES: dict[str, str] = RULES["names"]
 MAXIMUM_WORDS = RULES["sentences"]["maximum_words"]
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -47,13 +48,22 @@ def banned_words(text: str, line: int) -> Iterator[Problem]:
             yield line + plain.count("\n", 0, found.start()), f"{found[0]!r}: use {term}"
 
 
+def private_idiom(text: str, line: int) -> Iterator[Problem]:
+    """Yield each phrase of a comment or docstring that the language does not have."""
+    plain = CODE.sub(lambda code: re.sub(r"[^\n]", "_", code[0]), text)
+    for pattern, term in PROSE:
+        for found in pattern.finditer(plain):
+            yield line + plain.count("\n", 0, found.start()), f"{' '.join(found[0].split())!r}: use {term}"
+
+
 def docstring(text: str, line: int) -> Iterator[Problem]:
     """Yield the problems of a docstring: its title, its words, the length of its sentences."""
     title = text.strip().partition("\n")[0]
     if CLAUSE.match(title):
         yield line, f"title is a clause: {title!r}"
     yield from banned_words(text, line)
-    for sentence in SENTENCE_END.split(SECTION.sub("", text)):
+    yield from private_idiom(text, line)
+    for sentence in SENTENCE_END.split(INDENTED.sub("", SECTION.sub("", text))):
         words = sentence.split()
         if len(words) > MAXIMUM_WORDS and "|" not in sentence and "==" not in sentence and "{" not in sentence:
             yield line, f"sentence of {len(words)} words: {' '.join(words[:8])} ..."
@@ -98,6 +108,7 @@ def python_problems(source: str) -> Iterator[Problem]:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield from banned_words(token.string, token.start[0])
+            yield from private_idiom(token.string, token.start[0])
     yield from identifiers(tree)
 
 

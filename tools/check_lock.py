@@ -1,6 +1,6 @@
 """Check that requirements.lock pins every package to one version, and none with a known vulnerability.
 
-Known are those of tools/advisories.toml, which needs no network and is not complete: it names its date.
+tools/advisories.toml lists the known ones; it needs no network and is not complete: it names its date.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Presses every key in every view, in a real terminal: ``python tools/press_keys.py [--only WORD] [RECORDING]``.
 
-tmux runs the app at three sizes, each with 24-bit colour, 16 colours, NO_COLOR and ASCII. Of each view, the keys that
+tmux runs the app at three sizes, each with 24-bit colour, 16 colours, NO_COLOR and ASCII. In each view, the keys that
 its classes declare are sent, and the screens before and after each key are compared. Reported are an app that has
 ended, keys that change nothing, escape codes of more colours than chosen, and characters beyond ASCII. Keys that only
 move a cursor may change nothing at an edge, unless the key bar names them.

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 VERSION = "{}.{}".format(*sys.version_info[:2])
 TAG = "cp" + VERSION.replace(".", "")
-#: The interpreter itself, if this one is that of a virtual environment.
+#: The interpreter itself, if this one belongs to a virtual environment.
 BASE = getattr(sys, "_base_executable", "") or sys.executable
 
 

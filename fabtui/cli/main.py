@@ -83,7 +83,7 @@ def _open_standard_files() -> None:
     """Open /dev/null for a closed standard file: a file opened later would get its number and its data."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # open() takes the lowest free number, which is that of the closed file.
+            # open() takes the lowest free number, which the closed file had.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 

@@ -118,7 +118,7 @@ def _job(given: dict[str, Any], transport: str, named: bool) -> Allocation | Non
 
 
 def _of_allocation(found: Allocation, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options for the nodes of an allocation, or those of them that are given."""
+    """Return the options for the nodes of an allocation, or for the given ones among them."""
     hosts = found.nodes
     if given.get("nodes") or given.get("hostfile"):
         hosts = _chosen(given)

@@ -459,7 +459,7 @@ def _passive(given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def _check_together(given: dict[str, Any], changes: dict[str, Any]) -> None:
     if "compare" in changes and changes["compare"][0] in changes.get("env", ()):
         raise InputError(f"--ab and --env both set {changes['compare'][0]}")
-    # Of the probes that options need, these run by default.
+    # The probes that options need and that run by default.
     probes = set(changes.get("probes", ("p2p", "all_reduce")))
     for spec in OPTIONS:
         if spec.field and spec.needs and spec.argument in given and not set(spec.needs) & probes:

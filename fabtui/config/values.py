@@ -259,7 +259,7 @@ def interpreter(text: str, option: str) -> str:
     return text
 
 
-#: Launchers by name. Only those of kubectl, docker and podman were tried.
+#: Launchers by name. Only kubectl, docker and podman were tried.
 LAUNCHERS = {
     "kubectl": "kubectl exec -i {node} --",
     "docker": "docker exec -i {node}",

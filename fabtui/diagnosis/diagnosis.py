@@ -4,10 +4,10 @@
     found = diagnose(Evidence(errors=reader.result()))       # lines of logs, kernel logs, pasted text
     found = diagnose(Evidence(model, errors, job=facts))     # all that is known about a job and its nodes
 
-A command calls `diagnose` once and hands the result to every writer. Evidence is facts and measurements, whoever
-delivered them: the rules and the error catalogue never see the source. To diagnose what a tool printed, turn it into
-the facts that a probe would report (`importers.to_model`) or into `Causes` (`LogReader`), not into a new rule. The same
-fault has the same `Finding.rule.id` or the same `Finding.code` then, whichever way it came.
+A command calls `diagnose` once and hands the result to every writer. Evidence is facts and measurements from any
+source: the rules and the error catalogue never see the source. Output of a tool becomes the facts that a probe would
+report (`importers.to_model`) or `Causes` (`LogReader`), not a new rule. Then the same fault has the same
+`Finding.rule.id` or the same `Finding.code` at every door.
 
 Importing this module registers all rules about sessions; those about jobs are registered by `fabtui.jobs`.
 """
@@ -75,7 +75,7 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the evidence shows, computed once and handed to every writer.
+    """Result of a diagnosis, computed once and handed to every writer.
 
     Attributes:
         evidence: What was looked at.
@@ -102,12 +102,12 @@ class Diagnosis:
 
     @cached_property
     def healthy(self) -> HealthySet | None:
-        """What is healthy together; None if no pair of endpoints was tested."""
+        """The nodes and endpoints that are healthy together; None if no pair of endpoints was tested."""
         return healthy_set(self.model, self.tally, self.findings)
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
-    """Return the diagnosis of all evidence; of a session that only inspected nodes, its code is that of the preflight.
+    """Return the diagnosis of all evidence; a session that only inspected nodes has the code of its preflight.
 
     Args:
         evidence: The evidence, or a session model alone.

@@ -50,7 +50,7 @@ class HealthySet:
         joining: Endpoints of other nodes that are healthy with all of these and with each other.
         most: The largest set of endpoints, if it is larger than both together; else empty.
         left_out: The other nodes, each with the finding or the reason for it.
-        drain: Those of them that a finding blames alone.
+        drain: The nodes among them that a finding blames alone.
         total: Number of endpoints of the session that are known; those of a node that never answered are not.
         exact: Whether there is no larger set of nodes; else none was found.
         relayed: Number of bad pairs across rails that count as healthy, because NCCL relays for them.

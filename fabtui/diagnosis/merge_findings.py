@@ -87,7 +87,7 @@ def _folded(cause: Finding, consequence: Finding) -> Finding:
     if consequence.rule.id in _FACTS:
         cause, consequence = consequence, cause
     elif consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
-        # Of a node with two GPUs, one pair is all there is.
+        # A node with two GPUs has only one pair.
         larger = len(consequence.cells) > 1.5 * len(cause.cells) or cause.subject.kind is Kind.PAIR
         blamed = consequence if larger else cause
         merged = consequence.replace(

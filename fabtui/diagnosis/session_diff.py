@@ -41,7 +41,7 @@ class Status(StrEnum):
 
 
 class Key(NamedTuple):
-    """Subject of measurements that are compared; the arm is that of an A/B comparison, or ""."""
+    """Subject of measurements that are compared; the arm of an A/B comparison, or ""."""
 
     layer: Layer
     arm: str
@@ -92,7 +92,7 @@ class PairChange(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What two sessions measured differently: ``endpoints``, ``message sizes`` or ``engines``; sizes in bytes."""
+    """Differences of method between two sessions: ``endpoints``, ``message sizes`` or ``engines``; sizes in bytes."""
 
     what: str
     then: Sequence[str | int]
@@ -174,7 +174,7 @@ def _by_key(model: Model) -> dict[Key, dict[int | None, Measurement]]:
     """Return the measurements of a session by their subject and message size."""
     found: dict[Key, dict[int | None, Measurement]] = {}
     for one in (*model.measurements(), *model.arms()):
-        # Those of endpoints are part of the path, which may change.
+        # Addresses of endpoints are part of the path, which may change.
         addresses = (one.src_addr or "", one.dst_addr or "") if one.layer.spec.by_address else ("", "")
         key = Key(one.layer, one.arm or "", one.src, one.dst, *addresses)
         found.setdefault(key, {})[one.asked_bytes if one.layer.spec.sizes else None] = one

@@ -49,8 +49,8 @@ class SnapshotFrame(pd.DataFrame):
     ) -> pd.DataFrame:
         """Return a layer as a matrix of sources (rows) and destinations (columns), both in the order of the grid.
 
-        Of several rows of a pair the largest message is used, and of several addresses the worst value; NaN where there
-        is none. Groups (``all``, a rail) are left out.
+        The largest message counts if a pair has several rows, and the worst value of several addresses; NaN if there
+        is no value. Groups (``all``, a rail) are left out.
 
         Args:
             layer: ``p2p``, ``world``, ``latency``, ``busbw`` or another collective, a layer of addresses (``ping``,
@@ -93,7 +93,7 @@ class SnapshotFrame(pd.DataFrame):
 
 
 def load_snapshot(path: str | PathLike[str]) -> SnapshotFrame:
-    """Return the snapshot of a CSV file that fabtui wrote; InputError if it cannot be read or is none."""
+    """Return the snapshot of a CSV file that fabtui wrote; InputError if it cannot be read or is no snapshot."""
     shown = str(path)
     try:
         # Text is text: a node may well be called "nan" or "NA".

@@ -55,10 +55,10 @@ def formats() -> dict[str, Format]:
 
 
 def recognise(text: str) -> Guess:
-    """Return the format a text is most likely of; a tie is none."""
+    """Return the most likely format of a text; no format on a tie."""
     # The log of a job may begin with pages of something else and end with what it was run for.
     ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
-    # Of a text that lost its capitals, most have headings that were capitals alone.
+    # Most headings in a text that lost its capitals were capitals alone.
     ends += [part.upper() for part in ends if part.islower()]
     scores = {name: max(map(form.likely, ends)) for name, form in formats().items()}
     ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])

@@ -185,7 +185,7 @@ def _within(data: bytes) -> tuple[bytes, str | None]:
 def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
     if is_pickle(data):
         try:
-            # Of plain values alone, so that JSON can hold them.
+            # Plain values alone, so that JSON can hold them.
             return json.dumps(read_plain(data)), cut
         except (NotPlain, TypeError, ValueError) as error:
             return data.decode("utf-8", "replace"), cut or str(error)

@@ -1,4 +1,4 @@
-"""Signals of a job that hangs or goes on: output, iterations, GPUs, traffic, RAS counts, PyTorch's watchdog.
+"""Signals of a job that hangs or makes progress: output, iterations, GPUs, traffic, RAS counts, PyTorch's watchdog.
 
 Each has its own clock, and each can also be unknown: without a visible log there is no output, without a driver no GPU.
 """

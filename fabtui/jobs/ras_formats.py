@@ -236,7 +236,7 @@ class _Parser:
             number, communicators, nodes, size, ranks = map(int, found.group(1, 2, 3, 5, 6))
             report.groups.append(RasGroup(number, communicators, nodes, found[4], size, ranks, found[7], found[8]))
         elif not self._section and (found := _TOTALS.fullmatch(text)):
-            # Of tables of outliers the last row has the totals.
+            # The last row of a table of outliers has the totals.
             last = (found[4], found[5]) if found[4] else (found[2], found[3])
             report.nodes, report.processes, report.gpus = int(found[1]), int(last[0]), int(last[1])
         elif found := _PROCESS.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Watchdog of a running job: decides from several signals that it hangs, once until it goes on again. Pure."""
+"""Watchdog of a running job: decides from several signals that it hangs, once until it continues. Pure."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class WatchdogVerdict(NamedTuple):
     Attributes:
         phase: The state now.
         readings: What each signal shows.
-        fired: True if the job hangs since this sample: at most once until it goes on.
-        recovered: True if a job that hung goes on since this sample.
+        fired: True if the job hangs since this sample: at most once until it continues.
+        recovered: True if a job that hung continues since this sample.
         why: Why it is in this state, for users.
     """
 

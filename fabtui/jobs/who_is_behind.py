@@ -1,4 +1,4 @@
-"""Who is behind in a job: where ranks run, operations that some have not called, and the answer in sentences."""
+"""Ranks that are behind in a job: where they run, operations that some have not called, the answer in sentences."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class LabError(Exception):
 class Lab:
     """SSH servers on loopback addresses of this machine, in a separate process.
 
-    Faults of nodes are created here; those of pairs are left to the rank hosts.
+    Faults of nodes are created here; the rank hosts create faults of pairs.
     """
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:

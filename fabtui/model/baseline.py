@@ -66,7 +66,7 @@ def previous(attempts: Sequence[Measurement], now: Measurement, since: float) ->
 
 
 def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) -> Change:
-    """Return the change between two sessions or sweeps; ``verdict`` is that of now, slowness included."""
+    """Return the change between two sessions or sweeps; ``verdict`` is the current one, slowness included."""
     if now is None:
         return Change(Verdict.UNTESTED, None, "not tested yet")
     if then is None:

@@ -294,7 +294,7 @@ class CellMatrix:
         paths: Levels | None = None,
         part: slice = slice(None),
     ) -> None:
-        """Set cells that have a result; those of nodes that are gone, and transports by their path."""
+        """Set cells that have a result, cells of lost nodes, and transports by their path."""
         fine = _FINE[levels]
         hidden = (fine | (levels == Level.SKIPPED)) & (gone[rows] | gone[columns])
         if paths is not None:

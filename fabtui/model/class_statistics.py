@@ -114,7 +114,7 @@ class ClassValues:
 
     def _change(self) -> None:
         self._changes += 1
-        # Of very many values, a few more change the reference by less than the noise.
+        # Among very many values, a few more change the reference by less than the noise.
         if self._changes * _STALE > len(self._sorted):
             self.settle()
 

@@ -203,7 +203,7 @@ class _Shape:
     reset: frozenset[Path]
     full: frozenset[Path]
     still: tuple[str, ...]
-    #: Of the counters of data: place in ``paths``, the path, and whether it counts what was sent.
+    #: Counters of data: place in ``paths``, the path, and whether it counts what was sent.
     data: tuple[tuple[int, Path, bool], ...] = field(default=(), compare=False)
 
     def indexed(self) -> _Shape:

@@ -180,7 +180,7 @@ class PairResults:
         self._regroupings += 1
 
     def revision(self, layer: Layer) -> tuple[object, ...]:
-        """Return what changes whenever the verdict of a pair of a layer may have changed."""
+        """Return a key that changes when the verdict of a pair of a layer may have changed."""
         return self._changes[layer], self._regroupings, self.slow_below
 
     @property

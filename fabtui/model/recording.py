@@ -19,7 +19,7 @@ from fabtui.paths import open_unblocked
 #: zlib window bits of the gzip format.
 _GZIP = 31
 _CHUNK = 1 << 16
-#: Of a packed file less is read at a time, because 1 KiB of it may be 1 MiB of text.
+#: A packed file is read in smaller parts, because 1 KiB of it may be 1 MiB of text.
 _PACKED_CHUNK = 1 << 12
 #: Maximum length of a line in bytes; longer lines are not events.
 MAX_LINE = 32 * 1024 * 1024

@@ -83,7 +83,7 @@ def _spread(best: list[float]) -> float:
         mean = sum(near) / len(near)
         wide = math.sqrt(sum([(value - mean) ** 2 for value in near]) / len(near))
     spread = max(LEAST_SPREAD, _middle(away) / QUARTILE, wide)
-    # Of a few values the deviation is not known well: what links usually have counts as much as some more values.
+    # A few values do not show the deviation well: the usual deviation of links counts as much as some more values.
     return math.sqrt((count * spread**2 + _WORTH * USUAL_SPREAD**2) / (count + _WORTH))
 
 

@@ -562,7 +562,7 @@ class Model:
         return self._table.class_between(src, dst)
 
     def class_of(self, measurement: Measurement) -> PairClass:
-        """Return the class a measurement is compared within; between addresses it is that of their rails."""
+        """Return the class a measurement is compared within; between addresses, the class of their rails."""
         if measurement.layer.spec.by_address:
             return self.addresses.kind(measurement)
         return self.class_between(measurement.src, measurement.dst)
@@ -621,7 +621,7 @@ class Model:
     def counters_between(self, node: str, since: float, until: float) -> Deltas:
         """Return the counter deltas of a node over all intervals that overlap a time (epoch seconds); {} for none.
 
-        The shape is that of `fabtui.model.counter_log`.
+        It has the shape of `fabtui.model.counter_log`.
         """
         return self._counters.between(node, since, until)
 

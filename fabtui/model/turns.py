@@ -21,7 +21,7 @@ FOLLOWED = (Layer.P2P, Layer.WORLD)
 class Turn(NamedTuple):
     """Change of the verdict of an ordered pair.
 
-    ``time`` is that of the event; ``before`` is None for the first result, if it is bad. Thousands are kept: they hold
+    ``time`` is the event's; ``before`` is None for the first result, if it is bad. Thousands are kept: they hold
     what is shown of a measurement, not the measurement.
     """
 

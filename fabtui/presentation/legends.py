@@ -119,7 +119,7 @@ def class_rows(
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the statistics of a layer's classes, of p2p if it has no values.
 
-    ``bad`` and ``tested`` count the pairs of p2p by class, those without a value as well; n is that of other layers.
+    ``bad`` and ``tested`` count the pairs of p2p by class, with or without a value; other layers have n.
     """
     own = any(model.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P

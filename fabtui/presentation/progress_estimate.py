@@ -14,7 +14,7 @@ from fabtui.sanitize import one_line
 WINDOW = 10.0
 #: Phases that run in rounds.
 _IN_ROUNDS = ("p2p", "world")
-#: Phases whose names are not those of tests.
+#: Phases that are not named after tests.
 _PHASES = {"look": "probing nodes", "ranks": "starting ranks", "reach": "TCP between ranks"}
 
 

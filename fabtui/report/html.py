@@ -86,7 +86,7 @@ def _file(name: str) -> str:
 
 @cache
 def _style() -> str:
-    """Return the style rules, those of pictures for both colour schemes; paper is light."""
+    """Return the style rules, with rules of pictures for both colour schemes; paper is light."""
     light, dark = (f":root{{--paper:{colors(theme)['paper']}}}{css(theme)}" for theme in ("light", "dark"))
     return f"{_file('page.css')}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 

@@ -136,5 +136,5 @@ class Progress:
             self._out.write(text)
             self._out.flush()
         except (OSError, ValueError, UnicodeError):
-            # The terminal is gone; the session goes on.
+            # The terminal is gone; the session continues.
             self._quiet = True

@@ -1,4 +1,4 @@
-"""GPUs of nodes that jobs hold, from ``scontrol show job -d``: those of others are not tested.
+"""GPUs of nodes that jobs hold, from ``scontrol show job -d``: GPUs of other users are not tested.
 
 Slurm counts the device files of ``gres.conf``, which follow the order of the driver: index 2 is /dev/nvidia2.
 """
@@ -29,7 +29,7 @@ class GpuUse(NamedTuple):
 
     Attributes:
         own: Those of the user's jobs in question, by node; only these are tested.
-        others: Those of jobs of other users, by node; these are not tested.
+        others: GPUs of other users' jobs, by node; these are not tested.
         constrained: Whether the cgroup of a job shows its GPUs only, renumbered.
         problem: Why this is unknown, or "".
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from string import Template
 
-#: Maximum time (s) in which a window whose connection was cut comes back; its session goes on meanwhile.
+#: Maximum time (s) in which a window whose connection was cut comes back; its session continues meanwhile.
 RECONNECT_SECONDS = 120
 #: Close code of a session that no longer exists.
 GONE = 4404

@@ -141,7 +141,7 @@ def _typed(hint: Any, value: Any) -> Any:
     """Return a JSON value as the value of a type.
 
     Raises:
-        ValueError: It is none of it.
+        ValueError: It is not a recorded session.
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal and value in inner:

@@ -28,7 +28,7 @@ class SessionFile:
         damage: What is left out of a recording that does not continue as one, or None.
 
     Raises:
-        InputError: The file cannot be read, or is none of these.
+        InputError: The file cannot be read, or has another format.
     """
 
     def __init__(self, path: Path) -> None:

@@ -110,7 +110,7 @@ class ProcessPipe(BytePipe):
 
 _HOST_KEYS: dict[Policy, tuple[str, ...]] = {
     "strict": ("StrictHostKeyChecking=yes",),
-    # Not "no": with that, OpenSSH goes on after a changed key.
+    # Not "no": with that, OpenSSH continues after a changed key.
     "accept-new": ("StrictHostKeyChecking=accept-new",),
     "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
 }

@@ -98,7 +98,7 @@ BOOT = "exec(" + json.dumps(_NEWER + _TAKE) + ")"
 
 # The arguments are BOOT, the two texts below and interpreters to try; BOOT gets those that are left, should this one be
 # too old. The name of the shell is the beginning of its error messages. An exec that fails ends most shells
-# (permission, architecture): their trap goes on with the search, and has each interpreter run nothing before its exec.
+# (permission, architecture): their trap continues the search, and has each interpreter run nothing before its exec.
 _SEARCH = (
     'boot=$1 loop=$2 again=$3 none=found; shift 3; trap "$again" 0; '
     'command -v shopt >/dev/null && shopt -s execfail; eval "$loop"'

@@ -207,7 +207,7 @@ class StepGroup:
             queue = self._printed.setdefault(labelled[1].lstrip("0") or "0", asyncio.Queue())
             if queue.qsize() * 80 < STDERR_KEPT:
                 queue.put_nowait(labelled[2].encode() + b"\n")
-        # Of srun's own lines, those about progress would hide the reason.
+        # srun's lines about progress would hide the reason.
         if "error: ***" in text or (labelled is None and "error: " in text):
             self._tail.add((labelled[2] if labelled is not None else text).encode() + b"\n")
         if labelled is not None:

@@ -175,7 +175,7 @@ class StepTree:
         return int(port)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Check that a connection is that of a task, and hand it to its group."""
+        """Check that a task made a connection, and hand it to its group."""
         known = False
         with contextlib.suppress(OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(TIMEOUT):

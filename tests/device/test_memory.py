@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 
     at: float
     used: list[int]  #: Memory of each GPU in bytes.
-    rss: int  #: Of the process that has the GPUs.
+    rss: int  #: Resident memory of the process that has the GPUs.
     descriptors: int
     threads: int
 

@@ -1,4 +1,4 @@
-"""Our figures against those of others on the same GPUs: nccl-tests where they are, else torch.distributed."""
+"""Our figures against other tools' on the same GPUs: nccl-tests where they are, else torch.distributed."""
 
 from __future__ import annotations
 

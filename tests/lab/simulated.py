@@ -27,7 +27,7 @@ _PORT = 7070
 _SERVER = "10.1.0.254"
 _DEADLINE = 20.0
 
-# One adapter is simulated for each client, so that -C chooses the client; its name and kind are made those of hardware.
+# One adapter is simulated for each client, so that -C chooses the client; its name and kind imitate hardware.
 # The simulator has room for ten clients: the nodes share six places. The library keeps files in the current folder.
 _TOOL = """\
 #!/bin/bash

@@ -244,7 +244,7 @@ def read_json(path: Path) -> Any:
 
 
 def short_folder(name: str) -> Path:
-    """Return a new folder with a short path: those of sockets are limited to 107 bytes."""
+    """Return a new folder with a short path: paths of sockets are limited to 107 bytes."""
     path = Path(f"/tmp/lab-{name}-{os.getpid()}")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()

@@ -32,7 +32,7 @@ def run(folder: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
         text += f"{mark}def test_{row}():\n{body.format(row=row)}"
     (folder / "test_rows.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
-    # Of the plugins only the one that is used: importing all of them takes most of the time.
+    # Only the plugin that is used: importing all of them takes most of the time.
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     return subprocess.run(
         [sys.executable, SCRIPT, "1"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100

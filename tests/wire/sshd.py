@@ -167,7 +167,7 @@ class Field:
             "KbdInteractiveAuthentication no",
             "PermitRootLogin yes",
             "LogLevel VERBOSE",
-            # Of this one sshd takes the last, of all others the first.
+            # sshd takes the last value of this one, and the first of all others.
             *([] if any(line.startswith("MaxStartups") for line in sshd) else ["MaxStartups 500:30:1000"]),
         ]
         if certify is not None:

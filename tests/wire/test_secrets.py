@@ -17,7 +17,7 @@ from tests.wire.stranger import content, descendants
 
 pytestmark = [
     pytest.mark.timeout(180),
-    # Of asyncssh, when a command of its server ends.
+    # asyncssh warns when a command of its server ends.
     pytest.mark.filterwarnings("ignore:coroutine 'Queue.join' was never awaited"),
 ]
 

@@ -82,7 +82,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _beside(path: Path, rewriter: Rewriter) -> Path:
-    """Return the path of the copy: names of recordings begin with those of nodes."""
+    """Return the path of the copy: names of recordings begin with names of nodes."""
     stem, dot, ends = path.name.partition(".")
     return path.with_name(f"{rewriter.text(stem)}-shared{dot}{ends}")
 

@@ -229,7 +229,7 @@ class _Clock:
 def _meaning_of_xid(line: str) -> Meaning | None:
     """Return the meaning of the Xid that a line reports; those that follow from others or from programs are notices.
 
-    Its code is that of the rule, which reports the same Xid where a probe reads the kernel's log.
+    It has the code of the rule that reports the same Xid where a probe reads the kernel's log.
     """
     if (found := xid_in_line(line)) is None:
         return None

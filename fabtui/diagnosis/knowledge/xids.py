@@ -75,7 +75,7 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 
 
 def judged(value: Mapping[str, Any]) -> list[Judgement]:
-    """Return judgements of the Xids in a value of the probe ``kernel``; those of long ago are notes."""
+    """Return judgements of the Xids in a value of the probe ``kernel``; old ones are notes."""
     found = []
     for entry in dicts(value.get("counts")):
         if entry.get("kind") != "xid":

@@ -238,7 +238,7 @@ class Mesh:
         )
 
     def _subject(self, scope: Scope) -> Subject | None:
-        """Return the component that a scope is; None if it is none."""
+        """Return the component a scope stands for, or None."""
         both = scope.direction == "both"
         match scope.kind:
             case ComponentKind.NODE:

@@ -92,7 +92,7 @@ class _Score(NamedTuple):
 
 @dataclass(slots=True)
 class _Family:
-    """Components of one kind: the number of the component of each pair, by one end or both; ``size`` is none."""
+    """Components of one kind, such as rails: each pair's component by one end or both; ``size`` means none."""
 
     kind: Kind
     reach: Reach

@@ -143,7 +143,7 @@ class Carriers(NamedTuple):
 
     total: int
     counted: Counter[Way]
-    reported: Counter[Way]  #: Of pairs whose counters do not show it.
+    reported: Counter[Way]  #: Paths of pairs whose counters do not show it.
     disagree: int
     reasons: Counter[str]
     active: dict[str, list[str]]  #: Active RDMA devices by node, of nodes that were inspected.

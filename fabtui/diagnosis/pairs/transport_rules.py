@@ -348,7 +348,7 @@ class BelowLinkLimit(Rule[PairContext]):
             mine = {key: found for key, found in samples.items() if (key.kind is PairClass.SAME_NODE) is inside}
             # Pairs of different leaf switches, or halves of a node, may be slower by design.
             near = {key: found for key, found in mine.items() if not key.apart} or mine
-            # So may those of different hardware, which is often on different leaf switches.
+            # So may pairs of different hardware, which is often on different leaf switches.
             alike = {key for key in near if len(set(key.hardware)) == 1} or set(near)
             below = {key: one for key in near if (one := self._below(context, where, key, near[key]))}
             found = [one for key, one in below.items() if key in alike]
@@ -362,7 +362,7 @@ class BelowLinkLimit(Rule[PairContext]):
         values = model.values(Layer.P2P, key)
         usual, manner = (values.median if values is not None else None) or 0.0, "usually"
         if values is not None and values.limit(model.slow_below) is None:
-            # Of so few pairs none can be called slow, so that each counts.
+            # Too few pairs to call one slow, so each counts.
             limit, path, m = min(samples, key=lambda one: (one.measurement.value or 0.0) / one.limit.value)
             usual, manner = m.value or 0.0, "at worst"
         noted = path in (Path.SHM, Path.TCP)

@@ -149,7 +149,7 @@ class VariableRefersToNothing(NodeRule):
 
 #: What a state of Slurm contains when the node gets no jobs (``sinfo`` manual, node state codes).
 _OUT = ("drain", "down", "fail", "maint", "inval", "error", "unknown", "powered", "reboot")
-#: Those of nodes that do not work.
+#: States of nodes that do not work.
 _BROKEN = ("down", "fail", "inval", "error")
 
 

@@ -1,1 +1,1 @@
-"""The formats that only the login node reads, one file a tool; those of commands on nodes are in `fabtui_node`."""
+"""The formats that only the login node reads, one file per tool; `fabtui_node` has the formats of commands on nodes."""

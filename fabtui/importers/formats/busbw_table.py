@@ -2,7 +2,7 @@
 
 Grammar: the first column is the number of GPUs, ranks or nodes; headings of one or two rows name ``busbw`` and
 ``algbw``, and above them what is compared (``RDMA``, ``NO RDMA``), over several columns (HTML's ``colspan``). A dash or
-nothing is a value that is missing. The unit is that of the headings, or the only one in the text.
+nothing is a value that is missing. The headings give the unit, or the only one in the text counts.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _tables(text: str) -> list[list[list[str]]]:
 
 
 def _table(rows: list[list[str]]) -> dict[str, Any] | None:
-    """Return a table by GPUs; None if it is none."""
+    """Return a table by GPUs; None if there is no table."""
     start = next((at for at, row in enumerate(rows) if row and whole(row[0]) is not None), len(rows))
     heads = rows[:start][-2:]
     width = max(map(len, heads), default=0)

@@ -37,7 +37,7 @@ class _Table:
         self.tests: list[Test] = []
         self.messages: list[dict[str, Any]] = []
         self.facts: dict[str, str] = {}
-        #: The row that goes on: its label, and its text, whose pieces follow in the next lines.
+        #: The row that continues: its label, and its text, whose pieces follow in the next lines.
         self._label: str | None = None
         self._pieces: list[str] = []
 

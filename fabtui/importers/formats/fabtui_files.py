@@ -244,7 +244,7 @@ _LIKELY_JOB = first_of((0.98, r'\A\s*\{\s*"kind": ?"fabtui job"'))
 #: Units of numbers of a job's report.
 _JOB_UNITS = {
     **dict.fromkeys(("elapsed", "limit", "quiet", "silence_limit", "median", "seconds", "age", "gpus_age"), "s"),
-    # "total" is that of iterations as well as of memory.
+    # Both iterations and memory have a "total".
     **{"used": "B", "power": "W", "utilization": "%"},
 }
 FORMATS = [

@@ -62,7 +62,7 @@ def _iteration(found: IterationLine, notes: Notes, line: str) -> dict[str, Any]:
 def parse(text: str) -> Reading:
     """Return ``total`` iterations, ``iterations``, ``elapsed_median``, ``timers`` and the ``settings`` of the job.
 
-    ``memory`` is that of each rank, as printed last. ``timeline`` has the time that each rank ``spent`` in each timer;
+    ``memory`` has each rank's last values. ``timeline`` has the time that each rank ``spent`` in each timer;
     ``starts`` and ``ends`` are in seconds since the epoch.
 
     An iteration has ``elapsed`` in seconds (``elapsed_printed_in`` is the unit in the text), ``grad_norm``, ``skipped``

@@ -238,7 +238,7 @@ class _Parser:
                 names.append(name)
         self.sides.append(tuple(names))
         if len(set(self.sides)) != 1 or self.sides[0][: len(_SIDE)] != _SIDE or len(set(names)) != len(names):
-            # Of a damaged heading, only the columns of every version are known.
+            # A damaged heading leaves only the columns that every version has.
             self.notes.puzzled(line)
             self.sides = None
         table = self._new_table()

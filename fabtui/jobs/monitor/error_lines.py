@@ -65,7 +65,7 @@ KINDS = (
     _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
     _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
 )
-#: Of the kinds, by name.
+#: Pattern of each kind, by name.
 PATTERNS = {kind.name: kind.pattern for kind in KINDS}
 #: A line without any of these is no error: most lines of a log need no other pattern.
 _WORDS = (
@@ -158,7 +158,7 @@ def is_of_ending(line: str) -> bool:
 
 
 def dead_task(line: str) -> DeadTask | None:
-    """Return the task whose end a launcher reports, or None; a task that was ended with the others is none."""
+    """Return the task whose end a launcher reports, or None; a task that was ended with the others does not count."""
     line = line[: _LONGEST * 4]
     if line.startswith("srun:") and (found := _TASK.match(line)):
         how = found[3].strip()

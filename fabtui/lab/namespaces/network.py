@@ -50,7 +50,7 @@ class Network:
         folder: Where keys and configurations lie.
         nodes: How many nodes, called ``n0`` and so on, or `names` instead.
         rails: How many interfaces each has, ``eth0`` and so on.
-        mtu: Of everything.
+        mtu: MTU of all interfaces.
         management: The interface of each node in a management network, which has no route to the rails; "" without.
         relayed: Whether the controller is outside the management network, and reaches the nodes by a ProxyCommand.
         variables: Variables of logins on the nodes.

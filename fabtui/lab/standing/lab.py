@@ -120,7 +120,7 @@ class StandingLab:
                 f"a lab named {self.name} is up already; fabtui lab down ends it, --name NAME makes a second one"
             )
         try:
-            # Of one that was killed.
+            # Leftovers of a lab that was killed.
             shutil.rmtree(self.folder, ignore_errors=True)
             private_folder(self.folder)
             found = self._start(Order(str(self.folder), nodes, rails, endpoints), lock)

@@ -1,4 +1,4 @@
-"""Facts compared by the preflight: built-in ones, declared ones, and those of user probes."""
+"""Facts compared by the preflight: built-in ones, declared ones, and ones that user probes have."""
 
 from __future__ import annotations
 

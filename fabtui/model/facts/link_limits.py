@@ -179,7 +179,7 @@ def _links_of(model: Model, end: Endpoint) -> _Links:
     return _Links(
         _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),
         _pcie(gpu_of(node.seen("gpuload", "gpus"), end), gpu),
-        # Of two ports, NCCL may use one.
+        # NCCL may use one of two ports.
         max((rate / 8 for rate in rates if rate is not None), default=None),
         name,
         _near(node.seen("topology", "matrix"), name),

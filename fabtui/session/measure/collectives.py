@@ -17,7 +17,7 @@ from fabtui.session.measure.p2p_result import number
 from fabtui.session.ranks.gather import Gathering, GroupRequest, failure
 from fabtui_node.protocol import ErrorKind
 
-#: Largest number of nodes of which every pair is a group: 2,016 groups. Of more, each node has up to three partners.
+#: Largest number of nodes of which every pair is a group: 2,016 groups. Above, a node has up to three partners.
 EVERY_NODE_PAIR = 64
 
 

@@ -218,7 +218,7 @@ LOSS_COUNT = 20
 LOSS_PERIOD = 0.05
 WHOLE_COUNT = 2
 WHOLE_COUNT_AGAIN = 5
-#: Packet sizes (bytes) to try below the MTU: those of clouds, InfiniBand, Ethernet, tunnels, and IPv6's minimum.
+#: Packet sizes (bytes) to try below the MTU: usual in clouds, InfiniBand, Ethernet and tunnels, and IPv6's minimum.
 LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
 #: Maximum number of failed large echoes per node that are examined; the others have the same cause.
 MAX_EXAMINED = 64

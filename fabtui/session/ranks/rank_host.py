@@ -215,7 +215,7 @@ class RankHost:
     async def restart(self, world: int) -> None:
         """Kill and restart it unless that is under way; return when it is ready or `broken` gives the reason.
 
-        The restart goes on in the background when the caller is cancelled.
+        The restart continues in the background when the caller is cancelled.
         """
         if self._restart is None or self._restart.done():
             # Set now, not when the task begins to run: it is not ready any more.

@@ -153,7 +153,7 @@ class Login:
 
 
 def host_key_algorithms(resolved: SshSettings, known: HostEntries, policy: Policy) -> list[str]:
-    """Return the host key algorithms in the order OpenSSH would ask for them: those of known keys first.
+    """Return the host key algorithms in the order OpenSSH would ask for them: algorithms of known keys first.
 
     The others come after them, so that a server without a known key presents a different one and is recognised as
     changed. Certificates are asked for only where an authority is known to check them by.
@@ -263,7 +263,7 @@ def _options(resolved: SshSettings, client: Client, offer: Offer, within: float)
         "server_host_key_algs": host_key_algorithms(resolved, known, client.policy),
         "x509_trusted_certs": None,
         "x509_trusted_cert_paths": [],
-        # None but those of `Client`.
+        # Only the keys that `Client` chose; asyncssh must not add its own.
         "client_keys": None,
         "agent_path": None,
         "agent_forwarding": False,

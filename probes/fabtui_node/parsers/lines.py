@@ -95,7 +95,7 @@ def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
 
 
 def json_number(value: Any) -> float | None:
-    """Return a JSON value as a number, None for what is none."""
+    """Return a JSON value as a number, None for any other value."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
@@ -107,7 +107,7 @@ def json_object(value: Any, *names: str) -> dict[str, Any]:
 
 
 def json_list(value: Any) -> list[Any]:
-    """Return a JSON value as a list, an empty one where it is none."""
+    """Return a JSON value as a list, an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 

@@ -168,7 +168,7 @@ class CollectiveResult(NamedTuple):
 
     Attributes:
         sent: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
-        seconds: Average duration (s) of one iteration; ``fastest`` is that of the fastest.
+        seconds: Average duration (s) of one iteration; ``fastest`` is the shortest.
         wrong: Number of wrong values among those checked.
         transport: Transports used, worst first.
         algorithm: Algorithm and protocol that the library reported.

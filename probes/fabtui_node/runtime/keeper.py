@@ -76,7 +76,7 @@ def _serve_probes(end: int, token: str, inherited: List[int]) -> None:
 class Keeper:
     """The loop of process B, which ends when A is silent for ``lease`` seconds and a grace.
 
-    ``nonce`` makes the tokens of this session's children unlike those of another session on the node.
+    ``nonce`` makes the tokens of this session's children unlike tokens of another session on the node.
     """
 
     def __init__(self, up: socket.socket, lease: float, nonce: str) -> None:

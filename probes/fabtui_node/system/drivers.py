@@ -49,7 +49,7 @@ def parse_release(text: Optional[str]) -> Optional[Tuple[int, int]]:
 
 
 def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
-    """Return whether ``/proc/driver/nvidia/version`` is that of the open kernel modules, None if unknown."""
+    """Return whether ``/proc/driver/nvidia/version`` names the open kernel modules, None if unknown."""
     if not text or "NVRM" not in text:
         return None
     return "Open Kernel Module" in text

@@ -28,7 +28,7 @@ class PciDevice(NamedTuple):
     Attributes:
         path: Real path of its sysfs folder, None if unknown.
         numa: Its NUMA node, None if unknown.
-        rank: Of two equally near NICs, the one with the higher rank is preferred (active before down, fast before
+        rank: If two NICs are equally near, the one with the higher rank is preferred (active before down, fast before
             slow).
     """
 

@@ -25,7 +25,7 @@ _FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin
 
 
 class Sink(Protocol):
-    """Taker of the output of a command, like a ``bytearray``; its length is that of all that came."""
+    """Taker of the output of a command, like a ``bytearray``; its length counts all output."""
 
     def extend(self, data: bytes) -> None:
         """Take a piece."""

@@ -26,7 +26,7 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def elsewhere(text: str) -> str:
-    """Return a recorded answer with an address that is none of this machine."""
+    """Return a recorded answer with an address of another machine."""
     return text.replace("192.0.2.2", "198.51.100.7")
 
 

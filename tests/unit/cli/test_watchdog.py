@@ -113,7 +113,7 @@ def test_exit_codes_without_a_hang(script: list[Sample], capsys: Out) -> None:
 def test_a_report_that_cannot_be_written(
     script: list[Sample], capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch goes on, and the user's command runs all the same."""
+    """The watch continues, and the user's command runs all the same."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     script += [HANG, GOOD]

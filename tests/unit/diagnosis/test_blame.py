@@ -92,7 +92,7 @@ def test_one_direction(sends: bool, direction: Direction) -> None:
 
 @pytest.mark.parametrize(("others", "kind"), [(0.75, Kind.NIC), (0.1, Kind.GPU)])
 def test_pairs_that_are_a_little_slow_do_not_widen_what_is_very_slow(others: float, kind: Kind) -> None:
-    """Of a GPU whose pairs with other nodes are 50 times slower, those within the node may be a little slow."""
+    """A GPU whose pairs with other nodes are 50 times slower may be a little slow within the node."""
 
     def share(src: str, dst: str) -> float:
         return 1.0 if dst != "b:1" else 0.02 if off(src, dst) else others
@@ -121,7 +121,7 @@ def star(count: int, good: int = 0, value: float = 0.0) -> Judge:
 
 @pytest.mark.parametrize(("good", "blames"), [(6, 1), (8, 0)])
 def test_six_of_ten_pairs_have_to_speak_for_a_component(good: int, blames: int) -> None:
-    """Of 18 ordered pairs of a node, 12 bad ones are enough, 10 are not."""
+    """12 bad ones of 18 ordered pairs of a node are enough, 10 are not."""
     assert len(results(NODES[:10], 1, star(10, good))) == blames
     assert len(results(NODES[:10], 1, star(10, good, 0.4))) == blames
 
@@ -224,7 +224,7 @@ def test_rivals_explain_the_same_pairs_about_as_well() -> None:
     (found,) = results("abcd", 2, lambda s, d: None if not off(s, d) else 0.3 if "b:1" in (s, d) else 1.0)
     both = {found.subject, *found.rivals}
     assert {(Kind.GPU, "b:1"), (Kind.NIC, "b m1")} <= both
-    # Of equal evidence, the GPU is 0.2 bits likelier.
+    # With equal evidence, the GPU is 0.2 bits likelier.
     assert found.confidence == pytest.approx(1 / (1 + 2**-0.2))
     (sure,) = results("abcd", 2, lambda s, d: 0.3 if "b:1" in (s, d) and off(s, d) else 1.0)
     assert sure.confidence > 0.9
@@ -372,7 +372,7 @@ def dead_only(where: Callable[[str, str], bool]) -> Judge:
             *("abcd", 2, dead_only(lambda s, d: s[0] + d[0] == "bd"), ""),
             {"fabric: all pairs": 1, "cross-node: all nodes": 1.5, "node: b": 3, "node: d": 3, "pair: b - d": 3},
         ),
-        # Of six pairs of nodes one, of eleven directions one, which costs more.
+        # One of six pairs of nodes, one of eleven directions, which costs more.
         ("abcd", 2, same("bd"), "", {"pair: b - d": 3 + math.log2(6), "pair: b > d": 4.5 + math.log2(11)}),
         ("abc", 2, same("ab", "ba", "ac", "ca"), "123", {"node: a": 2, "leaf: a": 2.5}),
         ("abcd", 2, same("bd", "db"), "1234", {"cut: b - d": 2, "pair: b - d": 3}),

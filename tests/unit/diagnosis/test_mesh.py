@@ -396,7 +396,7 @@ def test_a_probe_that_failed_is_no_cable() -> None:
 
 def test_where_much_is_lost_a_connection_that_fails_is_no_firewall() -> None:
     net = Net()
-    # 20 % loss: all SYNs to one address were lost, or all answers to those of another.
+    # 20 % loss: all SYNs to one address were lost, or all answers to SYNs of another.
     net.loses = lambda a, r, b, s: (a, r) == ("n2", 1)
     net.filters = lambda *way: way in (("n2", 1, "n4", 1), ("n5", 0, "n2", 1))
     assert net.texts() == ["n2 rail 1 (eth1 10.2.0.3), outgoing: 20 % of packets are lost"]
@@ -437,7 +437,7 @@ def test_a_round_trip_is_high_from_ten_times_the_median_and_one_millisecond_on(
 
 @pytest.mark.parametrize(("lossy", "subject"), [(8, "n2 rail 1 (eth1 10.2.0.3), outgoing"), (6, None)])
 def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str | None) -> None:
-    """Of 14 pairs, some lose nothing by chance."""
+    """Some of 14 pairs lose nothing by chance."""
     net = Net(8, 2)
     lossy_paths = [(b, s) for b in net.nodes if b != "n2" for s in net.rails][:lossy]
     net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and (b, s) in lossy_paths

@@ -107,7 +107,7 @@ def test_groups_of_nodes_between_which_nothing_was_tested_are_no_split() -> None
 def test_a_split_rail() -> None:
     halves = named("abcd", 2, lambda a, r, b, s: r == s == 1 and (a in "ab") != (b in "ab"))
     assert halves == [("split", "ab", (1,), "both")]
-    # A half of one node is no half, and a path that is bad within a half is none of a split.
+    # A half of one node is no half, and a path that is bad within a half belongs to no split.
     assert all(kind == "pair" for kind, *_ in named("abc", 2, lambda a, r, b, s: r == s == 1 and {a, b} == {"a", "b"}))
     within = named("abcd", 2, lambda a, r, b, s: r == s == 1 and ((a in "ab") != (b in "ab") or (a, b) == ("a", "b")))
     assert all(kind == "pair" for kind, *_ in within)

@@ -30,7 +30,7 @@ VARIANTS: dict[str, Callable[[str], str]] = {
     "colours": functools.partial(_lines, lambda line: f"\x1b[32m{line}\x1b[0m"),
     "a log, quoted": functools.partial(_lines, lambda line: f"> 2026-05-01 12:00:00,123 - INFO - [rank0]: {line}"),
 }
-#: Files that a variant hides, and why. Of a text of few lines, nothing may be left that identifies it.
+#: Files that a variant hides, and why. A text of few lines may keep nothing that identifies it.
 SHORT = 13
 HIDDEN = {
     ("lower case", "slurm-sacct/one-pending.txt"): "headings of squeue and sacct differ in capitals",

@@ -89,7 +89,7 @@ def test_ranks_that_stand_apart() -> None:
     assert [place.rank for place in found.suspects] == [2]
     assert found.sentences == ["rank 2 on n060: sleeping in read", "ranks 0-1 on n060: running"]
     assert found.next == ["ssh n060 py-spy dump --pid 102"]
-    # Of two alike nobody knows which one is late; a stopped one is.
+    # If two are alike, nobody knows which one is late; a stopped one is.
     assert _of_stacks(grouped(stacks("running", "sleeping in read"))) is None
     assert _of_stacks(grouped(stacks("running", "running"))) is None
     assert _of_stacks([]) is None

@@ -134,7 +134,7 @@ def test_one_pair_of_nodes_of_many_may_differ_by_chance() -> None:
         return lambda a, b: value if frozenset((a.node, b.node)) in odd else -0.5 if between(a, b, "abcde") else 0.0
 
     nodes, halved = "abcdefghij", ["abcde", "fghij"]
-    # Of 25 pairs of nodes between the groups, 1 may be off by more than 0.12; of 20 within each, both ways, 1 may too.
+    # 1 of 25 pairs of nodes between the groups may be off by more than 0.12; of 20 within each, both ways, 1 may too.
     assert groups(nodes, judge({frozenset("af")}, -0.9)) == halved
     assert groups(nodes, judge({frozenset("af"), frozenset("bg")}, -0.9)) == []
     assert groups(nodes, judge({frozenset("af"), frozenset("bg")}, -0.6)) == halved, "within 0.12 of the others"
@@ -187,7 +187,7 @@ def test_classes_of_the_table_of_pairs_are_those_of_single_pairs() -> None:
 def test_sockets_of_cpu_ranks_do_not_cross_rails() -> None:
     ends = EndpointTable()
     for number, (node, rail) in enumerate(itertools.product("abc", (0, 1))):
-        # Of addresses, 10.2 is below 10.10, and below 9 as a text only.
+        # As an address, 10.2 is below 10.10, and below 9 as a text only.
         address = f"10.{(2, 10)[rail]}.0.{number + 1}" if node != "c" else None
         ends.add(Endpoint(number, node, rail, kind="cpu", rail=rail, nic=f"eth{rail}", address=address))
     source, target = (np.array(side) for side in zip(*itertools.permutations(range(6), 2), strict=True))
@@ -196,7 +196,7 @@ def test_sockets_of_cpu_ranks_do_not_cross_rails() -> None:
     for (a, b), carried in found.items():
         here, there = ends.carriers(ends.endpoints[a], ends.endpoints[b])
         assert carried == (here.number, there.number)
-    # Of two rails the one with the lower address carries the pair, at both ends.
+    # The rail with the lower address carries the pair, at both ends.
     assert (found[0, 3], found[3, 0], found[1, 2]) == ((0, 2), (2, 0), (0, 2))
     assert (found[1, 3], found[0, 1]) == ((1, 3), (0, 1)), "one rail, and one node"
     assert found[0, 5] == (0, 5), "the address is not known"

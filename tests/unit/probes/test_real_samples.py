@@ -85,7 +85,7 @@ def test_ibstat(name: str, expect: str) -> None:
 
 
 def test_ports_that_are_not_used_do_not_count_as_broken() -> None:
-    """Of four slow ports one is in use; of eight fast ones two are not: only those are broken."""
+    """One of four slow ports is in use, and two of eight fast ones are not: only these two are broken."""
     for name, wanted in (
         (
             "ibstat/h100-12ca-8ib400-3eth-down.txt",

@@ -158,7 +158,7 @@ def test_slow(controller: Controller, fake_gpu: Path) -> None:
 
 
 def test_a_peer_that_never_joins(controller: Controller, fake_gpu: Path) -> None:
-    """A communicator nobody else comes to is left at the deadline, and the GPU goes on."""
+    """A communicator nobody else comes to is left at the deadline, and the GPU continues."""
     started(controller, fake_gpu)
     controller.rank_host[9] = "n0"
     controller.pair(1, 0, 9, deadline=2.0)

@@ -29,7 +29,7 @@ class Play(Script):
         lets_go: What a rank host takes to let go of broken communicators.
         faults: Faults of ordered pairs of ranks: ``absent``, ``corrupt``, ``kill`` or ``stop``.
         wrong: Nodes on which no communicator comes about.
-        naps: For how long the rank host of a node is stopped in its first pair, and then goes on.
+        naps: For how long the rank host of a node is stopped in its first pair before it continues.
         reports_stops: Whether supervisors report a rank host that is stopped.
         meetings: The pairs under way, by number.
         links: The nodes, by name.

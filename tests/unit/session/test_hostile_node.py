@@ -1,4 +1,4 @@
-"""One node that sends arbitrary messages: the session goes on, and what the others measured is complete."""
+"""One node that sends arbitrary messages: the session continues, and what the others measured is complete."""
 
 from __future__ import annotations
 

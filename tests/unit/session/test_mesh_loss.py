@@ -25,7 +25,7 @@ class LossyNode:
     """A node that loses one packet of each of the first requests of a kind.
 
     Args:
-        times: Number of these requests; those of small echoes, of large ones and of datagrams are counted apart.
+        times: Number of these requests; small echoes, large ones and datagrams are counted apart.
     """
 
     def __init__(self, times: int) -> None:

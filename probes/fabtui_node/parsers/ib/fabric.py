@@ -133,7 +133,7 @@ class _Topology:
         self._ids: Dict[str, Any] = {}
 
     def take(self, line: str) -> bool:
-        """Take a line; return False if it is none of a topology file."""
+        """Feed one line; return False if it cannot belong to a topology file."""
         begun, ident = _FROM.match(line), _ID.fullmatch(line.strip())
         node, port = _NODE.fullmatch(line), _PORT.fullmatch(line)
         if begun:

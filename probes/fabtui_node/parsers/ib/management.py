@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 
 def blocks(text: str, notes: Notes) -> List[Block]:
-    """Return the answers in a text; complaints become warnings, and what is none of this is noted as unknown."""
+    """Return the answers in a text; complaints become warnings, and other lines are noted as unknown."""
     found: List[Block] = []
     before = last = ""
     for line in values.lines(text):
@@ -193,7 +193,7 @@ def parse_records(text: str) -> Reading:
     """Return ``{"records": [{"record": name, "fields": {...}}], "names": [{"lid", "name"}]}``.
 
     Fields are as printed, but for LIDs and port numbers, which are numbers. A path record also has ``mtu_bytes`` and
-    ``rate_gbps``, decoded; ``names`` are those of lists as of ``saquery -N -l``.
+    ``rate_gbps``, decoded; ``names`` are the names in lists such as ``saquery -N -l``.
     """
     notes = Notes()
     records: List[Dict[str, Any]] = []

@@ -328,7 +328,7 @@ _GID_COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
 def parse_gids(text: str) -> Reading:
     """Return ``{"gids": [{"ca", "port", "index", "gid", "ipv4", "version", "netdev"}], "count", "roce_v2_ipv4"}``.
 
-    ``version`` is that of RoCE: 1 or 2, and 1 for InfiniBand as well; ``count`` the number of GIDs as printed;
+    ``version`` is the version of RoCE: 1 or 2, and 1 for InfiniBand as well; ``count`` the number of GIDs as printed;
     ``roce_v2_ipv4`` the ``ca``, ``port``, ``index`` and ``ipv4`` of the first such GID of each port.
     """
     gids: List[Dict[str, Any]] = []

@@ -128,7 +128,7 @@ class Aer:
         self._last: Optional[Event] = None
 
     def take(self, text: str) -> Optional[Event]:
-        """Return a new event, ``{"kind": None}`` for a line that goes on with the last one, None for other lines."""
+        """Return a new event, ``{"kind": None}`` for a line that continues the last one, None for other lines."""
         last = self._last
         if received := _RECEIVED.match(text):
             bus, _, word, non, source = received.groups()
@@ -235,7 +235,7 @@ _XID = re.compile(
     + r")[^)]{0,40}\): ([0-9]{1,4})(?:, ((?:(?!NVRM: Xid|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]).){0,600}))?",
     re.IGNORECASE,
 )
-# A report that is quoted in the output of another tool goes on with what that tool writes.
+# A report that is quoted in the output of another tool continues with what that tool writes.
 _QUOTED = re.compile(r"\) => \{|\",? \"|\"\}")
 _PID = re.compile(r"pid='?(<?[\w]{1,16}>?)'?(?:, name='?([^,']{1,64})'?)?(?:, )?(.{0,600})")
 _SXID = re.compile(

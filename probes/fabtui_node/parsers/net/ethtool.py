@@ -68,7 +68,7 @@ def _modes(text: str) -> List[str]:
 
 
 def _take(entry: Dict[str, Any], label: str, value: str) -> Optional[List[str]]:
-    """Put a value where it belongs; return the list that goes on in the next lines, if it is one."""
+    """Put a value where it belongs; return the list that continues in the next lines, if it is one."""
     if label in _MODES:
         if value not in _UNSAID:
             modes = entry[_MODES[label]] = _modes(value)

@@ -27,7 +27,7 @@ _COMMENT = re.compile(r"\s{1,20}#\s.{0,400}$")
 _ASKED = re.compile(r"--query-[a-z-]{2,20}=([a-z0-9_.,]{1,2000})")
 _NUMBERS = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?(?: ?(?:%|[A-Za-z/]{1,6}))?", re.ASCII)
 _SIMPLE = ("index", "name", "uuid", "count", "timestamp", "serial", "pstate", "pid", "gsp_mode")
-#: Fields whose text looks like a number and is none.
+#: Fields whose text only looks like a number.
 _TEXTS = ("version", "uuid", "serial", "name", "bus_id", "pci.", "timestamp", "image", "cap", "id", "attr")
 
 

@@ -80,7 +80,7 @@ def _header(line: str) -> Optional[Tuple[List[str], str]]:
     count = next((at for at, word in enumerate(words) if not _NAME.fullmatch(word)), len(words))
     if not count or not words[0].startswith("GPU"):
         return None
-    # A row begins with a name as well, but goes on with other words than names and titles.
+    # A row begins with a name as well, but continues with other words than names and titles.
     rest = " ".join(words[count:])
     if count == 1 and rest and not rest.startswith(("CPU", "NUMA", "Memory")):
         return None

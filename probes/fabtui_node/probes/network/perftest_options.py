@@ -92,7 +92,7 @@ def _value(name: str, bounds: Tuple[int, int], text: str) -> str:
 
 
 def of_tool(tool: str, words: Sequence[str]) -> List[str]:
-    """Return those of checked options that a tool has: ib_read_lat has no queue pairs to choose, for example."""
+    """Return the checked options that a tool has: ib_read_lat has no queue pairs to choose, for example."""
     return [word for group in _groups(words) if tool in _OPTIONS[group[0]].tools for word in group]
 
 

@@ -106,7 +106,7 @@ class UdpListener:
                 continue
             token, number, datagram, size = _HEAD.unpack(head)
             key = (address, number)
-            # Half of a datagram is none, and others may send to our ports.
+            # Half a datagram does not count, and others may send to our ports.
             if token != self._token or size != length or datagram >= 2 * _MAX_DATAGRAMS:
                 continue
             if key not in self._came and len(self._came) >= _MAX_COUNTED:
@@ -252,7 +252,7 @@ def _connect_some(rows: List[Row], end: float) -> None:
                 continue
             waiting[sock.fileno()] = (sock, row, began)
             poll.register(sock.fileno(), select.POLLOUT)
-            # At once, so that the time is that of the connection and not of starting all the others.
+            # At once, so that the time covers the connection and not the start of all the others.
             harvest(0.0)
         while waiting and time.monotonic() < end:
             harvest(max(0.001, end - time.monotonic()))

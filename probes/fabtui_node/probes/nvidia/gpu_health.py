@@ -105,7 +105,7 @@ def _fallback(value: Dict[str, Any], setting: Optional[str], end: float, raw: st
 
 
 def from_query(index: int, gpu: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a GPU of ``nvidia-smi -q`` in the form of `nvml_state`; the order is that of NVML."""
+    """Return a GPU of ``nvidia-smi -q`` in the form of `nvml_state`; in the order of NVML."""
     volatile, aggregate = gpu["ecc_errors"]["volatile"], gpu["ecc_errors"]["aggregate"]
     memory, power = gpu["memory"], gpu["power"]
     utilization, reasons = gpu["utilization"].get("gpu"), gpu["clocks_event_reasons"]

@@ -85,7 +85,7 @@ def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[st
         return [("failed", text + (why or ", while most of its kind on this node are active"))]
     if physical == "Polling" and not active:
         return [("failed", text + why)]
-    # Of adapters with two ports, or beside the fast ones, many are never used.
+    # Many second ports of adapters, or ports beside the fast ones, are never used.
     return [("inconclusive", text + (why or ": not used, or without a cable"))]
 
 

@@ -109,7 +109,7 @@ def _take_interfaces(ports: List[Value], result: Optional[run_command.CommandRes
 def _take_verbs(ports: List[Value], result: Optional[run_command.CommandResult], warnings: List[str]) -> None:
     if result is None or result.missing:
         return
-    # Its exit code is that of the last device only.
+    # Its exit code is about the last device only.
     reading = rdma_ports.parse_devinfo(result.stdout + "\n" + result.stderr)
     warnings += ["ibv_devinfo: " + warning for warning in reading.warnings[:5]]
     known = {

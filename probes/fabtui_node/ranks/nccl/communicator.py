@@ -105,7 +105,7 @@ class RankGpu:
     def release(self, groups: bool) -> Optional[str]:
         """Release communicators and memory kept so far; nothing may be in progress on any GPU of this process.
 
-        A healthy communicator takes up to 0.5 s; those of groups are released with ``groups``. Return the error if
+        A healthy communicator takes up to 0.5 s; ``groups`` releases those that groups use. Return the error if
         NCCL does not return from a broken one.
         """
         end = time.monotonic() + ABORT_TIMEOUT
