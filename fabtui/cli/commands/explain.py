@@ -24,7 +24,7 @@ from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
 HELP = """\
-Explain a rule, an error of NCCL or CUDA, an Xid, or logs (the earliest cause first), offline.
+Explain a rule, an error of NCCL or CUDA, an Xid, logs (the earliest cause first), or outputs of commands, offline.
 
 examples:
   fabtui explain FT012                         a rule, by code or name
@@ -32,6 +32,7 @@ examples:
   fabtui explain xid 79                        an Xid of NVIDIA's catalogue
   fabtui explain 'ibv_modify_qp failed with error Connection timed out'
   fabtui explain rank*.log                     logs of one job: the earliest cause first
+  fabtui explain nvlink.txt dmesg.txt          outputs of commands: what is wrong on the node
   srun ... 2>&1 | fabtui explain -             read standard input
   fabtui explain --list                        all rules and errors
 
