@@ -230,7 +230,7 @@ class Dispatcher:
 
     def _candidates(self) -> list[tuple[int, int]]:
         """Return the waiting pairs that might start, in their order."""
-        free, fresh = self._free, self._fresh & self._free
+        free, fresh, waiting = self._free, self._fresh & self._free, self._waiting
         if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(self._waiting):
             return list(self._waiting)
         found: set[tuple[int, int]] = set()
@@ -238,7 +238,10 @@ class Dispatcher:
             # Usually few endpoints are free.
             others = self._others[end]
             for other in free if len(free) < len(others) else free.intersection(others):
-                found.update(pair for pair in ((end, other), (other, end)) if pair in self._waiting)
+                if (end, other) in waiting:
+                    found.add((end, other))
+                if (other, end) in waiting:
+                    found.add((other, end))
         return sorted(found, key=self._waiting.__getitem__)
 
     def done(self, a: int, b: int) -> None:

@@ -165,6 +165,8 @@ class CommunicatorPool:
         if kept is not None and end in kept.held:
             self._measured[key.ctas] = max(LEAST, min(size, ESTIMATES[key.ctas]))
             size = max(LEAST, size) + kept.earlier.get(end, 0)
+            if size == kept.held[end]:
+                return
             self._count_in(end, size - kept.held[end])
             kept.held[end] = size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ class Side(msgspec.Struct):
         return side
 
 
+@functools.lru_cache(4096)
 def _line(text: str | None, limit: int) -> str | None:
     return one_line(text, limit) if text else None
 

@@ -125,7 +125,8 @@ class StoreServer:
         size = _cost(key, value)
         if self._size + size > MAX_TOTAL:
             raise ValueError("the store is full")
-        self._delete(key)
+        if key in self._values:
+            self._delete(key)
         self._values[key] = value
         self._groups.setdefault(_group(key), set()).add(key)
         self._size += size
