@@ -14,7 +14,7 @@ from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.baseline import SLOW_BELOW, change
 from fabtui.model.facts.compare import PreflightChanges, changes_since, earlier_of
-from fabtui.model.layers import Layer
+from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
@@ -136,7 +136,14 @@ def session_diff(then: Model, now: Model) -> SessionDiff:
     """Return the differences between two sessions."""
     counts: dict[Layer, Counter[Status]] = {}
     changed = []
-    before, after = _by_key(then), _by_key(now)
+    rest: dict[Layer, tuple[list[int], list[int]]] = {}
+    for layer in then.layers:
+        if (found_same := _same(then, now, layer)) is not None:
+            number, *rows = found_same
+            counts[layer] = Counter({Status.SAME: number} if number else {})
+            rest[layer] = (rows[0], rows[1])
+    before = _by_key(then, {layer: rows for layer, (rows, _) in rest.items()})
+    after = _by_key(now, {layer: rows for layer, (_, rows) in rest.items()})
     for key in {**before, **after}:
         one = _pair_change(then, now, key, before.get(key, {}), after.get(key, {}))
         counts.setdefault(key.layer, Counter())[one.status] += 1
@@ -170,10 +177,32 @@ def _differences(then: Model, now: Model) -> Iterator[Difference]:
             yield Difference(what, before, after)
 
 
-def _by_key(model: Model) -> dict[Key, dict[int | None, Measurement]]:
-    """Return the measurements of a session by their subject and message size."""
+def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[int]] | None:
+    """Return the number of equal pairs of a layer, and the rows of all others; None if arrays do not show it."""
+    sizes = [model.results.sizes(layer) for model in (then, now)]
+    ends = [[(str(end), end.kind) for end in model.endpoints] for model in (then, now)]
+    simple = layer.spec.per is Per.ENDPOINT_PAIR and layer is not Layer.WORLD and layer in now.layers
+    if not simple or len(sizes[0]) > 1 or sizes[0] != sizes[1] or ends[0] != ends[1]:
+        return None
+    from fabtui.model.pair_table import without_same
+
+    first, second = (list(model.pair_tables(layer))[-1] for model in (then, now))
+    if first is None or second is None:
+        return None
+    for table, model in ((first, then), (second, now)):
+        # Files of other tools may have pairs of unknown endpoints.
+        if len(table) < sum(1 for _ in model.results.rows((layer,))):
+            return None
+    low, high = (1 / BETTER_ABOVE, 1 / SLOW_BELOW) if layer.spec.less_is_better else (SLOW_BELOW, BETTER_ABOVE)
+    return without_same(first, second, len(ends[0]), low, high)
+
+
+def _by_key(model: Model, rest: dict[Layer, list[int]]) -> dict[Key, dict[int | None, Measurement]]:
+    """Return the measurements of a session by their subject and message size; of some layers only those of rows."""
     found: dict[Key, dict[int | None, Measurement]] = {}
-    for one in (*model.measurements(), *model.arms()):
+    others = [layer for layer in model.layers if layer not in rest]
+    chosen = (model.stored(row) for rows in rest.values() for row in rows)
+    for one in (*chosen, *(model.measurements(*others) if others else ()), *model.arms()):
         # Addresses of endpoints are part of the path, which may change.
         addresses = (one.src_addr or "", one.dst_addr or "") if one.layer.spec.by_address else ("", "")
         key = Key(one.layer, one.arm or "", one.src, one.dst, *addresses)

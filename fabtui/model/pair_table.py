@@ -194,6 +194,27 @@ def joined(first: PairTable, second: PairTable, ends: int) -> Iterator[PairTable
     yield PairTable(*columns)
 
 
+def without_same(
+    then: PairTable, now: PairTable, ends: int, low: float, high: float
+) -> tuple[int, list[int], list[int]]:
+    """Return the number of pairs of equal results in two sessions, and the rows of all others in each.
+
+    Args:
+        then: Results of the earlier session.
+        now: Results of the later one, between the same endpoints.
+        ends: Number of endpoints.
+        low: Minimum ratio of the later value to the earlier one of equal results.
+        high: Maximum ratio.
+    """
+    _, first, second = np.intersect1d(then.code(ends), now.code(ends), assume_unique=True, return_indices=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = now.value[second] / then.value[first]
+    same = (then.verdict[first] == now.verdict[second]) & np.isin(then.verdict[first], (OK, SLOW, *DEAD))
+    same &= ~((ratio < low) | (ratio > high))
+    rows = [np.delete(table.row, at[same]).tolist() for table, at in ((then, first), (now, second))]
+    return int(same.sum()), rows[0], rows[1]
+
+
 def pair_table(results: PairResults, table: EndpointTable, layer: Layer) -> PairTable:
     """Return the results of a layer as arrays."""
     *_, found = in_steps(results, table, layer)
