@@ -22,8 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fabtui.lab.namespaces.effects import CONSOLE, FABRIC, Step, effect_of
-from fabtui.lab.namespaces.faults import Fault, LabShape, parse_faults, places_of
+from fabtui.lab.namespaces.faults import CONSOLE, FABRIC, Fault, LabShape, Step, effect_of, parse_faults, places_of
 from fabtui.lab.namespaces.holder import Holder, path_of
 
 #: The most nodes and rails that have addresses.

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.lab.namespaces.effects import effect_of
-from fabtui.lab.namespaces.faults import KINDS, FaultKind, LabShape, kinds, parse_fault, parse_faults, places_of
+from fabtui.lab.namespaces.faults import (
+    KINDS,
+    FaultKind,
+    LabShape,
+    effect_of,
+    kinds,
+    parse_fault,
+    parse_faults,
+    places_of,
+)
 
 SHAPE = LabShape(tuple(f"n{number:03d}" for number in range(4)), 2)
 ROOTLESS = LabShape(SHAPE.nodes, 0)
