@@ -43,7 +43,7 @@ async def test_the_session_of_another_window_is_not_taken() -> None:
 
 
 async def test_without_its_window_a_session_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fabtui.serve import session as module
+    from fabtui.serve import web as module
 
     monkeypatch.setattr(module, "RECONNECT_SECONDS", 0.1)
     window = FakeWindow()
