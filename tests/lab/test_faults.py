@@ -18,7 +18,7 @@ from fabtui.cli.main import main
 from fabtui.lab.namespaces.faults import KINDS, FaultKind
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from fabtui.lab.standing.lab import StandingLab, labs_folder
+from fabtui.lab.standing_lab import StandingLab, labs_folder
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 

@@ -13,7 +13,7 @@ from fabtui.lab.namespaces.faults import KINDS
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import MAX_NODES, MAX_RAILS
 from fabtui.lab.spec import MAX_ENDPOINTS, LabSpec
-from fabtui.lab.standing.lab import StandingLab, standing
+from fabtui.lab.standing_lab import StandingLab, standing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
 from fabtui.presentation.text_table import aligned

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import main
-from fabtui.lab.standing.lab import StandingLab, labs_folder
+from fabtui.lab.standing_lab import StandingLab, labs_folder
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_what_is_left_of_a_killed_lab_is_removed(capsys: pytest.CaptureFixture[s
 def test_a_stopped_process_of_a_lab_is_killed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fabtui.lab.standing.lab._ENDED", 0.5)
+    monkeypatch.setattr("fabtui.lab.standing_lab._ENDED", 0.5)
     os.kill(keeper(), signal.SIGSTOP)
     assert lab(capsys, "down") == "lab: removed\n"
 

@@ -137,7 +137,7 @@ class StandingLab:
     def _start(self, order: Order, lock: int) -> dict[str, Any]:
         # -P: files in the working directory must not shadow the standard library.
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fabtui.lab.standing.keeper"],
+            [sys.executable, "-P", "-m", "fabtui.lab.keeper"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

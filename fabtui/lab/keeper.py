@@ -1,6 +1,6 @@
 """The process that holds a standing lab: its nodes end with it, however it ends.
 
-`fabtui.lab.standing.lab` starts it. It reads its order on standard input, and prints one line of JSON: where the nodes'
+`fabtui.lab.standing_lab` starts it. It reads its order on standard input, and prints one line of JSON: where the nodes'
 SSH configuration is, or the problem. Then it serves requests on a socket in the lab's folder, one line of JSON each,
 until SIGTERM. The lock that it inherits shows that it lives.
 """
@@ -24,7 +24,7 @@ from fabtui.lab.namespaces.faults import Fault, LabShape, parse_faults, places_o
 from fabtui.lab.namespaces.network import Network
 from fabtui.lab.server import PARENT_CHECK, LabServer, end_all
 from fabtui.lab.spec import LabSpec
-from fabtui.lab.standing.lab import SOCKET, Order
+from fabtui.lab.standing_lab import SOCKET, Order
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap
 
