@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.probe_judgements import judgements, severity_of
+from fabtui.diagnosis.preflight.node_context import judgements, severity_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
 from fabtui.model.facts.node_view import ProbedNode, dicts

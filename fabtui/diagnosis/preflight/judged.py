@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject, register
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule, slot_of
-from fabtui.diagnosis.probe_judgements import severity_of
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule, severity_of, slot_of
 from fabtui.nodeset import fold
 from fabtui_node import registry
 

@@ -13,8 +13,7 @@ from fabtui.diagnosis import diagnosis
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
-from fabtui.diagnosis.preflight.node_context import NodeContext
-from fabtui.diagnosis.probe_judgements import severity_of
+from fabtui.diagnosis.preflight.node_context import NodeContext, severity_of
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, PreflightChanges, changes_since, earlier_of, fact_table
