@@ -8,7 +8,7 @@ from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.preflight.judged import ProbeJudgement
+from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.diagnosis.preflight.node_context import NodeContext
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded
