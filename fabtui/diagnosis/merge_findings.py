@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterable, Sequence
 
-from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject
 from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
@@ -157,3 +158,31 @@ def _node_of(subject: Subject) -> str | None:
     if subject.kind is Kind.GPU:
         return node_of(subject.name)
     return subject.name.partition(" ")[0] if subject.kind is Kind.NIC else None
+
+
+#: Subjects from which the pairs of a finding do not follow.
+_VAGUE = (Kind.FABRIC, Kind.PAIRS)
+
+
+def finding_key(finding: Finding) -> str:
+    """Return what identifies a finding in later sessions: rule, topic and component.
+
+    If these do not name all that it is about, a digest of the rest is added: other pairs are another finding.
+    """
+    subject = finding.subject
+    parts = [finding.rule.id, finding.topic, str(subject.kind), subject.name]
+    rest: list[str] = []
+    if subject.kind in _VAGUE:
+        rest += [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
+    if finding.rule.domain is Domain.SUMMARY:
+        rest += [finding_key(one) for one in finding.facts.get("related", ())]
+        rest += [str(finding.facts.get(name)) for name in ("bad", "warnings")]
+    if rest:
+        parts.append(hashlib.sha256("\n".join(rest).encode()).hexdigest()[:16])
+    return "|".join(parts)
+
+
+def in_order(model: Model, found: Iterable[Finding]) -> list[Finding]:
+    """Return findings with their notes: those without one first, the worst and largest first."""
+    noted = [one.replace(acknowledged=model.acknowledgements.about(finding_key(one))) for one in found]
+    return sorted(noted, key=lambda one: (one.known, one.severity.rank, -len(one.cells) - one.weight))

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier, carriers
 from fabtui.export.atomic_write import write_atomically

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from fabtui.diagnosis.acknowledged import in_order
 from fabtui.diagnosis.diagnosis import Findings, search
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass

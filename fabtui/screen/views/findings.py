@@ -10,10 +10,10 @@ from typing import ClassVar, NamedTuple
 from textual import events, on
 from textual.binding import BindingType
 
-from fabtui.diagnosis.acknowledged import finding_key
 from fabtui.diagnosis.experiment import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
+from fabtui.diagnosis.merge_findings import finding_key
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import Experiment

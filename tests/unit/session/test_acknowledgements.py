@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.acknowledged import finding_key
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import RULES, Domain, rules_of
+from fabtui.diagnosis.merge_findings import finding_key
 from fabtui.export.json import as_json
 from fabtui.model.events import Acknowledged
 from fabtui.model.recording import read_events
