@@ -15,8 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
-from fabtui.diagnosis.mesh.interfaces import Place
-from fabtui.diagnosis.mesh.mesh import Mesh
+from fabtui.diagnosis.mesh.mesh import Mesh, Place
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import MESH
 from fabtui.model.session_model import Model
