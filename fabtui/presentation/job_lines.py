@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.log_file import LogFile, Stream
+from fabtui.jobs.monitor.job_logs import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
 from fabtui.jobs.watchdog import WatchdogPhase

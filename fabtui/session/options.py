@@ -18,7 +18,7 @@ class JobQuery:
 
     Attributes:
         job: The job's id; "" for logs without a scheduler.
-        logs: Where the logs are (`fabtui.jobs.monitor.log_file.pattern_of`); "" for where Slurm puts them.
+        logs: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); "" for where Slurm puts them.
         conf: The configuration file, or None.
         idle: Time (s) without output after which the job counts as silent.
         nodes: Names of the nodes; empty for those that Slurm or the logs name.

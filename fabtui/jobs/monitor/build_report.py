@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from fabtui.diagnosis.finding import Domain, Severity, rules_of
 from fabtui.jobs.monitor.iteration_times import iteration_of
+from fabtui.jobs.monitor.job_logs import LogFile
 from fabtui.jobs.monitor.job_rules import gpu_age
-from fabtui.jobs.monitor.log_file import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
 
 

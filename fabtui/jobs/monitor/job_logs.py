@@ -2,14 +2,204 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+from fabtui.jobs.monitor.error_lines import ErrorLines
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
-from fabtui.jobs.monitor.log_file import LogFile, Stream, node_of, stream_of
 from fabtui.jobs.monitor.settings import FIRST_LINES, Settings
+from fabtui_node.parsers.lines import plain_lines
 from fabtui_node.system.log_files import Known
+
+Stream = Literal["out", "err", "gpu"]
+#: Number of lines at the end of a file that are kept, and maximum length of one: a job may have thousands of files.
+KEPT = 150
+LONGEST = 600
+
+
+class NewLines(NamedTuple):
+    """Lines that were not read before.
+
+    Attributes:
+        head: Lines from the start of a file of which the middle is left out.
+        lines: The new lines.
+        again: Whether the file has started again: it was truncated or rotated.
+    """
+
+    head: list[str]
+    lines: list[str]
+    again: bool
+
+
+class LogFile:
+    """Incremental reader of one file: takes the parts that `fabtui_node.system.log_files` reads. Memory is bounded.
+
+    Attributes:
+        path: Its path.
+        node: The node that it belongs to; "" if several write to it.
+        stream: ``out``, ``err`` or ``gpu``.
+        reader: Who reads it: "" is this machine, else a node.
+        lines: Number of complete lines that were read.
+        skipped: Number of bytes that were left out; the count of lines is a lower bound then.
+        modified: When it was written last, by the clock of the file server; None before the first part.
+        errors: Its lines that report errors.
+        grown: When a reading found new bytes for the last time, by the reader's clock; None at the first reading.
+    """
+
+    def __init__(self, path: str, node: str, stream: Stream, reader: str = "") -> None:
+        self.path = path
+        self.node = node
+        self.stream: Stream = stream
+        self.reader = reader
+        self.lines = 0
+        self.skipped = 0
+        self.size = 0
+        self.modified: float | None = None
+        self.grown: float | None = None
+        self.known: Known | None = None
+        self.errors = ErrorLines()
+        self._tail: deque[str] = deque(maxlen=KEPT)
+        self._unfinished = ""
+
+    def take(self, part: Mapping[str, Any], now: float) -> NewLines:
+        """Take the next part of the file, read at ``now``, and return the lines that are new."""
+        start, end = int(part["start"]), int(part["end"])
+        again = part.get("again") is True
+        size = int(part["size"])
+        if again:
+            self.lines = self.skipped = 0
+            self._tail.clear()
+        if self.known is not None and (again or size != self.size or end > self.known.offset):
+            self.grown = now
+        expected = 0 if self.known is None or again else self.known.offset
+        self.skipped += max(0, start - expected)
+        self.size, self.modified = size, float(part["modified"])
+        self.known = Known(int(part["inode"]), end)
+        text = str(part["text"])
+        lines = plain_lines(text.removesuffix("\n")) if text else []
+        self.lines += text.count("\n")
+        self._tail.extend(line[:LONGEST] for line in lines[-2 * KEPT :] if line.strip())
+        self._unfinished = last_state(str(part.get("unfinished", "")))
+        head = str(part.get("head", ""))
+        return NewLines(plain_lines(head)[:-1] if head else [], lines, again)
+
+    @property
+    def unfinished(self) -> str:
+        """Line at the end of the file that has no end yet; a progress bar in its latest state."""
+        return self._unfinished
+
+    def tail(self, number: int = KEPT) -> list[str]:
+        """Return the last lines that are not blank, the unfinished one included; not cleaned of control characters."""
+        lines = [*self._tail, *([self._unfinished] if self._unfinished.strip() else [])]
+        return lines[-number:]
+
+
+def last_state(text: str) -> str:
+    """Return what a terminal would show of an unfinished line."""
+    return plain_lines(text)[-1][:LONGEST] if text else ""
+
+
+_FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
+_ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
+_GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
+#: Files in a folder of logs that are none.
+_NOT_LOGS = re.compile(
+    r"tfevents|\.(?:py|sh|json|jsonl|yaml|yml|toml|csv|pt|pth|ckpt|safetensors|bin|idx|npy|npz|tar|zip|gz|xz|zst|sqlite"
+    r"|pickle|pkl|db|sif|sqsh|nsys-rep|qdrep|svg|png|html|so|c|h|pid|1)$",
+    re.I,
+)
+
+
+def pattern_of(template: str, fields: Mapping[str, str]) -> str:
+    """Return the shell pattern of a template with ``{job}``, ``{node}``, ``{user}`` or Slurm's ``%j``, ``%N``, ``%x``.
+
+    ``fields`` has the known values by Slurm's letters (``j``, ``u``, ``x``, ``A``, ``a``); others match anything.
+    """
+    letters = {"job": "j", "node": "N", "user": "u"}
+
+    def value(match: re.Match[str]) -> str:
+        letter = letters.get(match[3]) or match[2]
+        if letter == "%":
+            return "%"
+        known = fields.get(letter)
+        if known is None:
+            return "*"
+        return glob.escape(known.zfill(int(match[1] or 0)) if known.isdecimal() else known)
+
+    return _FIELD.sub(value, template)
+
+
+def patterns(template: str, fields: Mapping[str, str]) -> list[str]:
+    """Return the patterns of the files that a template of the user means: files, or all files of a folder."""
+    pattern = pattern_of(os.path.expanduser(template), fields)
+    return [pattern, f"{pattern.rstrip('/')}/*"]
+
+
+def usual_patterns(outputs: Sequence[str], fields: Mapping[str, str]) -> list[str]:
+    """Return patterns for the outputs that Slurm names (``StdOut``, ``StdErr``) and for files of steps beside them.
+
+    A step writes where its ``srun -o`` points to, which Slurm does not report: a folder or files with the job's number
+    are looked for where the batch output is.
+    """
+    found: dict[str, None] = {}
+    job = glob.escape(fields.get("j", ""))
+    for output in outputs:
+        if not output.startswith("/") or output.startswith("/dev/"):
+            continue
+        pattern = pattern_of(output, fields)
+        folder = os.path.dirname(pattern)
+        found.setdefault(pattern)
+        if job:
+            found.setdefault(f"{folder}/{job}/*")
+            found.setdefault(f"{folder}/{job}[!0-9]*")
+            found.setdefault(f"{folder}/*[!0-9A-Za-z]{job}[!0-9]*")
+    return list(found)
+
+
+def is_log(path: str) -> bool:
+    """Return whether a file of a folder of logs may be one."""
+    return not _NOT_LOGS.search(path)
+
+
+def stream_of(path: str) -> Stream:
+    """Return what a file has, by its name."""
+    name = os.path.basename(path)
+    if _GPU_NAME.search(name):
+        return "gpu"
+    return "err" if _ERROR_NAME.search(name) else "out"
+
+
+def node_of(path: str, nodes: Sequence[str]) -> str:
+    """Return the node whose name is a word of a file's name, "" if none is.
+
+    The output of a batch script has the name of the node that it runs on, but speaks for the whole job.
+    """
+    name = os.path.basename(path)
+    if re.search(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)", name):
+        return ""
+    short = {node.partition(".")[0]: node for node in nodes}
+    for word in _WORD.findall(name):
+        # n060.out, n060-1.log, job.n060.err
+        for part in (word, *re.split(r"[.-]", word), *word.rsplit("-", 1)[:1]):
+            if part in short:
+                return short[part]
+    return next((node for node in nodes if re.search(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", name)), "")
+
+
+def guessed_nodes(paths: Sequence[str]) -> list[str]:
+    """Return the names of nodes that log files have, where the scheduler does not name the nodes: ``n060.out``."""
+    stems: dict[str, set[str]] = {}
+    for path in paths:
+        stem, _, end = os.path.basename(path).rpartition(".")
+        if stem and end in ("out", "err", "gpu") and re.fullmatch(r"[A-Za-z][\w-]{0,62}", stem):
+            stems.setdefault(stem, set()).add(end)
+    return sorted(stems)
 
 
 class FileClock:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory
-from fabtui.jobs.monitor.log_file import LogFile
+from fabtui.jobs.monitor.job_logs import LogFile
 from fabtui.jobs.monitor.report import JobFacts
 from fabtui.jobs.monitor.settings import is_shared, meaning, partition
 from fabtui.nodeset import count, fold

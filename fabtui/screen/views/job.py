@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.jobs.monitor.log_file import KEPT, LogFile, Stream
+from fabtui.jobs.monitor.job_logs import KEPT, LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import count
 from fabtui.presentation import job_lines

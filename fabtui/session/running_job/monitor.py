@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from fabtui.errors import InputError
-from fabtui.jobs.monitor import log_file
+from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.build_report import report_of
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import STALE
@@ -118,7 +118,7 @@ class JobMonitor:
         patterns = self._patterns()
         read = await asyncio.to_thread(_read, patterns, self._logs.known(""))
         if not self._logs.nodes:
-            self._logs.nodes = list(self._status.nodes) or log_file.guessed_nodes(read.paths)
+            self._logs.nodes = list(self._status.nodes) or job_logs.guessed_nodes(read.paths)
         for part in read.parts:
             self._logs.take("", [part], read.now)
             # A megabyte takes 40 ms.
@@ -153,8 +153,8 @@ class JobMonitor:
     def _patterns(self) -> list[str]:
         fields = self._status.letters
         if self.query.logs:
-            return log_file.patterns(self.query.logs, fields)
-        return log_file.usual_patterns(self._status.outputs, fields)
+            return job_logs.patterns(self.query.logs, fields)
+        return job_logs.usual_patterns(self._status.outputs, fields)
 
     async def _ask_nodes(self, patterns: list[str]) -> None:
         """Ask all nodes at the same time, each with its own deadline."""
@@ -202,7 +202,7 @@ class JobMonitor:
 
     def _is_of_another(self, node: str, path: str, inode: int) -> bool:
         """Return True for a shared file: it is being read already, or it bears the name of another node."""
-        if (owner := log_file.node_of(path, self._logs.nodes)) or (node, path) in self._logs.files:
+        if (owner := job_logs.node_of(path, self._logs.nodes)) or (node, path) in self._logs.files:
             return owner not in ("", node)
         return any(file.known is not None and file.known.inode == inode for file in self._logs.at(path))
 
@@ -224,7 +224,7 @@ class JobMonitor:
 
 def _read(patterns: list[str], known: Mapping[str, log_files.Known]) -> _Read:
     """Read what is new in the logs that are visible here. Blocks."""
-    paths = [path for path in log_files.find(patterns) if os.path.isfile(path) and log_file.is_log(path)]
+    paths = [path for path in log_files.find(patterns) if os.path.isfile(path) and job_logs.is_log(path)]
     parts, problems = log_files.read(paths, known, BUDGET)
     return _Read(paths, parts, problems, time.time())
 

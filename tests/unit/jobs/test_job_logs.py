@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.jobs.monitor import log_file
+from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.error_lines import ErrorLines
 from fabtui.jobs.monitor.gpu_history import GpuHistory
 from fabtui.jobs.monitor.iteration_times import IterationTimes
@@ -205,25 +205,25 @@ def test_ages_do_not_depend_on_the_clock_of_the_file_server() -> None:
 )  # fmt: skip
 def test_names_of_files_say_whose_they_are(path: str, node: str, stream: str) -> None:
     nodes = ["n060", "n061.cluster", "node-1"]
-    found = log_file.node_of(path, nodes)
-    assert (found.partition(".")[0], log_file.stream_of(path)) == (node, stream)
+    found = job_logs.node_of(path, nodes)
+    assert (found.partition(".")[0], job_logs.stream_of(path)) == (node, stream)
 
 
 def test_other_files_of_a_folder_are_no_logs() -> None:
     names = ("events.out.tfevents.1.n060", "ckpt-12.tar", "run.sh", "n060.out.1", "x.safetensors")
-    assert [name for name in (*names, "n060.out", "12.txt", "n060-12") if log_file.is_log(f"/l/{name}")] == [
+    assert [name for name in (*names, "n060.out", "12.txt", "n060-12") if job_logs.is_log(f"/l/{name}")] == [
         "n060.out", "12.txt", "n060-12"
     ]  # fmt: skip
 
 
 def test_templates_and_the_names_of_slurm_become_patterns() -> None:
     fields = {"j": "12", "u": "me", "x": "a[b]"}
-    assert log_file.pattern_of("../log/{job}/{node}.out", fields) == "../log/12/*.out"
-    assert log_file.pattern_of("/l/%5j-%x.%N-%t%%.out", fields) == "/l/00012-a[[]b].*-*%.out"
-    assert log_file.usual_patterns(["/l/12.sbatch.out", "/dev/null"], fields) == [
+    assert job_logs.pattern_of("../log/{job}/{node}.out", fields) == "../log/12/*.out"
+    assert job_logs.pattern_of("/l/%5j-%x.%N-%t%%.out", fields) == "/l/00012-a[[]b].*-*%.out"
+    assert job_logs.usual_patterns(["/l/12.sbatch.out", "/dev/null"], fields) == [
         "/l/12.sbatch.out", "/l/12/*", "/l/12[!0-9]*", "/l/*[!0-9A-Za-z]12[!0-9]*"
     ]  # fmt: skip
-    assert log_file.guessed_nodes(["/l/n1.out", "/l/n0.gpu", "/l/x.txt"]) == ["n0", "n1"]
+    assert job_logs.guessed_nodes(["/l/n1.out", "/l/n0.gpu", "/l/x.txt"]) == ["n0", "n1"]
 
 
 def test_many_errors_are_counted_and_a_few_are_kept() -> None:
