@@ -28,7 +28,7 @@ Env = Callable[[Model, Subject, Sequence[Pair]], Mapping[str, str] | None]
 
 _ANY = frozenset(Kind)
 _CONTENTION = frozenset({Kind.CONTENTION})
-#: Components whose pairs are those of their endpoints.
+#: Components that consist of endpoints, so that their pairs follow from these.
 COMPONENTS = frozenset({Kind.GPU, Kind.NIC, Kind.NODE, Kind.RAIL})
 _NICS = frozenset({Kind.NIC, Kind.RAIL})
 _OVER_TCP = frozenset({Path.TCP, Path.GLOO})
@@ -80,7 +80,7 @@ def _active_ports(model: Model, node: str) -> list[dict[str, Any]]:
 
 
 def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[Endpoint]:
-    """Return the endpoints of a component: of a GPU, NIC, node or rail; of others those of some pairs."""
+    """Return the endpoints of a GPU, NIC, node or rail; for any other component, the ends of some pairs."""
     ends = model.endpoints
     match subject.kind:
         case Kind.GPU:
@@ -337,7 +337,7 @@ def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> li
 
 
 def _names_of(model: Model, subject: Subject) -> set[str]:
-    """Return the endpoints of a component that has some of its own, else none."""
+    """Return the endpoints of a component that consists of endpoints, else an empty set."""
     return {str(end) for end in ends_of(model, subject)} if subject.kind in COMPONENTS else set()
 
 

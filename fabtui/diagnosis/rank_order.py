@@ -113,7 +113,7 @@ def _numbered(kinds: Sequence[Hashable]) -> Ints:
 
 
 def _nearest(hops: Floats, changes: Ints, start: int) -> Ints:
-    """Return the order that goes on to the node with the fastest hop each time, of the same kind if any is left."""
+    """Return the greedy nearest-neighbour order, which exhausts one node kind before the next."""
     order, left = [start], np.arange(len(hops)) != start
     while left.any():
         mine = left & (changes[order[-1]] == 0)

@@ -393,7 +393,7 @@ def _last_call(dump: FlightDump | None, rank: int) -> str:
 
 
 def _circle(gaps: list[Gap]) -> list[int]:
-    """Return ranks that wait for each other in a circle, none if there is none."""
+    """Return ranks that wait for each other in a circle; empty without a circle."""
     waits_for = {place.rank: gap.behind[0].rank for gap in gaps for place in gap.waiting if gap.behind}
     for start in waits_for:
         seen = [start]

@@ -118,7 +118,7 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
 
 
 def _events(node: str, events: list[dict[str, Any]], gpus: set[str]) -> list[Sign]:
-    """Return the latest report of each kind and device, those of GPUs of late ranks first."""
+    """Return the latest report of each kind and device, GPUs of late ranks first."""
     found: dict[tuple[str, Any, str], Sign] = {}
     for one in events:
         kind, code = text(one.get("kind")) or "", one.get("code")

@@ -37,7 +37,7 @@ _FINE = (0, 7)
 
 
 def json_of(text: str) -> dict[str, Any]:
-    """Return the JSON object in an answer, an empty one if there is none that is complete."""
+    """Return the JSON object in an answer; an empty one if none is complete."""
     plain = "\n".join(plain_lines(text))
     start = plain.find("{")
     if start < 0:

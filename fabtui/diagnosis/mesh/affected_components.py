@@ -110,7 +110,7 @@ class _Search:
         self.found.append(Scope(kind, tuple(nodes), tuple(known), address, direction, mine))
 
     def _addresses(self) -> None:
-        """Find addresses of which everything is bad; report their node or rail instead if all of it is bad."""
+        """Find addresses whose results are all bad; report their node or rail instead if all its addresses are."""
         seats = sorted(self.out.keys() | self.into.keys(), key=lambda seat: (self.place.get(seat[0], 0), seat[1]))
         dead = {seat: direction for seat in seats if (direction := self._dead(seat)) is not None}
         if not dead:

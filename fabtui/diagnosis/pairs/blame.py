@@ -414,7 +414,7 @@ class _Search:
             yield (yield from self._blame(best, scored))
 
     def _likeliest(self, scored: list[_Score]) -> Generator[None, None, _Score]:
-        """Return the component that saves most bits; of equals, the one of which most is bad."""
+        """Return the component that saves most bits; among equals, the one with the largest share of bad pairs."""
         best = max(one.saving for one in scored)
         shares: dict[_Score, float] = {}
         for one in scored:
@@ -459,7 +459,7 @@ class _Search:
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
     def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Floats]]:
-        """Return the components of a family of which some pairs are bad, and the number of tested pairs of all."""
+        """Return the components of a family with bad pairs, and the number of tested pairs of each component."""
         if not bad.any():
             return [], np.zeros(0)
         counts = yield from family.total(bad)

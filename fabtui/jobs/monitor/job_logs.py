@@ -26,7 +26,7 @@ class NewLines(NamedTuple):
     """Lines that were not read before.
 
     Attributes:
-        head: Lines from the start of a file of which the middle is left out.
+        head: Lines from the start of a file whose middle is left out.
         lines: The new lines.
         again: Whether the file has started again: it was truncated or rotated.
     """
@@ -292,7 +292,7 @@ class JobLogs:
                     self.settings.take(file.node, line)
 
     def of(self, node: str, *streams: Stream) -> list[LogFile]:
-        """Return the files of a node ("": those of the whole job), those written last at the end."""
+        """Return the files of a node ("": of the whole job), sorted by the time they were written last."""
         found = [file for file in self._by_node.get(node, []) if not streams or file.stream in streams]
         return sorted(found, key=lambda file: file.modified or 0.0)
 

@@ -21,7 +21,7 @@ _ASSIGNED = re.compile(
 _NAME = re.compile(r"\$(?:\{([A-Za-z_]\w{0,60})\}|([A-Za-z_]\w{0,60}))", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\((.{1,200}?)\)\)", re.ASCII)
 _LABELLED = re.compile(r"^\s{0,4}(\d{1,6}): ", re.ASCII)
-#: Words of names whose values are those of the whole job.
+#: Words in names of settings that apply to the whole job.
 _SHARED = frozenset(
     {
         *("ACCUMULATION", "ADDR", "BATCH", "CP", "DP", "DTYPE", "EP", "GBS", "HEADS", "HIDDEN", "ITERS", "LAYERS"),
