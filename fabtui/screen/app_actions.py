@@ -24,7 +24,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 

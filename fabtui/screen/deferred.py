@@ -33,7 +33,7 @@ from fabtui.screen.views.job import JobsScreen
 from fabtui.screen.views.job import job_beside as job_beside
 from fabtui.screen.views.jump import JumpScreen as JumpScreen
 from fabtui.screen.views.jump import targets_of as targets_of
-from fabtui.screen.views.node.screen import NodeScreen as NodeScreen
+from fabtui.screen.views.node import NodeScreen as NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen as PairScreen
 from fabtui.screen.views.topology import TopologyScreen

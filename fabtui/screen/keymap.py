@@ -23,7 +23,7 @@ from fabtui.screen.views.help import HelpScreen
 from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable
 from fabtui.screen.views.jump import JumpScreen
 from fabtui.screen.views.main import MainScreen
-from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.topology import TopologyScreen, TopologyTree

@@ -63,7 +63,7 @@ def confirm(context: AppContext, experiments: Sequence[Experiment]) -> None:
         context.notify("experiments are running already")
         return
     trials = [one.env_text or one.trial for one in experiments if not one.problem]
-    context.notify("experiments about this finding: " + ", ".join(trials))
+    context.notify("testing this finding: " + ", then ".join(trials))
     context.run_worker(report(context, feed.confirm(experiments)), "confirm", exit_on_error=False)
 
 

@@ -13,6 +13,7 @@ from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass
+from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.preflight_lines import short_lines
@@ -70,8 +71,12 @@ class SessionDiagnosis:
         if not self.known or self._survey is None:
             return "searching"
         if not self._survey.current:
-            return "none so far: still searching"
-        return "no problems found" if self._model.phase.name in _FINISHED else "none so far: sweep in progress"
+            return "no problem so far: still searching"
+        model = self._model
+        if model.phase.name in _FINISHED:
+            return "no problems found"
+        tests = model.phase.total if model.phase.name in pair_layers() else 0
+        return f"no problem so far: {f'{model.done} of {tests} pairs tested' if tests else 'sweep in progress'}"
 
     @property
     def final(self) -> bool:

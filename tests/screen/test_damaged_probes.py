@@ -16,7 +16,7 @@ from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.screen.views.node.screen import node_lines
+from fabtui.screen.views.node import node_lines
 from fabtui.screen.views.nodes import node_rows
 from fabtui.screen.views.pair import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two

@@ -97,7 +97,7 @@ async def test_c_runs_the_experiments_of_the_selected_finding_and_shows_what_the
         await pilot.press("tab", "c")
         await pilot.pause(0.1)
         assert list(app._notifications)[-1].message == (
-            "experiments about this finding: alone, other-partners, NCCL_NET=Socket"
+            "testing this finding: alone, then other-partners, then NCCL_NET=Socket"
         )
         assert [one.trial for one in feed.confirmed] == ["alone", "other-partners", "sockets"]
         assert feed.confirmed[0].pairs == [FAILED]
@@ -143,7 +143,7 @@ def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     story = big_sweep(2, 4)
     found = SessionDiagnosis(story.shadow)
     assert plain(finding_lines(found, None, 45, 9)[0]) == "searching"
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "none so far: sweep in progress"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problem so far: 56 of 56 pairs tested"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
     assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problems found"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.screen.views.node.probe_tables import gpu_state_lines, kernel_lines, nvlink_lines
+from fabtui.screen.views.node import gpu_state_lines, kernel_lines, nvlink_lines
 
 NASTY = "\x1b[31m[red]\u202e evil"
 

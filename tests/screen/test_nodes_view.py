@@ -10,8 +10,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
-from fabtui.screen.views.node.probe_tables import system_lines
-from fabtui.screen.views.node.screen import row_lines
+from fabtui.screen.views.node import row_lines, system_lines
 from fabtui.screen.views.nodes import HEADINGS, node_rows
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two

@@ -7,7 +7,7 @@ from fabtui.model.records import NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.grid.axis import AxisEntry
-from fabtui.screen.views.node.probe_tables import port_lines
+from fabtui.screen.views.node import port_lines
 from fabtui.screen.widgets.pair_text import panel_lines, summary_text
 from tests.conftest import ModelMaker
 

@@ -9,7 +9,7 @@ import pytest
 from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.findings import PreflightScreen
-from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.node import NodeScreen
 from tests.screen.conftest import make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed

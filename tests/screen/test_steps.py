@@ -15,7 +15,7 @@ from fabtui.presentation.wording import plain
 from fabtui.screen.app_actions import node_under_cursor
 from fabtui.screen.views.detail_base import RunScreen, SteppedScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
-from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.widgets.finding_lines import output_lines
 from tests.conftest import ModelMaker
@@ -243,7 +243,7 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
         app.findings.found = [one.replace(cells=cells)]
         await pilot.press("enter")
         await pilot.pause(0.1)
-        assert "[ ] finding 1: 3 pairs" in screen_text(app)
+        assert "finding 1: 3 pairs   [ ] step   esc leave" in screen_text(app)
         grid = app.main.grid
         names = [entry.name for entry in grid.source.rows.entries]
         marked = {names[row]: len(columns) for row, columns in grid._outlined.items()}

@@ -514,7 +514,7 @@ class GridNavigation:
         view = self.view_state
         parts: list[Part] = []
         if self._outlined:
-            parts += [(f" [ ] {one_line(self._outlined, 60)} ", "bold reverse"), (" esc: end  ", MUTED)]
+            parts += [(f" {one_line(self._outlined, 60)} ", "bold reverse"), ("  [ ] step   esc leave  ", MUTED)]
         if view.filter is not None:
             rows, columns = view.source.rows.size, view.source.columns.size
             parts += [

@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
+from fabtui.presentation.text_table import filled, padded
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, Lines, clipped
 from fabtui.sanitize import one_line
@@ -50,16 +51,15 @@ def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
 def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
     """Return a table. A column that is empty in every row is left out."""
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
-    used = [at for at in range(len(headings)) if any(row[at] not in ("", "-") for row in texts)]
-    widths = {at: max(len(headings[at]), *(len(row[at]) for row in texts)) for at in used}
-    widths |= {at: min(_MAX_COLUMN, widths[at]) for at in used[:-1]}
-    lines: Lines = [[("  ", ""), *((f"{headings[at]:<{widths[at]}}  ", MUTED) for at in used)]]
-    for row, cells in zip(texts, rows, strict=True):
+    used = filled(texts)
+    cut = [[row[at] if at == used[-1] else row[at][:_MAX_COLUMN] for at in used] for row in texts]
+    head, *found = padded([[headings[at] for at in used], *cut], range(len(used)))
+    lines: Lines = [[("  ", ""), *((f"{text}  ", MUTED) for text in head)]]
+    for row, cells, texts_of_row in zip(found, rows, cut, strict=True):
         line: list[Part] = [("  ", "")]
-        for at in used:
+        for at, text, whole in zip(used, texts_of_row, row, strict=True):
             style = "" if isinstance(cells[at], str) else cells[at][1]
-            text = row[at][: widths[at]]
-            line += [(text, style), (" " * (widths[at] - len(text) + 2), "")]
+            line += [(text, style), (f"{whole[len(text) :]}  ", "")]
         lines.append(line)
     return lines
 

@@ -636,9 +636,11 @@ class MainScreen(Screen[None]):
     def action_beside(self) -> None:
         self._choose(beside=not self.second_layer.display)
         if self._choices.beside and not self.second_layer.display:
+            narrow = (
+                "too narrow for two layers: p hides the panel" if self.panel.display else "too narrow for two layers"
+            )
             fits = can_compare(self.view_state)
-            reason = "room for numbers; p hides the panel" if fits else "endpoint pairs with values"
-            self._app_context.notify(f"two layers side by side need {reason}")
+            self._app_context.notify(narrow if fits else "two layers side by side need endpoint pairs with values")
 
     def action_panel(self) -> None:
         if self.view == "worst":

@@ -23,6 +23,7 @@ from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.numbers import brief_text, bytes_text, spoken_text, spoken_texts
+from fabtui.presentation.text_table import padded
 from fabtui.presentation.wording import (
     MUTED,
     Part,
@@ -484,15 +485,10 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
     if not rows:
         return []
     headings = [str(layer), "n", "lowest", "median", "highest", "bad", "cells"]
-    widths = [max(len(headings[at]), *(len(row[at]) for row, _ in rows)) for at in range(6)]
-    lines: Lines = [[(_row(headings[:6], widths) + "  cells", MUTED)]]
-    lines += [[(_row(row, widths) + "  ", "bold" if row[5] != "0" else ""), *strip] for row, strip in rows]
+    head, *texts = (f"  {'  '.join(cells)}  " for cells in padded([headings[:6], *(row for row, _ in rows)]))
+    lines: Lines = [[(f"{head}cells", MUTED)]]
+    lines += [[(text, "bold" if row[5] != "0" else ""), *strip] for text, (row, strip) in zip(texts, rows, strict=True)]
     return section("neighbours", "values of good pairs") + lines
-
-
-def _row(row: list[str], widths: list[int]) -> str:
-    cells = [f"{text:>{width}}" for text, width in zip(row[1:], widths[1:], strict=True)]
-    return "  ".join([f"  {row[0]:<{widths[0]}}", *cells])
 
 
 def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:

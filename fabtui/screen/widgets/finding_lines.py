@@ -15,6 +15,7 @@ from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.legends import class_rows
 from fabtui.presentation.preflight_lines import Line as RoleLine
+from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, plain, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import clean, one_line
@@ -36,14 +37,10 @@ def class_lines(
     headings, rows = class_rows(model, layer, bad, tested)
     if not rows:
         return []
-    widths = [max(len(row[at]) for row in [headings, *rows]) for at in range(len(headings))]
-    lines: Lines = []
-    for number, row in enumerate([headings, *rows]):
-        cells = [f"{row[0]:<{widths[0]}}", *(f"{text:>{w}}" for text, w in zip(row[1:], widths[1:], strict=True))]
-        style = MUTED if number == 0 else ""
-        gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
-        lines.append([(gap.join(cells).rstrip(), style)])
-    return lines
+    texts = aligned([headings, *rows], indent="")
+    if max(map(len, texts)) > width:
+        texts = aligned([headings, *rows], gap=" ", indent="")
+    return [[(text, "" if number else MUTED)] for number, text in enumerate(texts)]
 
 
 #: Style of each role of a piece of a line.

@@ -116,10 +116,10 @@ def panel_lines(
             lines.append([("limit   ", MUTED), (limit, "")])
         if p2p is not None and (p2p.src_addr or p2p.dst_addr):
             ends = f"{one_line(p2p.src_addr or '?', 60)} > {one_line(p2p.dst_addr or '?', 60)}"
-            lines.append([("over    ", MUTED), (ends, "")])
+            lines.append([("address ", MUTED), (ends, "")])
         back = of_layer(model, Layer.P2P, target, source)
         if back is not None:
-            lines.append([("back    ", MUTED), *_result(model, back, glyphs, "")])
+            lines.append([("reverse ", MUTED), *_result(model, back, glyphs, "")])
         lines.extend(change_lines(model, source, target))
         if (names := ends_of(model, source, target)) is not None:
             lines.extend(pair_trend(model, *names, glyphs))
@@ -220,7 +220,7 @@ def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
     lines = [_whole_name(source, target)]
     if why := why_untested(model, source, target):
         lines.append(f"  {why}")
-    for here, there, title in ((source, target, "forward"), (target, source, "back")):
+    for here, there, title in ((source, target, "forward"), (target, source, "reverse")):
         lines.append(f"{title}: {_whole_name(here, there)}")
         lines += [f"  {note}" for note, _ in link_notes(model, here, there)]
         for layer in measured_key_layers():

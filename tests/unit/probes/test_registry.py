@@ -121,7 +121,7 @@ PROBE = ProbeSpec(
 
 NODE_VIEW = """
 import gzip, json, sys
-from fabtui.screen.views.node.probe_tables import declared_lines
+from fabtui.screen.views.node import declared_lines
 results = {}
 for line in gzip.open(sys.argv[1], "rt"):
     event = json.loads(line)
