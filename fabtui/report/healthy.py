@@ -31,7 +31,7 @@ def what_to_do(one: Diagnosis) -> list[str]:
     elif joining := shares(found.joining):
         names, number, variable = joining[0]
         more = f", and {len(joining) - 1} more" if len(joining) > 1 else ""
-        lines.append(f"{names} can join with {variable or count(number, 'endpoint')}{more}")
+        lines.append(f"also usable: {names} with {variable or count(number, 'endpoint')}{more}")
     if drain := drain_commands(found):
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
     lines.append("host file, rank order and more: fabtui healthy RECORDING")
@@ -63,7 +63,7 @@ def healthy_text(model: Model, found: HealthySet) -> str:
     rows = [[one_line(node), cause_text(cause)] for node, cause in found.left_out.items()]
     parts.append(capped(["left out"], aligned(rows, (0, 1)), "nodes", where=_WHERE) if rows else [])
     joining = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.joining)]
-    head = "can join with some of their GPUs, healthy with all nodes above and with each other"
+    head = "also usable with some of their GPUs, which work with all nodes above and with each other"
     parts.append(capped([head], joining, "groups of nodes", where=_WHERE) if joining else [])
     most = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.most)]
     head = f"instead of whole nodes, the largest healthy set of GPUs: {_number(found, len(found.most))}"
@@ -79,8 +79,10 @@ def _headline(model: Model, found: HealthySet) -> str:
     if not found.nodes:
         return f"none of {total} is healthy with all its GPUs"
     if len(found.nodes) == 1:
-        alone = "; no two nodes are healthy together" if len(model.nodes) > 1 else ""
-        return f"1 of {total} is healthy, with {_number(found, len(found.endpoints))}{alone}"
+        if len(model.nodes) > 1:
+            name, number = one_line(found.nodes[0]), _number(found, len(found.endpoints))
+            return f"no two nodes work together; largest healthy set: {name} ({number})"
+        return f"1 of {total} is healthy, with {_number(found, len(found.endpoints))}"
     return f"{len(found.nodes)} of {total} are healthy together, with {_number(found, len(found.endpoints))}"
 
 

@@ -55,10 +55,10 @@ def preflight_text(
     facts = texts.chosen_facts(found.table, everything)
     if table := texts.table_lines(found.table, facts, width, glyphs):
         left = len(found.table.facts) - len(facts)
-        more = f", {left} more that agree (--all)" if left else ""
-        parts.append([[("facts", "head"), (f"  those that differ first{more}", "dim")], *table])
+        more = f"; {left} identical ones hidden (--all)" if left else ""
+        parts.append([[("facts", "head"), (f": differences first{more}", "dim")], *table])
     if model.lab:
-        parts.append([[(f"lab {one_line(model.lab)} on this machine: its nodes share most facts", "dim")]])
+        parts.append([[(f"lab {one_line(model.lab)}: all its nodes are this machine, so most facts are equal", "dim")]])
     paint = color and not os.environ.get("NO_COLOR")
     text = "\n\n".join("\n".join(_line(line, paint) for line in part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text

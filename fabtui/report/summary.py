@@ -141,7 +141,11 @@ def _world_line(model: Model) -> list[str]:
     found = list(model.verdicts_in(Layer.WORLD))
     bad = sum(verdict is not Verdict.OK for verdict in found)
     usual = ", ".join(f"{kind} {spoken_text(value, 'GB/s')}" for kind, value in _of_classes(model, Layer.WORLD))
-    what = f"{bad} of {len(found)} pairs are not ok, as in p2p" if bad else f"whole, all {len(found)} pairs are ok"
+    what = (
+        f"{bad} of {len(found)} pairs are not ok, as in p2p"
+        if bad
+        else f"complete, {len(found)} of {len(found)} pairs ok"
+    )
     return [f"world: {what}" + (f"; usual values {usual}" if usual else "")]
 
 
@@ -469,9 +473,8 @@ def _bad(
     groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
     lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
     hidden = total - len(lines)
-    above = "in the findings above; --csv and --json have them all"
-    more = f", all {above}" if not lines else f", of which {hidden} {'is' if hidden == 1 else 'are'} {above}"
-    return capped([f"not ok: {total}{more if hidden else ''}"], lines, "rows") if total else []
+    note = f", {hidden if lines else 'all'} explained by the findings above" if hidden else ""
+    return capped([f"not ok: {total}{note}"], lines, "rows") if total else []
 
 
 def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> bool:
@@ -522,7 +525,7 @@ def _notable(model: Model, signs: Glyphs, covered: set[tuple[str, str]]) -> list
         p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
         times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
         lines.append(f"  {one_line(f'{m.src} {signs.arrow} {m.dst}')}  {m.layer}{size}: {times}")
-    head = "slow messages: ok pairs with some messages far above their median (flapping link, or busy node)"
+    head = "jitter: pairs that passed, with slow outliers (flapping link, or busy node)"
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
     return capped([head], lines, "pairs", most, "--json has them all") if lines else []
 

@@ -60,7 +60,7 @@ def test_a_comparison_shows_both_arms_and_writes_them(
     asked = ("--ab", "NCCL_P2P_DISABLE=0,1", "--collectives", "all_reduce,alltoall", "--sizes", "1M-4M:4")
     assert run(monkeypatch, nodes, *asked, *files) == 0
     out = capsys.readouterr().out
-    assert "\nworld: whole, all 12 pairs are ok; usual values same-node 40.0 GB/s" in out
+    assert "\nworld: complete, 12 of 12 pairs ok; usual values same-node 40.0 GB/s" in out
     assert "P2P/CUMEM 50.0 GB/s  SHM/direct 10.0 GB/s  0.20x" in out
     assert "\nall_reduce\n  group  ranks   size  time us" in out
     assert "\nalltoall\n  group" in out

@@ -30,7 +30,7 @@ def test_the_summary_proposes_the_healthy_nodes_if_something_is_bad() -> None:
     assert advice(fabric("abc", 4, dead_if(lambda s, d: "b:2" in (s, d)))) == [
         "what to do now",
         "  2 of 3 nodes are healthy together, with 8 of 12 GPUs: --nodelist=a,c --exclude=b",
-        "  b can join with CUDA_VISIBLE_DEVICES=0,1,3",
+        "  also usable: b with CUDA_VISIBLE_DEVICES=0,1,3",
         "  to drain: scontrol update NodeName=b State=DRAIN "
         "Reason='fabtui: b:2 fails with all 11 others: check the GPU'",
         "  host file, rank order and more: fabtui healthy RECORDING",
@@ -39,9 +39,7 @@ def test_the_summary_proposes_the_healthy_nodes_if_something_is_bad() -> None:
 
 def test_a_bad_rail_is_answered_with_fewer_gpus_per_node() -> None:
     lines = advice(fabric("abcd", 4, dead_if(lambda s, d: s[0] != d[0] and "3" in (s[2], d[2]))))
-    assert lines[1].startswith(
-        "  1 of 4 nodes is healthy, with 4 of 16 GPUs; no two nodes are healthy together: --nodelist=a "
-    )
+    assert lines[1].startswith("  no two nodes work together; largest healthy set: a (4 of 16 GPUs): --nodelist=a ")
     assert lines[2] == "  with fewer GPUs per node: 12 of 16 GPUs"
     assert len(lines) <= 5
 
@@ -63,7 +61,7 @@ def test_the_whole_text() -> None:
         "left out",
         "  b  b:1 fails with all 9 others: check the GPU",
         "",
-        "can join with some of their GPUs, healthy with all nodes above and with each other",
+        "also usable with some of their GPUs, which work with all nodes above and with each other",
         "  b  slots=1 CUDA_VISIBLE_DEVICES=0",
         "",
         "to drain the nodes that findings blame (check first; fabtui does not run this)",
