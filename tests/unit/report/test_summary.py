@@ -105,7 +105,8 @@ def world(maker: Any, names: list[str] = NAMES) -> Any:
 
 def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
     text = summary(diagnose(world(whole(make_model)).model()))
-    reported = "world: complete, 12 of 12 pairs ok; usual values same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
+    usual = "usual values same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
+    reported = f"world: complete, 12 of 12 pairs ok; {usual}"
     assert f"\n\n{reported}\n\n" in text
     assert text.count("a row sends") == 1
     assert "\n  world " not in text, "the line has its usual values"
