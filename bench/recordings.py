@@ -1,0 +1,71 @@
+"""CPU of recordings: ``python bench/recordings.py [--nodes 64]``.
+
+A synthetic recording of all pairs goes through ``replay --text``, ``report`` and ``diff``, and is read to its end,
+as for a seek. The bar is a multiple of the CPU of reading the same files as JSON, both measured in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import io
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import synthetic
+
+from fabtui.cli.main import main as fabtui
+from fabtui.importers.session import replayed
+
+#: Maximum multiple of the CPU of reading a file as JSON.
+BAR = 10.0
+
+
+def cpu(run: Callable[[], object]) -> float:
+    """Return the CPU (s) of a run, whose standard output is dropped."""
+    start = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        run()
+    return time.process_time() - start
+
+
+def as_json(path: Path) -> None:
+    """Read a recording as JSON."""
+    with gzip.open(path) as lines:
+        for line in lines:
+            json.loads(line)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=64, help="nodes of eight GPUs, a power of two (64)")
+    given = parser.parse_args()
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path, page = Path(folder, "pairs.jsonl.gz"), str(Path(folder, "page.html"))
+        synthetic.write(path, given.nodes)
+        name = str(path)
+        runs: dict[str, tuple[int, Callable[[], object]]] = {
+            "read to the end": (1, lambda: replayed(path)),
+            "replay --text": (1, lambda: fabtui(["replay", name, "--text"])),
+            "report": (1, lambda: fabtui(["report", name, "-o", page])),
+            "diff": (2, lambda: fabtui(["diff", name, name])),
+        }
+        for what, (files, run) in runs.items():
+            before = cpu(lambda: as_json(path))
+            took = cpu(run)
+            plain = files * (before + cpu(lambda: as_json(path))) / 2
+            missed += took > BAR * plain
+            print(f"{what:16} {took:6.1f} s of CPU, {took / plain:5.1f} x JSON of {files} (bar {BAR:.0f})", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
