@@ -2,33 +2,300 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fabtui.jobs.hang_signals import (
-    IDLE,
-    GpuClock,
-    GpuPulse,
-    HangReading,
-    Pulse,
-    RasClock,
-    RasPulse,
-    Signal,
-    State,
-    TrafficClock,
-    duration,
-    file_bytes,
-    firing,
-    iterations,
-    output,
-    output_limit,
-    torch,
-)
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.jobs.ras_report import RasReport
 from fabtui.model.facts.node_view import number
 from fabtui.sanitize import one_line
+
+# Signals of a job that hangs or makes progress: output, iterations, GPUs, traffic, RAS counts, PyTorch's watchdog.
+# Each has its own clock, and each can be unknown: without a visible log there is no output, without a driver no GPU.
+
+#: A log is idle after IDLE seconds and at least _IDLE_ITERATIONS usual iterations without output; an iteration is late
+#: after _LATE_ITERATIONS usual ones.
+IDLE = 180.0
+_IDLE_ITERATIONS = 5.0
+_LATE_ITERATIONS = 3.0
+#: Least time (s) without an iteration: lines arrive in blocks, and logs are read now and then.
+_LEAST_LATE = 30.0
+#: An iteration shows progress for this time (s), or for this many usual intervals.
+_RECENT, _RECENT_ITERATIONS = 10.0, 1.5
+#: Time (s) in which GPUs and traffic must not change, and least number of samples in it.
+WINDOW = 60.0
+_SAMPLES = 4
+#: Utilization (percent) of a kernel that spins, and share of the range of power that it takes at most.
+_SPINNING = 99
+_SPINNING_POWER = 0.4
+#: Power of a GPU is flat within this share of it or this many W; memory is constant within this many bytes.
+_FLAT, _FLAT_WATTS, _SAME_MEMORY = 0.05, 10.0, 16 << 20
+#: A power that has been seen is of work if it is this many W above the lowest one.
+_WORK_WATTS = 50.0
+#: Traffic counts as none below this share of the largest rate that was seen, which must be this large (bytes/s).
+_NO_TRAFFIC = 0.01
+_REAL_TRAFFIC = 1e6
+#: Least time (s) between two RAS reports that are compared.
+_RAS_APART = 10.0
+
+
+class Signal(StrEnum):
+    """Sources of what is known about progress."""
+
+    OUTPUT = "output"
+    ITERATIONS = "iterations"
+    GPUS = "GPUs"
+    TRAFFIC = "traffic"
+    RAS = "RAS"
+    TORCH = "PyTorch"
+
+
+class State(StrEnum):
+    """Outcome of a signal."""
+
+    HANG = "hang"
+    PROGRESS = "progress"
+    UNKNOWN = "unknown"
+
+
+class HangReading(NamedTuple):
+    """Outcome of one signal at one time, with the words for users."""
+
+    signal: Signal
+    state: State
+    text: str
+
+
+class GpuPulse(NamedTuple):
+    """A GPU at one time: node and number, utilization (percent), memory in use (bytes), power (W), None if unknown."""
+
+    node: str
+    number: int
+    utilization: int | None
+    used: int | None
+    power: float | None
+
+
+class RasPulse(NamedTuple):
+    """Launched collectives by communicator, operation and rank, and whether ranks differ or are silent."""
+
+    counts: Mapping[tuple[str, str, int], int]
+    differ: bool
+
+
+class Pulse(NamedTuple):
+    """Everything that is known of a job at one time. Unknown values are None.
+
+    Attributes:
+        when: Time (s) on a clock that only goes forward.
+        quiet: How long (s) no output has grown, on all nodes.
+        interval: Usual time (s) between two printed iterations.
+        late: How long (s) ago the last iteration was printed.
+        gpus: The GPUs of the job.
+        traffic: Bytes so far by node, over all NICs and NVLinks.
+        ras: Report of RAS.
+        timeout: The line of PyTorch's watchdog, if it has reported a timeout; else "".
+        files: Bytes so far by node that ranks have read from and written to files.
+        suspended: Whether the scheduler has suspended the job.
+    """
+
+    when: float
+    quiet: float | None = None
+    interval: float | None = None
+    late: float | None = None
+    gpus: tuple[GpuPulse, ...] = ()
+    traffic: Mapping[str, int] | None = None
+    ras: RasPulse | None = None
+    timeout: str = ""
+    files: Mapping[str, int] | None = None
+    suspended: bool = False
+
+
+def output_limit(pulse: Pulse, idle: float = IDLE) -> float:
+    """Return the time (s) without output that is too long."""
+    return max(idle, _IDLE_ITERATIONS * (pulse.interval or 0.0))
+
+
+def output(pulse: Pulse, since: float, idle: float = IDLE) -> HangReading:
+    """Return what the output shows; ``since``: when the clocks of a job that was paused started again."""
+    if pulse.quiet is None:
+        return HangReading(Signal.OUTPUT, State.UNKNOWN, "")
+    quiet = min(pulse.quiet, pulse.when - since)
+    if quiet < output_limit(pulse, idle):
+        return HangReading(Signal.OUTPUT, State.UNKNOWN, "")
+    return HangReading(Signal.OUTPUT, State.HANG, f"no output from any node for {duration(pulse.quiet)}")
+
+
+def iterations(pulse: Pulse, since: float) -> HangReading:
+    """Return what the printed iterations show."""
+    if pulse.interval is None or pulse.late is None:
+        return HangReading(Signal.ITERATIONS, State.UNKNOWN, "")
+    late, limit = min(pulse.late, pulse.when - since), max(_LEAST_LATE, _LATE_ITERATIONS * pulse.interval)
+    if late >= limit:
+        text = f"no iteration for {duration(pulse.late)}, usually one every {duration(pulse.interval)}"
+        return HangReading(Signal.ITERATIONS, State.HANG, text)
+    recent = pulse.late < max(_RECENT, _RECENT_ITERATIONS * pulse.interval)
+    state = State.PROGRESS if recent else State.UNKNOWN
+    return HangReading(Signal.ITERATIONS, state, f"an iteration {duration(pulse.late)} ago")
+
+
+class GpuClock:
+    """GPUs of a job over the last minute: a collective that waits spins at full utilization and little, flat power."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, int], list[tuple[float, GpuPulse]]] = {}
+        self._power: dict[tuple[str, int], tuple[float, float]] = {}
+
+    def take(self, pulse: Pulse) -> HangReading:
+        """Take a sample; return what the GPUs show."""
+        for gpu in pulse.gpus:
+            key = gpu.node, gpu.number
+            kept = self._samples.setdefault(key, [])
+            kept.append((pulse.when, gpu))
+            # One sample before the window, so that the window is covered.
+            while len(kept) > 2 and kept[1][0] <= pulse.when - WINDOW:
+                del kept[0]
+            if gpu.power is not None:
+                low, high = self._power.get(key, (gpu.power, gpu.power))
+                self._power[key] = min(low, gpu.power), max(high, gpu.power)
+        for key in [key for key, kept in self._samples.items() if pulse.when - kept[-1][0] > WINDOW]:
+            # The node does not answer any more.
+            del self._samples[key]
+        kinds = [self._kind(key, kept) for key, kept in self._samples.items()]
+        if "working" in kinds:
+            return HangReading(Signal.GPUS, State.PROGRESS, f"{kinds.count('working')} GPUs work")
+        if "spinning" in kinds and "unknown" not in kinds:
+            text = f"{kinds.count('spinning')} of {len(kinds)} GPUs spin: full utilization, little and flat power"
+            return HangReading(Signal.GPUS, State.HANG, text)
+        return HangReading(Signal.GPUS, State.UNKNOWN, "")
+
+    def clear(self) -> None:
+        """Forget the samples, but not the range of power."""
+        self._samples.clear()
+
+    def _kind(self, key: tuple[str, int], kept: list[tuple[float, GpuPulse]]) -> str:
+        uses = [gpu.utilization for _, gpu in kept if gpu.utilization is not None]
+        watts = [gpu.power for _, gpu in kept if gpu.power is not None]
+        used = [gpu.used for _, gpu in kept if gpu.used is not None]
+        if not uses or len(uses) < len(kept):
+            return "unknown"
+        low, high = self._power.get(key, (0.0, 0.0))
+        flat = bool(watts) and max(watts) - min(watts) <= max(_FLAT_WATTS, _FLAT * max(watts))
+        much = high - low >= _WORK_WATTS and watts and watts[-1] > low + _SPINNING_POWER * (high - low)
+        if max(uses) and ((watts and not flat) or much):
+            return "working"
+        if len(kept) < _SAMPLES or kept[-1][0] - kept[0][0] < WINDOW:
+            return "unknown"
+        if max(uses) == 0:
+            return "idle"
+        constant = bool(used) and max(used) - min(used) <= _SAME_MEMORY
+        # Without a sample of work there is nothing to compare the power with.
+        little = high - low >= _WORK_WATTS and max(watts, default=high) <= low + _SPINNING_POWER * (high - low)
+        return "spinning" if flat and constant and little and min(uses) >= _SPINNING else "unknown"
+
+
+class TrafficClock:
+    """Traffic of all NICs and NVLinks of a job over the last minute, against the most that was seen."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, Mapping[str, int]]] = []
+        self._most = 0.0
+
+    def take(self, pulse: Pulse) -> HangReading:
+        """Take a sample; return what the traffic shows."""
+        if pulse.traffic:
+            self._samples.append((pulse.when, pulse.traffic))
+        elif self._samples and pulse.when - self._samples[-1][0] > WINDOW:
+            self._samples.clear()
+        window = max(WINDOW, _IDLE_ITERATIONS * (pulse.interval or 0.0))
+        while len(self._samples) > 2 and self._samples[1][0] <= pulse.when - window:
+            del self._samples[0]
+        rates = [
+            _grown(before[1], after[1]) / (after[0] - before[0])
+            for before, after in zip(self._samples, self._samples[1:], strict=False)
+            if after[0] > before[0]
+        ]
+        self._most = max([self._most, *rates])
+        if not rates or self._most < _REAL_TRAFFIC:
+            return HangReading(Signal.TRAFFIC, State.UNKNOWN, "")
+        if max(rates) >= _NO_TRAFFIC * self._most:
+            state = State.PROGRESS if rates[-1] >= _NO_TRAFFIC * self._most else State.UNKNOWN
+            return HangReading(Signal.TRAFFIC, state, "NICs and NVLinks transfer data")
+        covered = self._samples[-1][0] - self._samples[0][0] >= window
+        text = f"no traffic on NICs and NVLinks for {duration(window)}, {self._most / 1e9:.3g} GB/s before"
+        return HangReading(Signal.TRAFFIC, State.HANG if covered else State.UNKNOWN, text if covered else "")
+
+    def clear(self) -> None:
+        """Forget the samples, but not the largest rate."""
+        self._samples.clear()
+
+
+class RasClock:
+    """RAS reports, compared with one at least 10 s before."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, RasPulse] | None = None
+        self._reading = HangReading(Signal.RAS, State.UNKNOWN, "")
+        self._at = float("-inf")
+
+    def take(self, pulse: Pulse) -> HangReading:
+        """Take a report if there is one; return what the last two show, unless that is long ago."""
+        if pulse.ras is None:
+            known = pulse.when - self._at <= 2 * WINDOW
+            return self._reading if known else HangReading(Signal.RAS, State.UNKNOWN, "")
+        self._at = pulse.when
+        before = self._before
+        if before is None:
+            self._before = pulse.when, pulse.ras
+        elif grown(pulse.ras, before[1]):
+            self._before = pulse.when, pulse.ras
+            self._reading = HangReading(Signal.RAS, State.PROGRESS, "ranks launch collectives")
+        elif pulse.when - before[0] >= _RAS_APART:
+            state = State.HANG if pulse.ras.differ else State.UNKNOWN
+            text = f"no rank has launched a collective for {duration(pulse.when - before[0])}, and their counts differ"
+            self._reading = HangReading(Signal.RAS, state, text if state is State.HANG else "")
+        return self._reading
+
+    def clear(self) -> None:
+        """Forget the reports."""
+        self._before = None
+        self._reading = HangReading(Signal.RAS, State.UNKNOWN, "")
+
+
+def torch(pulse: Pulse) -> HangReading:
+    """Return what PyTorch's watchdog shows."""
+    if not pulse.timeout:
+        return HangReading(Signal.TORCH, State.UNKNOWN, "")
+    return HangReading(Signal.TORCH, State.HANG, f"PyTorch's watchdog: {pulse.timeout}")
+
+
+def grown(after: RasPulse, before: RasPulse) -> bool:
+    """Return True if a rank has launched something between two reports."""
+    return any(number > before.counts.get(key, number) for key, number in after.counts.items())
+
+
+def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> int:
+    """Return the bytes between two samples; a counter that started again counts as nothing."""
+    return sum(max(0, after[node] - before[node]) for node in after.keys() & before.keys())
+
+
+def file_bytes(before: Pulse, after: Pulse) -> int:
+    """Return the bytes that ranks have read from and written to files between two samples."""
+    return _grown(before.files or {}, after.files or {})
+
+
+def firing(readings: Iterable[HangReading]) -> list[HangReading]:
+    """Return the signals of a hang."""
+    return [reading for reading in readings if reading.state is State.HANG]
+
+
+def duration(seconds: float) -> str:
+    """Return a time for users: ``45 s``, ``4 min``, ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
 
 #: Time (s) that a job may compile and load before its first sign of work.
 WARM_UP = 900.0

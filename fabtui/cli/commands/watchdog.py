@@ -13,8 +13,7 @@ from typing import NamedTuple
 from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
-from fabtui.jobs.hang_signals import IDLE, State
-from fabtui.jobs.watchdog import WatchdogVerdict
+from fabtui.jobs.watchdog import IDLE, State, WatchdogVerdict
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder
 from fabtui.report.tables import takes_unicode, wrapped

@@ -12,10 +12,9 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import watchdog
-from fabtui.jobs.hang_signals import HangReading, Signal, State
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
-from fabtui.jobs.watchdog import WatchdogPhase, WatchdogVerdict
+from fabtui.jobs.watchdog import HangReading, Signal, State, WatchdogPhase, WatchdogVerdict
 from fabtui.jobs.who_is_behind import Answer
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import HangReport

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.hang_signals import GpuPulse
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.ras_formats import report_of
 from fabtui.jobs.stacks import STOPPED, RankStack, grouped
-from fabtui.jobs.watchdog import age_of, pulse_of, ras_pulse
+from fabtui.jobs.watchdog import GpuPulse, age_of, pulse_of, ras_pulse
 from fabtui.jobs.who_is_behind import JobPlace
 from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.running_job.evidence import _of_stacks

@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.hang_signals import GpuPulse, Pulse, RasPulse, Signal, State, duration
-from fabtui.jobs.watchdog import Watchdog, WatchdogPhase, WatchdogVerdict
+from fabtui.jobs.watchdog import (
+    GpuPulse,
+    Pulse,
+    RasPulse,
+    Signal,
+    State,
+    Watchdog,
+    WatchdogPhase,
+    WatchdogVerdict,
+    duration,
+)
 
 STEP = 10.0
 At = Callable[[float], dict[str, Any]]
