@@ -13,7 +13,7 @@ from fabtui_node.parsers.nccl.transports import Path, path_of
 
 
 class Level(IntEnum):
-    """Level of a cell, in order of severity: a block of cells is as severe as its worst cell."""
+    """Kinds of cells in order of severity; a block of cells has the kind of its worst cell."""
 
     HIDDEN = 0
     DIAGONAL = 1
