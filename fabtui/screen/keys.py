@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from textual.app import App
@@ -47,7 +47,13 @@ def shortcut(keys: str, action: str, name: str, effect: str, label: str = "", **
 
 def bindings_of(owner: type) -> list[Shortcut]:
     """Return the bindings that a class declares itself."""
-    return [binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Shortcut)]
+    found = (binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Binding))
+    return [
+        one
+        if isinstance(one, Shortcut)
+        else Shortcut(**{field.name: getattr(one, field.name) for field in fields(one)})
+        for one in found
+    ]
 
 
 def group_title(owner: type[DOMNode]) -> str:
