@@ -198,7 +198,7 @@ def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[i
 
 
 def _by_key(model: Model, rest: dict[Layer, list[int]]) -> dict[Key, dict[int | None, Measurement]]:
-    """Return the measurements of a session by their subject and message size; of some layers only those of rows."""
+    """Return the measurements of a session by subject and message size; of the layers in ``rest``, only these rows."""
     found: dict[Key, dict[int | None, Measurement]] = {}
     others = [layer for layer in model.layers if layer not in rest]
     chosen = (model.stored(row) for rows in rest.values() for row in rows)
