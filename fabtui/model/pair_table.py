@@ -9,7 +9,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,12 +237,20 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
     yield from _filled(results, table, layer, (sources, targets, rows))
 
 
-def each_size(results: PairResults, table: EndpointTable, layer: Layer) -> PairTable:
+def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> PairTable:
     """Return the results of a layer at each message size, in the order of the first tests of the pairs.
 
     Only those at the size that counts of a pair are judged by their class.
+
+    Args:
+        results: Results of all layers.
+        table: Endpoints of the session.
+        layer: Layer of pairs of endpoints.
+        at_last: Results at the size that counts of each pair; with one size they are the same, in another order.
     """
     rows = array("i", results.rows((layer,)))
+    if len(rows) == len(at_last):
+        return _reordered(at_last, np.asarray(rows, dtype=np.int32))
     numbers = np.array([-1 if (at := table.number(name)) is None else at for name in results.store.end_names])
     chosen = np.asarray(rows, dtype=np.int32)
     ends = [numbers[np.array(column)[chosen]] if len(numbers) else chosen for column in results.store.end_columns]
@@ -257,9 +265,15 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer) -> PairT
     return found
 
 
-def medians(results: PairResults, table: EndpointTable, layer: Layer, size: int | None) -> dict[PairClass, float]:
+def _reordered(found: PairTable, rows: Ints) -> PairTable:
+    """Return a table in another order, given by the rows of its results in the store."""
+    place = np.argsort(found.row)
+    at = place[np.searchsorted(found.row, rows, sorter=place)]
+    return replace(found, **{field.name: getattr(found, field.name)[at] for field in fields(PairTable)})
+
+
+def medians(results: PairResults, found: PairTable, size: int | None) -> dict[PairClass, float]:
     """Return the median for each class of the good values of a layer, at a message size (None: at all)."""
-    found = each_size(results, table, layer)
     shapes, shape_of, _ = results.store.columns()
     good_shapes = [
         shape is not None and shape.verdict is Verdict.OK and shape.has_value and size in (None, shape.asked)
@@ -268,13 +282,6 @@ def medians(results: PairResults, table: EndpointTable, layer: Layer, size: int 
     good = np.array(good_shapes)[np.asarray(shape_of)[found.row]]
     values = {kind: found.value[good & (found.kind == number)] for number, kind in enumerate(PAIR_CLASSES)}
     return {kind: quantile(each) for kind, each in values.items() if len(each)}
-
-
-def bad_rows(results: PairResults, table: EndpointTable, layer: Layer) -> list[int]:
-    """Return the rows of the results of a layer, at each message size, that have a bad verdict."""
-    found = each_size(results, table, layer)
-    rows: list[int] = found.row[found.bad].tolist()
-    return rows
 
 
 def node_blocks(
@@ -293,9 +300,8 @@ def node_blocks(
         yield (places.nodes[a], places.nodes[b]), SEVERITY[verdicts[one]], None if math.isinf(share) else share
 
 
-def verdict_counts(results: PairResults, table: EndpointTable, layer: Layer) -> Counter[Verdict]:
+def verdict_counts(results: PairResults, found: PairTable, layer: Layer) -> Counter[Verdict]:
     """Return the number of results of a layer, at each message size, by verdict."""
-    found = each_size(results, table, layer)
     if len(found) < sum(1 for _ in results.rows((layer,))):
         # Files of other tools may have pairs of unknown endpoints.
         return Counter(map(results.verdict, results.everything((layer,))))

@@ -101,6 +101,7 @@ class Model:
         self.version = 0
         self._has_new_pairs = False
         self._pair_tables: dict[Layer, tuple[object, PairTable]] = {}
+        self._each_size: dict[Layer, tuple[PairTable, PairTable]] = {}
         self.layout = 0
         self._kinds: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
         self.nodes_version = 0
@@ -462,24 +463,33 @@ class Model:
             yield step
 
     def each_size(self, layer: Layer) -> PairTable:
-        """Return the results of the pairs of endpoints of a layer at each message size, as arrays."""
+        """Return the results of the pairs of endpoints of a layer at each message size, as arrays.
+
+        The table is made once for the same results; nobody may change it.
+        """
         from fabtui.model.pair_table import each_size
 
-        return each_size(self.results, self._table, layer)
+        *_, at_last = self.pair_tables(layer)
+        assert at_last is not None
+        known, found = self._each_size.get(layer, (None, None))
+        if known is not at_last or found is None:
+            found = each_size(self.results, self._table, layer, at_last)
+            self._each_size[layer] = (at_last, found)
+        return found
 
     def medians(self, layer: Layer, size: int | None = None) -> dict[PairClass, float]:
         """Return the median for each class of the good values of a layer of endpoint pairs, at a size or at all."""
         from fabtui.model.pair_table import medians
 
-        return medians(self.results, self._table, layer, size)
+        return medians(self.results, self.each_size(layer), size)
 
     def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
         """Yield those of `measurements` that have a bad verdict."""
-        from fabtui.model.pair_table import bad_rows
-
         for layer in layers:
-            if layer.spec.per is Per.ENDPOINT_PAIR:
-                yield from map(self.results.store.get, bad_rows(self.results, self._table, layer))
+            found = self.each_size(layer) if layer.spec.per is Per.ENDPOINT_PAIR else None
+            # Files of other tools may have pairs of unknown endpoints.
+            if found is not None and len(found) == sum(1 for _ in self.results.rows((layer,))):
+                yield from map(self.results.store.get, found.row[found.bad].tolist())
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
@@ -778,7 +788,7 @@ class Model:
             return Counter(map(self.verdict, self.measurements(layer)))
         from fabtui.model.pair_table import verdict_counts
 
-        return verdict_counts(self.results, self._table, layer)
+        return verdict_counts(self.results, self.each_size(layer), layer)
 
     def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
         """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""
