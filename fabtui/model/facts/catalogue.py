@@ -2,15 +2,344 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
-from fabtui.model.facts.gpu import GPU_FACTS
 from fabtui.model.facts.network import NETWORK_FACTS
-from fabtui.model.facts.node_view import ProbedNode, Value, field, number, single, text
-from fabtui.model.facts.system import SYSTEM_FACTS
+from fabtui.model.facts.node_view import (
+    ProbedNode,
+    Value,
+    counted,
+    dicts,
+    field,
+    gpu_models,
+    host_number,
+    host_text,
+    known_text,
+    number,
+    single,
+    spread,
+    text,
+    yes,
+)
 from fabtui_node import registry
+
+
+def _python(name: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of a field of the Python with PyTorch that the ranks would use."""
+    return lambda node: text(field(next((p for p in dicts(node.part("pythons")) if p.get("torch")), None), name))
+
+
+def _nccl(node: ProbedNode) -> Value:
+    """Return the version of the NCCL that ranks would load: of the first Python that has one, else of the system."""
+    libraries = dicts(node.part("nccl"))
+    for python in dicts(node.part("pythons")):
+        if python.get("nccl"):
+            same = [library for library in libraries if library.get("path") == python.get("nccl")]
+            return text(python.get("nccl_version")) or _first_version(same)
+    return _first_version(libraries)
+
+
+def _first_version(libraries: list[dict[str, Any]]) -> Value:
+    return text(libraries[0].get("version")) if libraries else None
+
+
+def _environment(*prefixes: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of the variables with some prefixes."""
+
+    def find(node: ProbedNode) -> Value:
+        env = node.part("env")
+        names = sorted(name for name in env if str(name).startswith(prefixes)) if isinstance(env, dict) else []
+        # In a lab each node has its own host id, so that NCCL treats it as a host.
+        return text(" ".join(f"{name}={env[name]}" for name in names if name != "NCCL_HOSTID")) or "none"
+
+    return find
+
+
+def _limit(name: str, unlimited: Value = -1) -> Callable[[ProbedNode], Value]:
+    def find(node: ProbedNode) -> Value:
+        found = number(node.seen("host", "limits", name, "soft")) or number(node.part("limits", name, "soft"))
+        return unlimited if found == -1 else found
+
+    return find
+
+
+def _huge_pages(node: ProbedNode) -> Value:
+    total, size = number(node.seen("host", "memory", "huge_total")), number(node.seen("host", "memory", "huge_size"))
+    return None if total is None or size is None else int(total * size)
+
+
+def _governor(node: ProbedNode) -> Value:
+    found = node.seen("host", "processors", "governors")
+    return ", ".join(sorted(filter(None, map(text, found)))) or None if isinstance(found, dict) else None
+
+
+def _plugins(node: ProbedNode) -> Value:
+    found = node.seen("host", "versions", "net_plugins")
+    if not isinstance(found, list):
+        return None
+    return text(", ".join(sorted(str(path).rpartition("/")[2] for path in found))) or "none"
+
+
+def _offset(node: ProbedNode) -> Value:
+    offset = number(node.seen("clock", "offset"))
+    # An SSH connection is precise to milliseconds; adding 0.0 turns -0.0 into 0.0.
+    return None if offset is None else round(offset, 3) + 0.0
+
+
+def _uncertainty(node: ProbedNode) -> float:
+    return float(number(node.seen("clock", "uncertainty")) or 0.0)
+
+
+def _addresses(node: ProbedNode) -> Value:
+    return text(", ".join(str(entry.get("address")) for entry in dicts(node.part("data_addresses"))))
+
+
+def _container(node: ProbedNode) -> Value:
+    identity = node.seen("host", "identity")
+    return text(field(identity, "container")) or (None if identity is None else "none")
+
+
+A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
+
+# One argument per line, as the formatter has it, would hide the table.
+# fmt: off
+SYSTEM_FACTS: tuple[Fact, ...] = (
+    Fact("nccl", "NCCL", _nccl, A, verdict="bad", next="the same NCCL on all nodes", main=True),
+    Fact("torch", "PyTorch", _python("torch"), A, next="the same PyTorch on all nodes"),
+    Fact("torch_cuda", "CUDA of PyTorch", _python("torch_cuda"), A),
+    Fact("net_plugins", "NCCL net plugins", _plugins),
+    Fact("nccl_env", "NCCL variables", _environment("NCCL_"), A, next="ssh {node} env | grep NCCL_"),
+    Fact("other_env", "UCX and PyTorch environment", _environment("UCX_", "TORCH_NCCL_"),
+        next="ssh {node} env | grep -E 'UCX_|TORCH_NCCL_'"),
+    # Which GPUs a process may use is up to its job.
+    Fact("visible_gpus", "CUDA_VISIBLE_DEVICES", _environment("CUDA_VISIBLE_"), N),
+    Fact("slurm", "Slurm state", lambda n: text(n.seen("slurm", "state")), N, next="scontrol show node {node}"),
+    Fact("slurm_reason", "reason in Slurm", lambda n: text(n.seen("slurm", "reason")), N),
+    Fact("slurm_leaf", "switch in Slurm's topology", lambda n: text(n.seen("slurm", "leaf")), N),
+    Fact("kernel", "kernel", lambda n: text(n.part("kernel")), next="ssh {node} uname -r", main=True),
+    Fact("os", "system", lambda n: text(n.part("os")), main=True),
+    Fact("memlock", "memlock", _limit("memlock"), unit="B", verdict="bad", next="ssh {node} ulimit -l", main=True),
+    Fact("nofile", "open files", _limit("nofile", "unlimited"), next="ssh {node} ulimit -n"),
+    Fact("acs", "PCI ACS", known_text("host", "acs", "state"), verdict="bad",
+        next="ssh {node} sudo lspci -vvv | grep ACSCtl"),
+    Fact("iommu", "IOMMU", host_text("iommu", "state"), next="ssh {node} cat /proc/cmdline"),
+    Fact("shm", "/dev/shm", host_number("memory", "shm_size"), Compare.NEAR, "B", share=0.1,
+        next="ssh {node} df -h /dev/shm"),
+    Fact("governor", "CPU governor", _governor, next="ssh {node} cpupower frequency-info"),
+    Fact("numa_balancing", "NUMA balancing", lambda n: yes(n.seen("host", "processors", "numa_balancing"))),
+    Fact("huge_pages", "huge pages", _huge_pages, unit="B", verdict="note"),
+    Fact("transparent", "transparent huge pages", host_text("memory", "transparent"), verdict="note"),
+    Fact("cgroup_cpus", "CPUs of the cgroup", host_number("cgroup", "cpus")),
+    Fact("cgroup_memory", "memory of the cgroup", host_number("cgroup", "memory"), unit="B"),
+    Fact("container", "container", _container, verdict="note"),
+    Fact("cpu", "CPU", host_text("processors", "model"), main=True),
+    Fact("cpus", "usable CPUs", lambda n: number(n.part("cpus")), next="ssh {node} lscpu"),
+    Fact("numa_nodes", "NUMA nodes", host_number("processors", "numa_nodes"), next="ssh {node} numactl -H"),
+    Fact("memory", "memory", lambda n: number(n.part("memory")), Compare.NEAR, "B", share=0.02,
+        next="ssh {node} free -h"),
+    Fact("available", "memory available", host_number("memory", "available"), Compare.NEAR, "B", "note", share=0.5),
+    Fact("product", "machine", host_text("identity", "product"), verdict="note"),
+    Fact("bios", "BIOS", host_text("identity", "bios"), verdict="note"),
+    Fact("clock", "clock offset", _offset, Compare.NEAR_ALL, "s", floor=1.0, slack=_uncertainty,
+        next="ssh {node} chronyc tracking", main=True),
+    Fact("clock_known", "clock known to within", lambda n: number(n.seen("clock", "uncertainty")), N, "s"),
+    Fact("uptime", "up for", host_number("uptime"), N, "s"),
+    Fact("load", "load", host_number("processors", "load"), N),
+    Fact("hostname", "host name", lambda n: text(n.seen("host", "identity", "hostname")) or text(n.part("host")), U),
+    Fact("boot_id", "boot id", host_text("identity", "boot_id"), U),
+    Fact("machine_id", "machine id", host_text("identity", "machine_id"), U),
+    Fact("addresses", "addresses", _addresses, U),
+)
+# fmt: on
+
+
+_GIB = 1 << 30
+#: Reasons for slower clocks that do not indicate a fault.
+_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
+_QUERY = "ssh {node} nvidia-smi -q"
+_FABRIC = _QUERY + " | grep -A4 Fabric"
+_LINK = _QUERY + " | grep -A9 'GPU Link Info'"
+
+
+def _named(value: Any, *path: str) -> list[tuple[str, Any]]:
+    """Return a field of each GPU in a list, with the name of the GPU."""
+    return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(value)]
+
+
+def _gpu_memory(node: ProbedNode) -> Value:
+    sizes = _named(node.part("gpus"), "memory")
+    return spread((name, f"{size / _GIB:.4g} GiB" if number(size) else None) for name, size in sizes)
+
+
+def _mig(node: ProbedNode) -> Value:
+    return spread((name, yes(mode)) for name, mode in _named(node.part("gpus"), "mig"))
+
+
+def _gpu_pcie(node: ProbedNode) -> Value:
+    """Return current width and best generation: the current generation drops while a GPU idles."""
+    found = []
+    for gpu in dicts(node.part("gpus")):
+        width, best = number(field(gpu, "pcie", "width")), number(field(gpu, "pcie", "gen_max"))
+        generation = f"gen{best} " if best else ""
+        found.append((f"GPU {gpu.get('index')}", f"{generation}x{width}" if width else None))
+    return spread(found)
+
+
+def _gpu_users(node: ProbedNode) -> Value:
+    gpus = dicts(node.part("gpus"))
+    return sum(bool(gpu.get("processes")) for gpu in gpus) if gpus else None
+
+
+def _nvlinks(node: ProbedNode) -> Value:
+    return spread(
+        (name, sum(link.get("state") == "active" for link in links))
+        for name, value in _named(node.seen("nvlink", "gpus"), "links")
+        if (links := dicts(value))
+    )
+
+
+def _nvlink_speed(node: ProbedNode) -> Value:
+    speeds = [
+        (f"{name} link {link.get('link')}", link.get("speed"))
+        for name, links in _named(node.seen("nvlink", "gpus"), "links")
+        for link in dicts(links)
+        if link.get("state") == "active"
+    ]
+    return spread(speeds, "GB/s")
+
+
+def _spread(*path: str, unit: str = "") -> Callable[[ProbedNode], Value]:
+    return lambda node: spread(_named(node.seen("gpus", "gpus"), *path), unit)
+
+
+def _switch(*path: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of a mode: on or off."""
+    words = {True: "on", False: "off", None: None}
+    return lambda node: spread((gpu, words[yes(value)]) for gpu, value in _named(node.seen("gpus", "gpus"), *path))
+
+
+def _sum(*path: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of the sum over all GPUs; None if no GPU reports a value."""
+
+    def find(node: ProbedNode) -> Value:
+        counts = [
+            count for _, value in _named(node.seen("gpus", "gpus"), *path) if (count := number(value)) is not None
+        ]
+        return sum(counts) if counts else None
+
+    return find
+
+
+def _under_load(node: ProbedNode) -> Value:
+    """Return generation and width of the busy GPUs: an idle GPU lowers them."""
+    found = []
+    for gpu in dicts(node.seen("gpuload", "gpus")):
+        generation, width = number(field(gpu, "pcie", "generation")), number(field(gpu, "pcie", "width"))
+        if yes(gpu.get("busy")) and generation is not None and width is not None:
+            found.append((f"GPU {gpu.get('index')}", f"gen{generation} x{width}"))
+    return spread(found)
+
+
+def _held_down(node: ProbedNode) -> Value:
+    """Return the notable reasons for lowered clocks, of all GPUs."""
+    gpus = [gpu for probe in ("gpus", "gpuload") for gpu in dicts(node.seen(probe, "gpus"))]
+    lists = [reasons for gpu in gpus if isinstance(reasons := gpu.get("reasons"), list)]
+    found = {reason for reasons in lists for reason in reasons if isinstance(reason, str)} - _USUAL_REASONS
+    return ", ".join(sorted(found)) or ("nothing" if lists else None)
+
+
+def _pairs(node: ProbedNode) -> Value:
+    """Return the connections of GPUs from the topology matrix: ``28 x NV18``."""
+    words = []
+    matrix = node.seen("topology", "matrix")
+    rows, columns, cells = (field(matrix, name) for name in ("rows", "columns", "cells"))
+    if not (isinstance(rows, list) and isinstance(columns, list) and isinstance(cells, list)):
+        return None
+    for at, row in enumerate(cells[: len(rows)]):
+        for column, word in zip(columns, row if isinstance(row, list) else [], strict=False):
+            ahead = column in rows and rows.index(column) > at
+            if ahead and str(rows[at]).startswith("GPU") and str(column).startswith("GPU"):
+                words.append(word)
+    return counted(words)
+
+
+def _p2p(name: str) -> Callable[[ProbedNode], Value]:
+    def find(node: ProbedNode) -> Value:
+        table = node.seen("topology", "p2p", name)
+        able, bad = yes(field(table, "p2p")), field(table, "bad")
+        if able is not False:
+            return "all pairs" if able else None
+        lines = [line for line in bad if isinstance(line, list) and len(line) == 3] if isinstance(bad, list) else []
+        return f"not: {counted(line[2] for line in lines)}"
+
+    return find
+
+
+def _fabric_manager(node: ProbedNode) -> Value:
+    manager = node.seen("gpus", "fabric_manager")
+    if not field(manager, "installed"):
+        return None if manager is None else "none"
+    version, active = text(field(manager, "version")), yes(field(manager, "active"))
+    return " ".join(filter(None, [version or "unknown version", None if active is not False else "not running"]))
+
+
+def _clique(node: ProbedNode) -> Value:
+    """Return the multi-node NVLink domain of the GPUs."""
+    found = [
+        (gpu, f"{cluster} clique {number(field(fabric, 'clique'))}")
+        for gpu, fabric in _named(node.seen("gpus", "gpus"), "fabric")
+        if (cluster := text(field(fabric, "cluster"))) is not None
+    ]
+    return spread(found)
+
+
+def _xids(node: ProbedNode) -> Value:
+    if node.seen("kernel", "readable") != "yes":
+        return None
+    found = node.seen("kernel", "xids")
+    counts = {str(code): number(count) for code, count in found.items()} if isinstance(found, dict) else {}
+    return ", ".join(f"{count} x {code}" for code, count in list(counts.items())[:8]) or "none"
+
+
+# One argument per line, as the formatter has it, would hide the table.
+# fmt: off
+GPU_FACTS: tuple[Fact, ...] = (
+    Fact("gpus", "GPUs", lambda n: counted(gpu_models(n)), verdict="bad", next="ssh {node} nvidia-smi -L", main=True),
+    Fact("gpu_memory", "GPU memory", _gpu_memory, next="ssh {node} nvidia-smi -q -d MEMORY"),
+    Fact("gpu_pcie", "PCIe of GPUs", _gpu_pcie, verdict="bad", next=_LINK),
+    Fact("gpu_mig", "MIG", _mig, next="ssh {node} nvidia-smi -L"),
+    Fact("gpu_nics", "GPU to nearest NIC", lambda n: spread(_named(n.part("gpus"), "nic_path")),
+        next="ssh {node} nvidia-smi topo -m"),
+    Fact("gpu_users", "GPUs in use by others", _gpu_users, Compare.NONE),
+    Fact("nvlinks", "active NVLinks", _nvlinks, verdict="bad", next="ssh {node} nvidia-smi nvlink -s", main=True,
+        judges=("nvlink",)),
+    Fact("nvlink_speed", "NVLink speed", _nvlink_speed, verdict="bad", next="ssh {node} nvidia-smi nvlink -s"),
+    Fact("driver", "driver", lambda n: text(n.part("driver")), next="ssh {node} nvidia-smi --version", main=True),
+    Fact("cuda", "CUDA of the driver", lambda n: text(n.part("cuda")), verdict="note"),
+    Fact("vbios", "VBIOS", _spread("vbios"), next=_QUERY + " | grep VBIOS"),
+    Fact("pcie_load", "PCIe under load", _under_load, verdict="bad", next=_LINK),
+    Fact("gpu_pairs", "GPU to GPU", _pairs, verdict="bad", next="ssh {node} nvidia-smi topo -m", main=True),
+    Fact("p2p_read", "P2P reads", _p2p("read"), verdict="bad", next="ssh {node} nvidia-smi topo -p2p r"),
+    Fact("p2p_write", "P2P writes", _p2p("write"), verdict="bad", next="ssh {node} nvidia-smi topo -p2p w"),
+    Fact("ecc", "ECC", _switch("ecc", "on"), next=_QUERY + " -d ECC"),
+    Fact("ecc_errors", "uncorrected memory errors", _sum("ecc_errors", "uncorrected"), Compare.NONE,
+        next=_QUERY + " -d ECC"),
+    Fact("rows", "remapped rows", _sum("rows", "uncorrectable"), Compare.NONE, next=_QUERY + " -d ROW_REMAPPER"),
+    Fact("power_limit", "power limit", _spread("power_limit", unit="W"), next=_QUERY + " -d POWER"),
+    Fact("clock_max", "top SM clock", _spread("clocks", "sm_max", unit="MHz"), next=_QUERY + " -d CLOCK"),
+    Fact("held_down", "clocks held down by", _held_down, Compare.NONE, next=_QUERY + " -d PERFORMANCE"),
+    Fact("persistence", "persistence mode", _switch("persistence"), verdict="note",
+        next="ssh {node} sudo nvidia-smi -pm 1"),
+    Fact("compute_mode", "compute mode", _spread("compute_mode"), next="ssh {node} sudo nvidia-smi -c DEFAULT"),
+    Fact("nvlink_fabric", "NVLink fabric", _spread("fabric", "state"), verdict="bad", next=_FABRIC),
+    Fact("nvlink_clique", "NVLink domain", _clique, Compare.NONE, next=_FABRIC),
+    Fact("fabric_manager", "Fabric Manager", _fabric_manager, next="ssh {node} systemctl status nvidia-fabricmanager"),
+    Fact("xids", "Xids since boot", _xids, Compare.NONE, next="ssh {node} sudo dmesg | grep -i xid"),
+)
+# fmt: on
+
 
 FACTS: tuple[Fact, ...] = (*GPU_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
 #: Maximum number of values compared per user probe.

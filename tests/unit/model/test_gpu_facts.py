@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.facts.catalogue import facts_for
+from fabtui.model.facts.catalogue import GPU_FACTS, facts_for
 from fabtui.model.facts.compare import fact_table
-from fabtui.model.facts.gpu import GPU_FACTS
 from fabtui.model.facts.node_view import ProbedNode, Value
 
 from .cluster import node

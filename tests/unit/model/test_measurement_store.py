@@ -16,10 +16,9 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.measurement_store import NONE, MeasurementStore
+from fabtui.model.measurement_store import CHUNK_TEXTS, NONE, MeasurementStore
 from fabtui.model.pair_index import PairIndex, PairList
 from fabtui.model.session_model import Model
-from fabtui.model.text_spool import CHUNK_TEXTS
 
 RAW = (
     "[{end}]\nNCCL INFO Channel 00/1 : {a}[{x}] -> {b}[{y}] [send] via NET/IB/{x}/GDRDMA\n"

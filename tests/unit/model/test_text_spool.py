@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model import text_spool
-from fabtui.model.text_spool import CHUNK_TEXTS, NO_TEXT, TextSpool
+from fabtui.model import measurement_store
+from fabtui.model.measurement_store import CHUNK_TEXTS, NO_TEXT, TextSpool
 
 TEXTS: list[tuple[str | None, dict[str, Any] | None]] = [
     ("one", None),
@@ -29,7 +29,7 @@ def filled(count: int) -> tuple[TextSpool, list[int]]:
 
 @pytest.mark.parametrize("in_memory", [0, 1 << 30])
 def test_texts_come_back_as_they_were(in_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_spool, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(measurement_store, "IN_MEMORY", in_memory)
     spool = TextSpool()
     places = [spool.add(*TEXTS[number % 5]) for number in range(3 * CHUNK_TEXTS + 5)]
     assert [spool.read(place) for place in places] == [TEXTS[number % 5] for number in range(len(places))]
@@ -37,7 +37,7 @@ def test_texts_come_back_as_they_were(in_memory: int, monkeypatch: pytest.Monkey
 
 
 def test_no_file_remains_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_spool, "IN_MEMORY", 0)
+    monkeypatch.setattr(measurement_store, "IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     spool, places = filled(3 * CHUNK_TEXTS)
     assert list(tmp_path.iterdir()) == []
@@ -45,7 +45,7 @@ def test_no_file_remains_in_the_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_texts_stay_in_memory_where_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_spool, "IN_MEMORY", 0)
+    monkeypatch.setattr(measurement_store, "IN_MEMORY", 0)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -56,8 +56,8 @@ def test_texts_stay_in_memory_where_the_disk_is_full(monkeypatch: pytest.MonkeyP
 
 
 def test_room_of_unused_chunks_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_spool, "IN_MEMORY", 0)
-    monkeypatch.setattr(text_spool, "COMPACT_FROM", 1)
+    monkeypatch.setattr(measurement_store, "IN_MEMORY", 0)
+    monkeypatch.setattr(measurement_store, "COMPACT_FROM", 1)
     spool, places = filled(10 * CHUNK_TEXTS + 1)
     assert spool._file is not None
     size = os.fstat(spool._file.fileno()).st_size

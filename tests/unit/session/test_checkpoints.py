@@ -13,9 +13,8 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
 from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, read_events
 from fabtui.model.session_model import Model
-from fabtui.session.feeds import checkpoints
-from fabtui.session.feeds.checkpoints import Checkpoints
-from fabtui.session.feeds.replay import ReplayFeed
+from fabtui.session.feeds import replay
+from fabtui.session.feeds.replay import Checkpoints, ReplayFeed
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
 
@@ -48,9 +47,9 @@ def played_to(path: Path, target: float) -> Model:
 async def test_a_seek_from_a_checkpoint_shows_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool, in_memory: int
 ) -> None:
-    monkeypatch.setattr(checkpoints, "SPACING", 1 << 15)
-    monkeypatch.setattr("fabtui.model.text_spool.IN_MEMORY", in_memory)
-    monkeypatch.setattr("fabtui.model.text_spool.CHUNK_TEXTS", 8)
+    monkeypatch.setattr(replay, "SPACING", 1 << 15)
+    monkeypatch.setattr("fabtui.model.measurement_store.IN_MEMORY", in_memory)
+    monkeypatch.setattr("fabtui.model.measurement_store.CHUNK_TEXTS", 8)
     path = RECORDING
     if not packed:
         path = tmp_path / "plain.jsonl"
@@ -82,8 +81,8 @@ async def test_a_seek_from_a_checkpoint_shows_the_same_state(
 
 
 def test_there_are_never_more_than_a_few_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SPACING", 1)
-    monkeypatch.setattr(checkpoints, "MOST", 4)
+    monkeypatch.setattr(replay, "SPACING", 1)
+    monkeypatch.setattr(replay, "MOST", 4)
     kept, model, reader = Checkpoints(), Model(), EventReader(RECORDING)
     times = []
     for event in reader:
