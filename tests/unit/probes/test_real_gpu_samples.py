@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import dcgmi
 from fabtui_node.parsers.base import Reading
-from fabtui_node.parsers.catalogue import formats
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import fabric_manager_log, query_csv, smi_nvlink, smi_query, smi_table, topo
 
