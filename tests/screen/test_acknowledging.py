@@ -32,7 +32,7 @@ async def test_a_known_finding_is_shown_quietly_at_the_end(opened: Opened, size:
         await pilot.pause(0.1)
         assert [one.known for one in app.findings.found] == [False] * 5 + [True]
         assert "known since" in screen_text(app) or size == (80, 24)
-        await pilot.press("slash", *"4711", "enter")
+        await pilot.press("slash", *"ticket", "enter")
         await pilot.pause()
         assert "1 of 6" in screen_text(app), "a filter finds notes"
         assert " 6 n002 failed" in screen_text(app)
