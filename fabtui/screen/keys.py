@@ -30,7 +30,8 @@ class Shortcut(Binding):
 
     Attributes:
         needs: What it needs to do anything: ``grid`` (in view), ``test`` (a session that can test), ``replay``.
-        bar: Its place in the key bar: ``first``, before all others; ``always``, on the narrowest terminal too.
+        bar: How the key bar treats it: ``first`` before all others, ``always`` on the narrowest terminal too. The rest
+            stand in the order of their declaration.
     """
 
     needs: tuple[Literal["grid", "test", "replay"], ...] = ()

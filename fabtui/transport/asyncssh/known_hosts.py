@@ -1,4 +1,4 @@
-"""Host key checks: known_hosts files, read once, and the policy for unknown keys."""
+"""Known host keys: files, read again when they change, and the texts for refused keys."""
 
 from __future__ import annotations
 
