@@ -31,7 +31,7 @@ _CONTENTION = frozenset({Kind.CONTENTION})
 #: Components that consist of endpoints, so that their pairs follow from these.
 COMPONENTS = frozenset({Kind.GPU, Kind.NIC, Kind.NODE, Kind.RAIL})
 _NICS = frozenset({Kind.NIC, Kind.RAIL})
-_OVER_TCP = frozenset({Path.TCP, Path.GLOO})
+_OVER_TCP = frozenset({Path.TCP})
 _RAILS = frozenset({Kind.CROSS_RAIL, Kind.RAIL_PAIR})
 
 
@@ -186,7 +186,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         Outcome("so P2P is not the reason"),
         inside=True,
         dead=True,
-        needless=frozenset(Path) - {Path.UNKNOWN, Path.P2P},
+        needless=frozenset({Path.SHM, Path.TCP, Path.RDMA, Path.GPUDIRECT}),
     ),
     Trial.P2P: TrialSpec(
         "with NCCL_P2P_DISABLE=0",
