@@ -84,15 +84,16 @@ class PairResults:
         self._changes[measurement.layer] += 1
         if before is None:
             before = self._rows.get(*key)
+        # Before the row is stored: regrouping counts all stored rows.
+        values = self._values_for(measurement)
         if before == NONE:
             other = _OTHER.get(measurement.layer)
             if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
                 self.tested.append(key)
             self._append(key, before, measurement)
             if measurement.verdict is Verdict.OK and measurement.value is not None:
-                self._values_for(measurement).add(measurement.value)
+                values.add(measurement.value)
             return
-        values = self._values_for(measurement)
         was = self._good_value(self._counting_row(key, before))
         rows = self._append(key, before, measurement)
         now = self._good_value(self._counting_row(key, rows[0]))

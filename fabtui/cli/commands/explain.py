@@ -24,7 +24,7 @@ from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
 HELP = """\
-Explain a rule, an error of NCCL or CUDA, an Xid, logs (the earliest cause first), or outputs of commands, offline.
+Explain rules, errors of NCCL or CUDA, Xids, logs and outputs of commands, offline.
 
 examples:
   fabtui explain FT012                         a rule, by code or name

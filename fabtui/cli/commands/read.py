@@ -29,7 +29,7 @@ from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
 HELP = """\
-Read the output of nccl-tests, nvbandwidth, perftest, ibstat, nvidia-smi and many others, and show what is wrong in it.
+Read outputs of nccl-tests, perftest, ibstat, nvidia-smi and many others, and judge them.
 
 examples:
   fabtui read nccl.log                         detect the format and show the content

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabtui.importers import catalogue
 from fabtui_node import protocol
-from fabtui_node.parsers import base, catalogue
+from fabtui_node.parsers import base
 
 from ...effort import examples
 from .places import REAL, SAMPLES
