@@ -112,13 +112,18 @@ _EXTRA: dict[str, Callable[[Any], bool]] = {
 
 
 def _is_measurement(one: Measurement) -> bool:
-    """Return True if the numbers of a measurement are within bounds, and its extras have the right types."""
+    """Return True if the numbers of a measurement are within bounds, and its extras have the right types.
+
+    Raises:
+        ValueError: Its unit does not exist.
+    """
+    if one.unit not in UNITS:
+        raise ValueError("unknown unit")
     return (
         (one.value is None or -_MAX_NUMBER <= one.value <= _MAX_NUMBER)
         and (one.bytes is None or _is_integer(one.bytes))
         and 0 <= one.time <= _MAX_TIME
         and _is_integer(one.attempts)
-        and one.unit in UNITS
         and (one.extra is None or all(v is None or _EXTRA.get(k, _is_any)(v) for k, v in one.extra.items()))
     )
 
