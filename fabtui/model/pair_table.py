@@ -215,13 +215,6 @@ def without_same(
     return int(same.sum()), rows[0], rows[1]
 
 
-def pair_table(results: PairResults, table: EndpointTable, layer: Layer) -> PairTable:
-    """Return the results of a layer as arrays."""
-    *_, found = in_steps(results, table, layer)
-    assert found is not None
-    return found
-
-
 def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
     """Yield None after each small step, and the results of a layer as arrays at the end."""
     sources, targets, rows = array("i"), array("i"), array("i")
@@ -284,11 +277,8 @@ def medians(results: PairResults, found: PairTable, size: int | None) -> dict[Pa
     return {kind: quantile(each) for kind, each in values.items() if len(each)}
 
 
-def node_blocks(
-    results: PairResults, table: EndpointTable, layer: Layer
-) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
+def node_blocks(found: PairTable, places: Places) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
     """Yield for each ordered pair of nodes the worst verdict of its pairs in a layer, and the worst share of usual."""
-    found, places = pair_table(results, table, layer), Places.of(table)
     count = len(places.nodes)
     code = places.node[found.source] * count + places.node[found.target]
     verdicts, shares = np.zeros(count * count, dtype=np.int8), np.full(count * count, np.inf)

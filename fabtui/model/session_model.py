@@ -497,7 +497,9 @@ class Model:
         """Yield for each ordered pair of nodes its worst verdict and worst share of what is usual in a layer."""
         from fabtui.model.pair_table import node_blocks
 
-        return node_blocks(self.results, self._table, layer)
+        *_, found = self.pair_tables(layer)
+        assert found is not None
+        return node_blocks(found, self.places())
 
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
