@@ -5,11 +5,13 @@ The names here are loaded on first use, so that ``import fabtui`` costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from fabtui.version import __version__
 
+# Of `typing`, which takes as long as the rest of ``fabtui --version``, nothing is needed at run time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from fabtui.export.frames import Frames, SnapshotFrame, load_snapshot
     from fabtui.importers.load import load
 

@@ -8,15 +8,12 @@ import io
 import os
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-from fabtui import __version__
-from fabtui.cli.parser import LIVE, build_parser
 from fabtui.errors import InputError
-from fabtui.paths import private_folder, state_folder
 from fabtui.sanitize import clean, one_line, printable
+from fabtui.version import __version__
 
 
 class CleanOutput(io.TextIOWrapper):
@@ -54,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_standard_files()
         if argv is None:
             clean_standard_files()
-        code = _dispatch(argv)
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         # Flushed here, where an error is still reported in one line.
         sys.stdout.flush()
         return code
@@ -92,14 +89,17 @@ def _mute_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _dispatch(argv: Sequence[str] | None) -> int:
+def _dispatch(words: list[str]) -> int:
+    if words == ["--version"]:
+        print(f"fabtui {__version__}")
+        return 0
+    from fabtui.cli.parser import LIVE, build_parser
+
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
     # numpy would start a thread for each core of the login node; nothing here is worth more than one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    parser = build_parser()
-    words = list(sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(words)
+    args = build_parser(words).parse_args(words)
     command = getattr(args, "command", None)
     if command not in (None, *words[:1]):
         # argparse drops options before the command if the command takes them as well.
@@ -107,7 +107,6 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     if command in LIVE and "no_job" not in args and is_other_task():
         return 0
     args.words = words
-    args.parser = parser
     # By name: the modules of the other commands, and all that they import, are not loaded.
     module = import_module(f"fabtui.cli.commands.{command or 'app'}")
     gc.enable()
@@ -123,6 +122,10 @@ def is_other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 def _report_crash(error: BaseException) -> None:
     """Append the traceback to a file in the state folder and print one line that names it."""
+    import traceback
+
+    from fabtui.paths import private_folder, state_folder
+
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     # It may contain text of a node, and logs are read in a terminal.
     text = clean("".join(traceback.format_exception(error)))

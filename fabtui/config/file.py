@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.config.options import TABLES, OptionSpec, settings
-from fabtui.config.values import VARIABLE, names
+from fabtui.config.values import VARIABLE, names, nearest
 from fabtui.errors import InputError
 from fabtui.paths import config_folder, user_path
 from fabtui.sanitize import one_line
@@ -190,12 +189,6 @@ def checked(spec: OptionSpec, value: object) -> Any:
         except InputError as error:
             raise InputError(str(error).removeprefix(f"{spec.flag}: ")) from None
     return form
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return ``; did you mean x?`` for the most similar known name, or nothing."""
-    found = difflib.get_close_matches(name, known, 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _text(value: object) -> str:

@@ -10,11 +10,12 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabtui.errors import InputError
-from fabtui.paths import user_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -135,6 +136,14 @@ def names(texts: Iterable[str]) -> list[str]:
     return [name.strip() for name in ",".join(texts).split(",")]
 
 
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return ``; did you mean x?`` for the most similar known name, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
 def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, more: str = "") -> tuple[str, ...]:
     """Return the names of comma-separated lists, in the order of ``known``."""
     wanted = names(texts)
@@ -244,6 +253,8 @@ def perftest_options(text: str, option: str) -> tuple[str, ...]:
 
 def readable_file(text: str, option: str) -> Path:
     """Return the absolute path of a file that can be read."""
+    from fabtui.paths import user_path
+
     path = user_path(text)
     try:
         path.open("rb").close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 
@@ -21,6 +20,8 @@ class TransportSpec(NamedTuple):
 
     def open(self) -> Any:
         """Return the opener, importing its module."""
+        from pkgutil import resolve_name
+
         return resolve_name(self.opener)
 
 

@@ -6,7 +6,7 @@ import argparse
 
 import shtab
 
-from fabtui.cli.parser import OneLineParser, help_of
+from fabtui.cli.parser import OneLineParser, build_parser, help_of
 from fabtui.importers.catalogue import formats
 
 HELP = """\
@@ -21,8 +21,9 @@ examples:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the completion script of a shell; return the exit code."""
-    _complete_values(args.parser)
-    print(shtab.complete(args.parser, args.shell))
+    parser = build_parser()
+    _complete_values(parser)
+    print(shtab.complete(parser, args.shell))
     return 0
 
 

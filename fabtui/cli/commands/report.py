@@ -38,8 +38,7 @@ from fabtui.report.tables import takes_unicode
 from fabtui.session.options import SessionOptions
 
 HELP = """\
-Write a report of a session, or of outputs of other tools: one HTML file without network access, or Markdown; or\
- pictures of it.
+Write a report of a session or of outputs of other tools, as Markdown or one HTML file, or pictures of it.
 
 examples:
   fabtui report session.jsonl.gz               report.html: verdict, findings, layers, collectives, preflight

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.theme import BUILTIN_THEMES
 
-from fabtui.config.file import nearest
+from fabtui.config.values import nearest
 from fabtui.presentation.cell_levels import CellStyle
 
 #: Names of Textual's colours.

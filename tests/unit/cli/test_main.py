@@ -117,6 +117,17 @@ def test_every_command_explains_itself(command: list[str], here: Here, monkeypat
     assert max(map(len, done.stdout.splitlines())) <= 95
 
 
+def test_the_help_of_a_command_is_that_of_its_module() -> None:
+    from importlib import import_module
+
+    from fabtui.cli.parser import COMMANDS, help_of
+
+    for command in ("", *COMMANDS):
+        module = import_module(f"fabtui.cli.commands.{command or 'app'}")
+        description, _, epilog = module.HELP.partition("\n\n")
+        assert help_of(command) == (description.strip(), epilog)
+
+
 def test_every_option_has_one_line_of_help() -> None:
     import argparse
 
