@@ -7,7 +7,7 @@ import os
 import signal
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypedDict
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -72,12 +72,26 @@ class Verdict(TypedDict):
     raw: Optional[str]
 
 
-class PairReport(Verdict):
+class TransferResult(TypedDict):
+    """One direction of a pair, as measured at one end.
+
+    ``bytes`` is the size of one message as sent. The receiving end has the rate (bytes per second), the durations of
+    timed messages, and the transport that the sending end reported; the sending end has the latency (s).
+    """
+
+    bytes: int
+    rate: Optional[float]
+    latency: Optional[float]
+    times: Optional[Times]
+    transport: Optional[str]
+
+
+class PairReport(Verdict, TransferResult):
     """``side``: one direction of a pair, as seen by its source or destination (``role``).
 
-    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds. ``held``
-    is by how much the free memory of the GPU fell since before the pair connected, without what messages take; None
-    where an earlier connection was used.
+    ``made`` is True for a fault that the lab injected. ``both_rate`` is the rate while both directions are tested.
+    ``held`` is by how much the free memory of the GPU fell since before the pair connected, without what messages take;
+    None where an earlier connection was used.
     """
 
     op: str
@@ -86,14 +100,9 @@ class PairReport(Verdict):
     dst: int
     role: str
     made: bool
-    bytes: int
-    rate: Optional[float]
-    latency: Optional[float]
-    transport: Optional[str]
     src_addr: Optional[str]
     dst_addr: Optional[str]
     both_rate: Optional[float]
-    times: Optional[Times]
     held: Optional[int]
 
 
@@ -141,26 +150,6 @@ def verdict(failed: Optional[Failed]) -> Verdict:
         "error_kind": failed.kind,
         "raw": failed.raw,
     }
-
-
-class TransferResult(NamedTuple):
-    """One direction of a pair, as measured at one end.
-
-    Attributes:
-        bytes: Size of one message as sent.
-        rate: Bytes per second, at the receiving end.
-        latency: Half a round trip (s), at the sending end.
-        raw: Library output worth showing.
-        times: Duration (s) of each timed message, at the receiving end.
-        peer_transport: Transport that the sending end reported, at the receiving end.
-    """
-
-    bytes: int
-    rate: Optional[float] = None
-    latency: Optional[float] = None
-    raw: Optional[str] = None
-    times: Tuple[float, ...] = ()
-    peer_transport: Optional[str] = None
 
 
 class CollectiveResult(NamedTuple):

@@ -159,9 +159,6 @@ class PairLink(Keepable):
     def _lap(self, name: str) -> None:
         """Mark the end of a step."""
 
-    def _raw(self, sending: bool) -> Optional[str]:
-        return None
-
     def _announced_transport(self) -> Optional[str]:
         """Return the transport to report to the destination, which may not know it."""
         return None
@@ -169,6 +166,10 @@ class PairLink(Keepable):
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
         """Return the transport of a direction, this end's address and the peer's address, where known."""
         raise NotImplementedError
+
+    def raw(self, sending: bool) -> Optional[str]:
+        """Return the library's output about a direction that passed, and the durations of its steps."""
+        return None
 
     def log(self) -> Optional[str]:
         """Return the library's output about this connection that is worth showing."""
@@ -191,7 +192,8 @@ class PairLink(Keepable):
             self._lap("data")
             trips = self._ping(job.latency_iters, end)
             self._lap("ping")
-            return TransferResult(size, None, statistics.median(trips) / 2 if trips else None, self._raw(True))
+            latency = statistics.median(trips) / 2 if trips else None
+            return {"bytes": size, "rate": None, "latency": latency, "times": None, "transport": None}
         finally:
             self._forget()
 
@@ -226,8 +228,9 @@ class PairLink(Keepable):
             self._lap("ping")
             self._verify(difference)
             typical = statistics.median(times) if self.by_median and times else sum(times) / count
-            rate = size / max(typical, 1e-9)
-            return TransferResult(size, rate, None, self._raw(False), tuple(times), self._peer_transport)
+            rate, transport = size / max(typical, 1e-9), self._peer_transport
+            summary = base.summarize(times)
+            return {"bytes": size, "rate": rate, "latency": None, "times": summary, "transport": transport}
         finally:
             self._forget()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from functools import partial
-from typing import Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
@@ -26,56 +26,18 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 """Facts of a rank host that its ranks report to the ranks they meet."""
 
 
-class PairOutcome:
-    """Outcome of one direction, as seen by one side."""
-
-    def __init__(self, failed: Optional[Failed] = None) -> None:
-        self.ok = False
-        self.timeout = False
-        self.phase = CONNECT
-        self.error: Optional[str] = None
-        self.kind: Optional[ErrorKind] = None
-        self.injected = False
-        self.result = base.TransferResult(0)
-        self.both_rate: Optional[float] = None
-        self.transport: Optional[str] = None
-        self.own: Optional[str] = None
-        self.other: Optional[str] = None
-        self.raw: Optional[str] = None
-        if failed is not None:
-            self.fail(failed)
-
-    def fail(self, failed: Failed) -> None:
-        """Store a failure."""
-        self.ok, self.timeout, self.phase = False, failed.timeout, failed.phase
-        self.error, self.kind, self.raw = failed.text, failed.kind, failed.raw
-
-    def mark_injected(self, fault: str) -> None:
-        """Add to the error that the lab injected it."""
-        self.injected, self.error = True, "%s (made by the lab: %s)" % (self.error, fault)
-
-    def verdict(self) -> Message:
-        """Return the message for the other side."""
-        return {
-            "ok": self.ok,
-            "timeout": self.timeout,
-            "phase": self.phase,
-            "error": self.error,
-            "error_kind": self.kind,
-            "transport": self.transport,
-            "address": self.own,
-        }
-
-    def complete(self, theirs: Message) -> None:
-        """Add what only the other side knows."""
-        transport, address = theirs.get("transport"), theirs.get("address")
-        if self.transport is None and isinstance(transport, str):
-            self.transport = transport[:80]
-        if self.other is None and isinstance(address, str):
-            self.other = address[:80]
+def fail(report: PairReport, failed: Failed) -> None:
+    """Write a failure into a report."""
+    report["ok"], report["timeout"], report["phase"] = False, failed.timeout, failed.phase
+    report["error"], report["error_kind"], report["raw"] = failed.text, failed.kind, failed.raw
 
 
-def is_consequence(mine: Optional[ErrorKind], theirs: Optional[ErrorKind]) -> bool:
+def mark_injected(report: PairReport, fault: str) -> None:
+    """Add to the error that the lab injected it."""
+    report["made"], report["error"] = True, "%s (made by the lab: %s)" % (report["error"], fault)
+
+
+def is_consequence(mine: Optional[str], theirs: Optional[str]) -> bool:
     """Return True if this side's error follows from the other side's error, which is a cause."""
     return mine in CONSEQUENCES and theirs not in CONSEQUENCES
 
@@ -145,25 +107,48 @@ class RankPairTest:
         a, b = self._op["a"], self._op["b"]
         share = self._task.deadline / 2
         lasting: Optional[Failed] = None
-        outcomes: List[Tuple[int, int, PairOutcome]] = []
+        reports: List[PairReport] = []
         try:
             self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
             self._use_kept()
         except Failed as failed:
             lasting = failed
         for src, dst in ((a, b), (b, a)):
-            outcome = PairOutcome(lasting)
+            report = self._blank(src, dst, lasting)
             if lasting is None:
-                lasting = self._direction(src, dst, outcome, time.monotonic() + share)
+                lasting = self._direction(report, time.monotonic() + share)
             elif self._is_absent(self._peer):
-                outcome.mark_injected("absent")
-            outcomes.append((src, dst, outcome))
+                mark_injected(report, "absent")
+            reports.append(report)
             if not self._op.get("both"):
-                self._report(src, dst, outcome)
-        if self._op.get("both") and all(outcome.ok and not outcome.injected for _, _, outcome in outcomes):
-            self._bidirectional([outcome for _, _, outcome in outcomes], time.monotonic() + share)
-        for src, dst, outcome in outcomes:
-            self._report(src, dst, outcome)
+                self._report(report)
+        if self._op.get("both") and all(report["ok"] and not report["made"] for report in reports):
+            self._bidirectional(reports, time.monotonic() + share)
+        for report in reports:
+            self._report(report)
+
+    def _blank(self, src: int, dst: int, failed: Optional[Failed] = None) -> PairReport:
+        """Return the report of a direction that was not measured, or failed."""
+        return {
+            **base.verdict(failed),
+            "ok": False,
+            "phase": CONNECT if failed is None else failed.phase,
+            "op": "side",
+            "id": self._task.id,
+            "src": src,
+            "dst": dst,
+            "role": "src" if self._me == src else "dst",
+            "made": False,
+            "bytes": self._op["bytes"],
+            "rate": None,
+            "latency": None,
+            "transport": None,
+            "src_addr": None,
+            "dst_addr": None,
+            "both_rate": None,
+            "times": None,
+            "held": None,
+        }
 
     def _is_absent(self, rank: int) -> bool:
         """Return True if a fault of the lab keeps a rank away from this test."""
@@ -173,8 +158,8 @@ class RankPairTest:
     def _report_rest(self, failed: Failed) -> None:
         """Report the directions without a report as failed."""
         a, b = self._op["a"], self._op["b"]
-        self._report(a, b, PairOutcome(failed))
-        self._report(b, a, PairOutcome(failed))
+        self._report(self._blank(a, b, failed))
+        self._report(self._blank(b, a, failed))
 
     def _name(self, rank: int) -> str:
         node = self._host.node if rank == self._me else str(self._hello.get("node") or "")[:80]
@@ -201,97 +186,114 @@ class RankPairTest:
                 return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
         return Fault(src, dst, "", None)
 
-    def _agree(self, key: str, role: str, outcome: PairOutcome, end: float) -> None:
-        """Exchange verdicts with the other side, and merge the other one into the outcome."""
+    def _agree(self, key: str, report: PairReport, end: float) -> None:
+        """Exchange verdicts with the other side, and merge the other one into the report."""
         until = end + VERDICT_GRACE
-        if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
+        if not report["ok"] and report["phase"] == CONNECT and not report["timeout"]:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
+        role, other = ("src", "dst") if report["role"] == "src" else ("dst", "src")
+        verdict: Message = {
+            "ok": report["ok"],
+            "timeout": report["timeout"],
+            "phase": report["phase"],
+            "error": report["error"],
+            "error_kind": report["error_kind"],
+            "transport": report["transport"],
+            "address": report["src_addr"] if role == "src" else report["dst_addr"],
+        }
         try:
-            mine, other = ("%s/end/%s" % (key, one) for one in (role, "dst" if role == "src" else "src"))
-            theirs = self._task.swap(mine, outcome.verdict(), other, until)
+            theirs = self._task.swap("%s/end/%s" % (key, role), verdict, "%s/end/%s" % (key, other), until)
         except StoreError as error:
-            if outcome.ok:
+            if report["ok"]:
                 gone = isinstance(error, Cancelled)
                 text = "%s %s" % (self._name(self._peer), "is gone" if gone else "sent no verdict")
                 kind = ErrorKind.PEER_LOST if gone else ErrorKind.TIMEOUT
-                outcome.fail(Failed(TRANSFER, text, not gone, kind=kind))
+                fail(report, Failed(TRANSFER, text, not gone, kind=kind))
             return
-        outcome.complete(theirs)
+        transport, address = theirs.get("transport"), theirs.get("address")
+        if report["transport"] is None and isinstance(transport, str):
+            report["transport"] = transport[:80]
+        if isinstance(address, str):
+            if role == "src":
+                report["dst_addr"] = report["dst_addr"] or address[:80]
+            else:
+                report["src_addr"] = report["src_addr"] or address[:80]
         if theirs.get("ok") is not True:
-            self._merge(outcome, theirs)
+            self._merge(report, theirs)
 
-    def _merge(self, outcome: PairOutcome, theirs: Message) -> None:
+    def _merge(self, report: PairReport, theirs: Message) -> None:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # The other side's error counts if this side only timed out, or only saw the other one go.
-        if outcome.ok or (not late and (outcome.timeout or is_consequence(outcome.kind, kind))):
+        if report["ok"] or (not late and (report["timeout"] or is_consequence(report["error_kind"], kind))):
             text = base.one_line(str(theirs.get("error") or "failed without a reason"), 1000)
-            outcome.error, outcome.kind = "%s: %s" % (self._name(self._peer), text), kind
-            outcome.timeout = late
-        outcome.ok = False
-        phases = (outcome.phase, theirs.get("phase"))
-        outcome.phase = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
+            report["error"], report["error_kind"] = "%s: %s" % (self._name(self._peer), text), kind
+            report["timeout"] = late
+        report["ok"] = False
+        phases = (report["phase"], theirs.get("phase"))
+        report["phase"] = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
 
-    def _bidirectional(self, outcomes: List[PairOutcome], end: float) -> None:
+    def _bidirectional(self, reports: List[PairReport], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
         assert link is not None
         leading = self._me == op["a"]
-        size = min(outcome.result.bytes or op["bytes"] for outcome in outcomes)
+        size = min(report["bytes"] for report in reports)
         count = op["iters"]
         if leading:
-            known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
+            known = [size / report["rate"] for report in reports if report["rate"]]
             count = base.repetitions(2 * max(known, default=1.0), BIDIRECTIONAL_BUDGET, count)
-        outcome, rate = PairOutcome(), None
-        outcome.phase = TRANSFER
+        both, rate = self._blank(op["a"], op["b"]), None
+        both["phase"] = TRANSFER
         try:
             work = partial(link.bidirectional, size, count, leading, end)
             rate = self._endpoint.run(self._task, work, TRANSFER, end)
-            outcome.ok = True
+            both["ok"] = True
         except Exception as error:
-            outcome.fail(Failed.from_error(TRANSFER, error))
-            self._drop_link(broken=True, outcome=outcome)
-        self._agree("both", "src" if leading else "dst", outcome, end)
-        for number, one in enumerate(outcomes):
-            if outcome.ok:
+            fail(both, Failed.from_error(TRANSFER, error))
+            self._drop_link(broken=True, report=both)
+        self._agree("both", both, end)
+        for number, one in enumerate(reports):
+            if both["ok"]:
                 # The rate of what arrives here.
-                one.both_rate = rate if (number == 0) != leading else None
+                one["both_rate"] = rate if (number == 0) != leading else None
             else:
-                one.ok, one.timeout, one.phase = False, outcome.timeout, outcome.phase
-                one.error = "each direction alone passes, both at once fail: %s" % outcome.error
-                one.raw, one.kind = outcome.raw or one.raw, outcome.kind
-        if not outcome.ok:
+                one["ok"], one["timeout"], one["phase"] = False, both["timeout"], both["phase"]
+                one["error"] = "each direction alone passes, both at once fail: %s" % both["error"]
+                one["raw"], one["error_kind"] = both["raw"] or one["raw"], both["error_kind"]
+        if not both["ok"]:
             self._drop_link(broken=True)
 
-    def _direction(self, src: int, dst: int, outcome: PairOutcome, end: float) -> Optional[Failed]:
+    def _direction(self, report: PairReport, end: float) -> Optional[Failed]:
         """Test one direction; return the failure if it applies to the other direction too."""
+        src, dst = report["src"], report["dst"]
         key = "%d>%d" % (src, dst)
         fault = self._fault(src, dst)
-        outcome.injected = fault.kind != ""
+        report["made"] = fault.kind != ""
         if fault.kind == "refuse":
-            self._refuse(key, src, outcome, end)
+            self._refuse(key, report, end)
             return None
         try:
-            self._test(src, fault, outcome, end)
+            self._test(fault, report, end)
         except Exception as error:
-            outcome.fail(Failed.from_error(outcome.phase, error))
+            fail(report, Failed.from_error(report["phase"], error))
             # At once, not after the agreement: a peer that waits notices that the connection closes.
-            self._drop_link(broken=True, outcome=outcome)
-        self._agree(key, "src" if self._me == src else "dst", outcome, end)
-        if outcome.ok:
+            self._drop_link(broken=True, report=report)
+        self._agree(key, report, end)
+        if report["ok"]:
             return None
-        self._drop_link(broken=True, outcome=outcome)
+        self._drop_link(broken=True, report=report)
         # The lab's faults begin once the two are connected: it did not inject a failure to connect.
-        outcome.injected = outcome.injected and outcome.phase != CONNECT
-        if outcome.injected:
-            outcome.mark_injected(fault.kind)
+        report["made"] = report["made"] and report["phase"] != CONNECT
+        if report["made"]:
+            mark_injected(report, fault.kind)
             return None
-        if outcome.phase == CONNECT or self._task.cancelled:
-            return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw, outcome.kind)
+        if report["phase"] == CONNECT or self._task.cancelled:
+            kind = ErrorKind.of(report["error_kind"])
+            return Failed(report["phase"], report["error"] or "", report["timeout"], report["raw"], kind)
         return None
 
-    def _test(self, src: int, fault: Fault, outcome: PairOutcome, end: float) -> None:
-        outcome.phase = CONNECT
+    def _test(self, fault: Fault, report: PairReport, end: float) -> None:
         run, task = self._endpoint.run, self._task
         if self._link is None:
             self._attempts += 1
@@ -302,34 +304,38 @@ class RankPairTest:
             self._name_of_link = "%slink%d" % (task.prefix, self._attempts)
         link = self._link
         assert link is not None
-        outcome.phase = TRANSFER
+        report["phase"] = TRANSFER
         op = self._op
         rate = fault.rate if fault.kind == "slow" else None
         change = fault.kind if fault.kind in SOURCE_FAULTS else None
         job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, change)
-        if self._me != src:
-            outcome.result = run(task, partial(link.receive, job, end), TRANSFER, end)
+        sending = report["role"] == "src"
+        if not sending:
+            report.update(run(task, partial(link.receive, job, end), TRANSFER, end))
         elif fault.kind != "drop":
-            outcome.result = run(task, partial(link.send, job, end), TRANSFER, end)
-        outcome.transport, outcome.own, outcome.other = link.transport(self._me == src)
-        outcome.raw = outcome.result.raw
-        outcome.ok = True
+            report.update(run(task, partial(link.send, job, end), TRANSFER, end))
+        report["transport"], own, other = link.transport(sending)
+        report["src_addr"], report["dst_addr"] = (own, other) if sending else (other, own)
+        report["raw"] = None if sending and fault.kind == "drop" else link.raw(sending)
+        report["ok"] = True
 
-    def _refuse(self, key: str, src: int, outcome: PairOutcome, end: float) -> None:
+    def _refuse(self, key: str, report: PairReport, end: float) -> None:
         """Let the source connect to a port that refuses, and notify the destination of the error."""
-        if self._me == src:
+        if report["role"] == "src":
             address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
-            outcome.fail(self._connect_refused(address, port if isinstance(port, int) else 0, end))
-            self._task.put(key + "/refused", outcome.verdict())
+            failed = self._connect_refused(address, port if isinstance(port, int) else 0, end)
+            verdict: Message = {"error": failed.text, "error_kind": failed.kind, "timeout": failed.timeout}
+            self._task.put(key + "/refused", verdict)
         else:
             try:
                 theirs = self._task.take(key + "/refused", end)
-                text = "%s: %s" % (self._name(src), base.one_line(str(theirs.get("error"))))
+                text = "%s: %s" % (self._name(report["src"]), base.one_line(str(theirs.get("error"))))
                 kind = ErrorKind.of(theirs.get("error_kind"))
-                outcome.fail(Failed(CONNECT, text, theirs.get("timeout") is True, kind=kind))
+                failed = Failed(CONNECT, text, theirs.get("timeout") is True, kind=kind)
             except StoreError as error:
-                outcome.fail(Failed.from_error(CONNECT, error))
-        outcome.mark_injected("refuse")
+                failed = Failed.from_error(CONNECT, error)
+        fail(report, failed)
+        mark_injected(report, "refuse")
 
     def _connect_refused(self, address: str, port: int, end: float) -> Failed:
         seconds = min(base.remaining(end), 5.0)
@@ -340,7 +346,7 @@ class RankPairTest:
             return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=ErrorKind.of_socket(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
-    def _drop_link(self, broken: bool, outcome: Optional[PairOutcome] = None) -> None:
+    def _drop_link(self, broken: bool, report: Optional[PairReport] = None) -> None:
         link, self._link = self._link, None
         if link is None:
             return
@@ -350,43 +356,22 @@ class RankPairTest:
             link.close(broken)
         except Exception as error:
             log, problem = None, "; teardown: %s" % base.describe(error)
-        if outcome is not None:
-            outcome.raw = log or outcome.raw
+        if report is not None:
+            report["raw"] = log or report["raw"]
             if problem:
-                outcome.error = "%s%s" % (outcome.error, problem)
+                report["error"] = "%s%s" % (report["error"], problem)
 
-    def _report(self, src: int, dst: int, outcome: PairOutcome) -> None:
-        role = "src" if self._me == src else "dst"
-        if role in self._reported:
+    def _report(self, report: PairReport) -> None:
+        """Send the report of a direction, once."""
+        if report["role"] in self._reported:
             return
-        self._reported.add(role)
-        ok, own, other, result = outcome.ok, outcome.own, outcome.other, outcome.result
+        self._reported.add(report["role"])
+        if report["ok"]:
+            report["timeout"], report["error"], report["error_kind"] = False, None, None
+        else:
+            report["rate"] = report["latency"] = report["both_rate"] = report["times"] = None
         try:
-            held = self._held()
+            report["held"] = self._held()
         except Exception:
-            held = None
-        self._send(
-            {
-                "op": "side",
-                "id": self._task.id,
-                "src": src,
-                "dst": dst,
-                "role": role,
-                "ok": ok,
-                "timeout": outcome.timeout and not ok,
-                "phase": outcome.phase,
-                "error": None if ok else outcome.error,
-                "error_kind": None if ok else outcome.kind,
-                "made": outcome.injected,
-                "bytes": result.bytes or self._op["bytes"],
-                "rate": result.rate if ok else None,
-                "latency": result.latency if ok else None,
-                "transport": outcome.transport,
-                "src_addr": own if role == "src" else other,
-                "dst_addr": other if role == "src" else own,
-                "raw": outcome.raw,
-                "both_rate": outcome.both_rate if ok else None,
-                "times": base.summarize(result.times) if ok else None,
-                "held": held,
-            }
-        )
+            report["held"] = None
+        self._send(report)

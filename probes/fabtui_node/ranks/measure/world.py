@@ -130,8 +130,8 @@ class World:
                     transport = link.transport(False)[0]
                     self._rows.append([src, dst, op["bytes"], None, False, failed.text, transport, failed.kind])
                     continue
-                transport = link.transport(False)[0] or measured.peer_transport
-                self._rows.append([src, dst, measured.bytes, measured.rate, True, None, transport, None])
+                transport = link.transport(False)[0] or measured["transport"]
+                self._rows.append([src, dst, measured["bytes"], measured["rate"], True, None, transport, None])
             self._at = None
         finally:
             self._lap("rounds", began)

@@ -243,7 +243,8 @@ class NcclLink(PairLink):
         own = log_lines.address_of(via, nics) or self._gpu.address if log_lines.is_network(via) else self._device.bus_id
         return log_lines.short_name(via, nics), own, None
 
-    def _raw(self, sending: bool) -> Optional[str]:
+    def raw(self, sending: bool) -> Optional[str]:
+        """Return what NCCL printed about a direction, its variables, and the durations of the steps."""
         if not self._alone:
             return None
         pair = (self._member.me, self._other) if sending else (self._other, self._member.me)
