@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import threading
 import time
-from typing import List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
+from fabtui_node.parsers.nccl import log_lines
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task
 from fabtui_node.ranks.engine import Engine, PairLink, RankEndpoint, RankGroup
+from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.verify import ADDING, TWICE, TransferShape, arrived
 from fabtui_node.ranks.nccl import log_capture
-from fabtui_node.ranks.nccl.collectives import NcclGroup
 from fabtui_node.ranks.nccl.communicator import Member, RankGpu
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
 from fabtui_node.ranks.nccl.ctypes_hip import open_driver
-from fabtui_node.ranks.nccl.ctypes_nccl import Library, version_text
+from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Library, Transfer, version_text
 from fabtui_node.ranks.nccl.transfer import NcclLink
 
 WORLD_CHANNELS = 16
@@ -116,3 +119,150 @@ class NcclEndpoint(RankEndpoint):
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> RankGroup:
         """Make a communicator of many ranks."""
         return NcclGroup(Member.joined(self._gpu, task, "group/id", ranks, end, channels), ranks)
+
+
+HELLO = 64
+"""Bytes of the message that makes a connection."""
+
+
+class NcclGroup(RankGroup):
+    """A communicator of many ranks."""
+
+    budget = 0.3
+
+    def __init__(self, member: Member, ranks: List[int]) -> None:
+        super().__init__(ranks, member.me)
+        self._member = member
+        self._gpu = member.gpu
+        self._device = member.gpu.device
+        self._mark = 0
+
+    def connect(self, peers: List[int], end: float) -> None:
+        """Make all connections by one group call; NCCL would make each one separately at its first use."""
+        data = self._member.memory(CONNECT, self._gpu.data, HELLO * len(self._ranks))
+        transfers = []
+        for peer in peers:
+            other = self._ranks.index(peer)
+            transfers.append(Transfer(True, self._gpu.small, HELLO, other))
+            transfers.append(Transfer(False, data + HELLO * other, HELLO, other))
+        comm, stream = self._member.comm, self._device.stream
+        what = "not all connections to %d ranks were made" % len(peers)
+        self._member.guard(CONNECT, what, end, lambda: comm.together(transfers, stream, end))
+        self._member.survey()
+
+    def link(self, peer: int) -> NcclLink:
+        """Return a link to another rank within this communicator."""
+        return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
+
+    def _allocate(self, form: TransferShape) -> int:
+        self._mark = self._gpu.log.mark()
+        return self._member.memory(TRANSFER, self._gpu.data, form.bytes)
+
+    def _iteration(self, form: TransferShape, buffer: int, end: float) -> Callable[[], None]:
+        comm, me, stream = self._member.comm, self._me, self._device.stream
+        if form.kind in TWICE:
+            transfers = self._transfers(form, buffer, self._member.memory(TRANSFER, self._gpu.source, form.bytes))
+            return lambda: comm.together(transfers, stream, end)
+        own = buffer + form.chunk * me
+        calls: Dict[str, Tuple[Any, ...]] = {
+            "all_reduce": ("ncclAllReduce", buffer, buffer, form.values, FLOAT32, SUM),
+            "all_gather": ("ncclAllGather", own, buffer, form.values, FLOAT32),
+            "reduce_scatter": ("ncclReduceScatter", buffer, own, form.values, FLOAT32, SUM),
+            "broadcast": ("ncclBroadcast", buffer, buffer, form.values, FLOAT32, 0),
+        }
+        name, *arguments = calls[form.kind]
+        return lambda: comm.queue(name, stream, end, *arguments)
+
+    def _transfers(self, form: TransferShape, buffer: int, source: int) -> List[Transfer]:
+        me, ranks, chunk = self._me, form.ranks, form.chunk
+        if form.kind == "sendrecv":
+            after, before = (me + 1) % ranks, (me - 1) % ranks
+            begin = source + verify.shift(me, after)
+            return [Transfer(True, begin, form.bytes, after), Transfer(False, buffer, form.bytes, before)]
+        transfers = []
+        for rank in range(ranks):
+            # Every rank's chunk has memory of its own, at the place where the pattern is the one for that rank.
+            offset = rank * chunk
+            offset += (verify.shift(me, rank) - offset) % verify.PERIOD
+            transfers.append(Transfer(True, source + offset, chunk, rank))
+            transfers.append(Transfer(False, buffer + rank * chunk, chunk, rank))
+        return transfers
+
+    def _fill(self, form: TransferShape, buffer: int, end: float) -> None:
+        device, me = self._device, self._me
+        if form.kind in ADDING:
+            at, length, tile = buffer, form.bytes, verify.reduce_tile(me)
+        else:
+            device.fill(buffer, verify.BLANK, form.bytes)
+            if form.kind == "all_gather":
+                at, length, tile = buffer + me * form.chunk, form.chunk, verify.tile(me, me)
+            elif form.kind == "broadcast" and me == 0:
+                at, length, tile = buffer, form.bytes, verify.tile(0, 0)
+            else:
+                return
+
+        def work() -> None:
+            device.upload(at, tile, min(len(tile), length))
+            device.spread(at, len(tile), length)
+
+        self._member.guard(TRANSFER, "the data to send could not be written", end, work)
+
+    def _minimum(self, number: int, end: float) -> int:
+        note, small, device = self._gpu.note, self._gpu.small, self._device
+        note[:4] = array.array("f", [number]).tobytes()
+
+        def work() -> None:
+            device.upload(small, note, 4)
+            self._member.comm.minimum(small, device.stream, end)
+            device.download(note, small, 4)
+
+        self._member.guard(TRANSFER, "not all ranks reached the barrier", end, work)
+        return int(array.array("f", bytes(note[:4]))[0])
+
+    def _timed(self, form: TransferShape, times: int, run: Callable[[], None], end: float) -> List[float]:
+        device, comm = self._device, self._member.comm
+        events = device.events(times + 1)
+
+        def iterations() -> None:
+            device.record(events[0])
+            for event in events[1:]:
+                run()
+                device.record(event)
+
+        def held() -> None:
+            # The ranks are not released at one instant; in a ring that would reach those further away only in
+            # later iterations, which count (0.25 ms in each of twenty, on 8 H200s).
+            comm.minimum(self._gpu.small, device.stream, end)
+            iterations()
+
+        # NCCL takes longer to queue a small message than a GPU to send it.
+        work = (lambda: device.held(held)) if times > 1 else iterations
+        self._member.guard(TRANSFER, "%s of %d bytes did not finish" % (form.kind, form.bytes), end, work)
+        return device.laps(events)
+
+    def _wrong(self, form: TransferShape, buffer: int, rounds: int, end: float) -> int:
+        me = self._me
+        if form.kind not in ADDING:
+            pieces = verify.piece_blocks(arrived(form, me))
+            blocks = [(piece.offset + offset, length) for piece, found in pieces for offset, length in found]
+            return verify.words_wrong(self._member.fetch(buffer, blocks, end), pieces)
+        blocks = verify.blocks(form.bytes)
+        if form.kind == "reduce_scatter":
+            blocks = [(me * form.chunk + offset, length) for offset, length in verify.blocks(form.chunk)]
+        sums, rounding = verify.expected_sums(form.kind, form.ranks, rounds, me)
+        return verify.count_wrong(self._member.fetch(buffer, blocks, end), blocks, sums, rounding)
+
+    def _algorithm(self) -> Optional[str]:
+        return log_lines.choice(self._gpu.log.since(self._mark, self._device.ordinal))
+
+    def _transports(self) -> Optional[str]:
+        self._member.survey()
+        me = self._me
+        found = {
+            via for (src, _, sending), vias in self._member.transports.items() if src == me and sending for via in vias
+        }
+        return log_lines.short_names(found, self._gpu.log.nics())
+
+    def close(self, broken: bool) -> None:
+        """Release the communicator."""
+        self._member.leave(broken, group=True)
