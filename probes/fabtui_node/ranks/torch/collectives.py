@@ -4,15 +4,299 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task
-from fabtui_node.ranks.engine import PairLink, RankEndpoint, RankGroup
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, PairJob, Rank, Task
+from fabtui_node.ranks.engine import PairLink, RankEndpoint, RankGroup, Setup
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TransferShape, arrived
-from fabtui_node.ranks.torch.engine import TorchEngine, failure
-from fabtui_node.ranks.torch.transfer import TorchLink
+from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
+
+LATENCY_BUDGET = 0.05
+"""Maximum duration (s) of all round trips."""
+
+PROBES = 2
+"""Round trips of the probe: the first answer may wait until the connection back is made."""
+
+"""Length of the data pattern: prime, so that a block in the wrong place is noticed."""
+
+COMPARED = 16 << 20
+"""Bytes that are compared at once."""
+
+STAMPED = 64
+"""Size from which on messages carry their number in their first 8 bytes."""
+
+
+class TorchLink(PairLink):
+    """Two ranks of a process group, which may have more.
+
+    Args:
+        engine: The engine.
+        group: The process group.
+        ends: The global numbers of this rank and of its peer.
+        indices: Their numbers within the group.
+        addresses: The data addresses of this rank and of its peer, where known.
+        inside: Whether messages use the communicator of the group instead of one for the two ranks.
+    """
+
+    budget = 0.2
+    probe_bytes = 65536
+
+    def __init__(
+        self,
+        engine: TorchEngine,
+        group: Any,
+        ends: Ends,
+        indices: Ends,
+        addresses: Tuple[Optional[str], Optional[str]] = (None, None),
+        inside: bool = False,
+    ) -> None:
+        super().__init__(*ends)
+        self.by_median = engine.name == "gloo"
+        self._engine = engine
+        self._torch = engine.torch
+        self._group = group
+        self._own, self._other = indices
+        self._addresses = addresses
+        self._inside = inside
+        self._tag = 0
+        self._paused = False
+        self._transports: Dict[bool, Optional[str]] = {}
+        self._wrong: Optional[str] = None
+        self._expected: Any = None
+        self._buffers: List[Any] = []
+
+    def _bytes(self, size: int) -> Any:
+        return self._torch.zeros(size, dtype=self._torch.uint8, device=self._engine.device)
+
+    def _numbers(self, *numbers: int) -> Any:
+        return self._torch.tensor(numbers, dtype=self._torch.int64, device=self._engine.device)
+
+    def _wait(self, work: Any, end: float, what: str, late: Optional[ErrorKind] = None) -> None:
+        left = base.remaining(end, 0.001)
+        try:
+            self._engine.finish(work, end)
+        except Exception as error:
+            raise failure(TRANSFER, what, error, left, late) from None
+
+    def _put(self, tensor: Any, end: float, what: str = "message") -> None:
+        self._tag += 1
+        lost = "the %s to rank %d was not sent" % (what, self._peer)
+        self._wait(self._begin(True, tensor, lost), end, lost)
+
+    def _take(self, tensor: Any, end: float, what: str = "message", late: Optional[ErrorKind] = None) -> None:
+        self._tag += 1
+        lost = "no %s came from rank %d" % (what, self._peer)
+        self._wait(self._begin(False, tensor, lost), end, lost, late)
+
+    def _begin(self, sending: bool, tensor: Any, lost: str) -> Any:
+        try:
+            return self._engine.begin(self._group, sending, tensor, self._other, self._tag, self._inside)
+        except Exception as error:
+            raise failure(TRANSFER, lost, error) from None
+
+    def _send_setup(self, setup: Setup, end: float, transport: Optional[str] = None) -> None:
+        self._put(self._numbers(*setup), end, "setup message")
+
+    def _receive_setup(self, end: float) -> Setup:
+        numbers = self._numbers(0, 0, 0)
+        self._take(numbers, end, "setup message", ErrorKind.SETUP_MISSING)
+        first, second, third = (int(value) for value in numbers)
+        return first, second, third
+
+    def _stream(self, buffers: List[Any], count: int, end: float, sending: bool, job: PairJob) -> List[float]:
+        """Send or receive numbered messages; one is always in progress while the one before is finished.
+
+        The buffers are used in turn; ``job`` has the fault that the lab injects at the source. Return when each message
+        was done, by ``time.perf_counter``.
+        """
+        pending: List[Tuple[Any, Any, int]] = []
+        done: List[float] = []
+        lost = "message %d of %d to rank %d was not sent" if sending else "message %d of %d did not come from rank %d"
+        pause = buffers[0].numel() / job.rate if job.rate and sending else 0.0
+
+        def finish() -> None:
+            work, buffer, number = pending.pop(0)
+            self._wait(work, end, lost % (number + 1, count, self._peer))
+            done.append(time.perf_counter())
+            if not sending and buffer.numel() >= STAMPED:
+                stamp = int(buffer[:8].view(self._torch.int64).item())
+                if stamp != number and self._wrong is None:
+                    self._wrong = "message %d of %d carries the number %d" % (number + 1, count, stamp)
+
+        for number in range(count):
+            buffer = buffers[number % len(buffers)]
+            if len(pending) == len(buffers):
+                finish()
+            if sending:
+                if job.fault in ("kill", "stop") and number == count // 2:
+                    base.signal_self(job.fault)
+                if pause:
+                    time.sleep(min(pause, base.remaining(end)))
+                if buffer.numel() >= STAMPED:
+                    buffer[:8].view(self._torch.int64).fill_(number)
+            self._tag += 1
+            text = lost % (number + 1, count, self._peer)
+            pending.append((self._begin(sending, buffer, text), buffer, number))
+        while pending:
+            finish()
+        return done
+
+    def _pattern(self, src: int, dst: int, size: int) -> Any:
+        torch = self._torch
+        steps = torch.arange(PERIOD, dtype=torch.int64, device=self._engine.device)
+        tile = (steps * 7919 + src * 104729 + dst * 1299709 + 1) % 251
+        return tile.to(torch.uint8).repeat(size // PERIOD + 1)[:size].contiguous()
+
+    def _check(self, buffer: Any, number: int) -> None:
+        """Compare the last message of a stream with what was sent."""
+        expected = self._expected[: buffer.numel()]
+        head = expected[:8].clone()
+        if expected.numel() >= STAMPED:
+            expected[:8].view(self._torch.int64).fill_(number)
+        wrong, first = self._wrong_bytes(buffer, expected)
+        expected[:8].copy_(head)
+        if self._wrong is None and wrong:
+            found = wrong, buffer.numel(), number + 1, first
+            self._wrong = "%d of %d bytes are wrong in message %d, the first at offset %d" % found
+
+    def _wrong_bytes(self, buffer: Any, expected: Any) -> Tuple[int, int]:
+        """Return the number of bytes that differ, and the offset of the first; part by part, to spare memory."""
+        wrong, first = 0, -1
+        for at in range(0, buffer.numel(), COMPARED):
+            differ = buffer[at : at + COMPARED] != expected[at : at + COMPARED]
+            count = int(differ.sum())
+            if count and not wrong:
+                first = at + int(differ.nonzero()[0])
+            wrong += count
+        return wrong, first
+
+    def _send_probe(self, job: PairJob, end: float) -> float:
+        pattern, self._note = self._pattern(self._rank, self._peer, job.bytes), self._bytes(8)
+        self._buffers = [pattern]
+        probe = pattern[: min(job.bytes, self.probe_bytes)].clone()
+        self._put(probe, end, "first byte")
+        seconds = []
+        for _ in range(PROBES):
+            began = time.perf_counter()
+            self._put(probe, end)
+            self._take(self._note, end, "answer")
+            seconds.append(time.perf_counter() - began)
+        return float(probe.numel() / max(1e-9, min(seconds)))
+
+    def _receive_probe(self, job: PairJob, end: float) -> None:
+        self._expected, self._note = self._pattern(self._peer, self._rank, job.bytes), self._bytes(8)
+        probe = self._bytes(min(job.bytes, self.probe_bytes))
+        self._take(probe, end, "first byte")
+        for _ in range(PROBES):
+            self._take(probe, end)
+            self._put(self._note, end, "answer")
+        same = self._torch.equal(probe, self._expected[: probe.numel()])
+        self._wrong = None if same else "the first message is wrong"
+
+    def _send_warmup(self, size: int, count: int, end: float) -> float:
+        self._buffers = [self._buffers[0][:size].clone() for _ in range(2)]
+        began = time.perf_counter()
+        self._stream(self._buffers, count, end, True, PairJob(size, 0, 0, 0))
+        self._take(self._note, end, "answer")
+        return time.perf_counter() - began
+
+    def _receive_warmup(self, size: int, count: int, end: float) -> None:
+        self._buffers = [self._bytes(size), self._bytes(size)]
+        self._stream(self._buffers, count, end, False, PairJob(size, 0, 0, 0))
+        self._put(self._note, end, "answer")
+        self._check(self._buffers[(count - 1) % 2], count - 1)
+
+    def _send_timed(self, job: PairJob, size: int, count: int, untimed: int, end: float) -> None:
+        if job.fault == "corrupt":
+            for buffer in self._buffers:
+                buffer[size // 2] ^= 0xFF
+        self._stream(self._buffers, count + untimed, end, True, job)
+        self._take(self._note, end, "answer")
+
+    def _receive_timed(self, size: int, count: int, untimed: int, end: float) -> List[float]:
+        done = [] if untimed else [time.perf_counter()]
+        done += self._stream(self._buffers, count + untimed, end, False, PairJob(size, 0, 0, 0))
+        self._put(self._note, end, "answer")
+        last = count + untimed - 1
+        self._check(self._buffers[last % 2], last)
+        return [done[turn + 1] - done[turn] for turn in range(count)]
+
+    def _exchange(self, size: int, count: int, end: float) -> float:
+        self._wrong = None
+        out, into = self._pattern(self._rank, self._peer, size), self._bytes(size)
+        lost = "no data in both directions at once with rank %d" % self._peer
+        began = 0.0
+        for number in range(count + 1):
+            self._tag += 1
+            try:
+                works = self._engine.exchange(self._group, out, self._other, into, self._other, self._tag)
+            except Exception as error:
+                raise failure(TRANSFER, lost, error) from None
+            for work in works:
+                self._wait(work, end, lost)
+            if number == 0:
+                began = time.perf_counter()
+        seconds = time.perf_counter() - began
+        if self._wrong_bytes(into, self._pattern(self._peer, self._rank, size))[0]:
+            self._wrong = "the data that rank %d sent at the same time is wrong" % self._peer
+        return seconds
+
+    def _difference(self, size: int, end: float) -> Optional[str]:
+        return self._wrong
+
+    def _ping(self, count: int, end: float) -> List[float]:
+        ball = self._numbers(1)
+        trips: List[float] = []
+        stop = time.perf_counter() + LATENCY_BUDGET
+        for number in range(count):
+            last = number == count - 1 or (number >= 4 and time.perf_counter() > stop)
+            ball[0] = 0 if last else 1
+            began = time.perf_counter()
+            self._put(ball, end, "ping")
+            self._take(ball, end, "pong")
+            trips.append(time.perf_counter() - began)
+            if last:
+                break
+        return trips
+
+    def _pong(self, count: int, end: float) -> None:
+        ball = self._numbers(1)
+        for _ in range(count):
+            self._take(ball, end, "ping")
+            last = int(ball[0]) == 0
+            self._put(ball, end, "pong")
+            if last:
+                return
+
+    def _forget(self) -> None:
+        self._expected, self._buffers = None, []
+
+    def pause(self) -> None:
+        """Keep the group for the next test of the pair."""
+        self._paused = True
+
+    def renew(self, task: Task) -> None:
+        """Use the group for another test."""
+        self._engine.renew(self._group, task)
+
+    def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
+        """Return the transport, where the engine knows it, and the two data addresses."""
+        src, dst = (self._own, self._other) if sending else (self._other, self._own)
+        here, there = self._addresses
+        if not self._paused:
+            # Later on, what the library printed last is about other groups.
+            self._transports[sending] = self._engine.transport_of(src, dst, sending)
+        return self._transports.get(sending), here or self._engine.address, there or None
+
+    def close(self, broken: bool) -> None:
+        """Release the group; with gloo its sockets close, and a peer that waits on them notices."""
+        group, self._group = self._group, None
+        if group is not None and not self._inside:
+            self._engine.discard(group, broken)
+
 
 PERIOD = 4099
 """Period (values) of the pattern of copied data: prime."""
