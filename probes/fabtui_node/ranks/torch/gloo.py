@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
-from fabtui_node.ranks.torch.collectives import TorchEndpoint
+from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
 CONNECT_TRIES = 5

@@ -17,7 +17,7 @@ from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver
-from fabtui_node.ranks.torch.collectives import TorchEndpoint
+from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
 # In a job, a timeout ends the process and writes files; in a test neither may happen.
