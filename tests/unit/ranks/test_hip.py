@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui_node.ranks.nccl import ctypes_hip
+from fabtui_node.ranks.nccl import ctypes_cuda
 from fabtui_node.ranks.nccl.ctypes_cuda import SIGNATURES
 from fabtui_node.ranks.nccl.ctypes_nccl import candidates
 from tests.wire.rank_controller import Controller
@@ -54,7 +54,7 @@ def test_without_any_driver_nvidias_is_what_is_missed(controller: Controller, tm
 
 
 def test_every_call_has_a_name_in_hip() -> None:
-    names = {ctypes_hip.named(name) for name in SIGNATURES}
+    names = {ctypes_cuda.named(name) for name in SIGNATURES}
     assert {"hipInit", "hipMemcpyHtoDAsync", "hipMemGetInfo", "hipMemsetD8Async", "hipGetDeviceCount"} <= names
     assert not any("_v2" in name or name.startswith("cu") for name in names)
 

@@ -15,8 +15,7 @@ from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import ADDING, TWICE, TransferShape, arrived
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member, RankGpu
-from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
-from fabtui_node.ranks.nccl.ctypes_hip import open_driver
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, open_driver
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Library, Transfer, version_text
 from fabtui_node.ranks.nccl.transfer import NcclLink
 
