@@ -1,4 +1,4 @@
-"""A rank over torch.distributed, and collectives of many; results are checked completely."""
+"""A rank over torch.distributed: its links to other ranks, and collectives of many; results are checked completely."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ LATENCY_BUDGET = 0.05
 
 PROBES = 2
 """Round trips of the probe: the first answer may wait until the connection back is made."""
-
-"""Length of the data pattern: prime, so that a block in the wrong place is noticed."""
 
 COMPARED = 16 << 20
 """Bytes that are compared at once."""
