@@ -82,8 +82,7 @@ from fabtui_node import protocol
 from fabtui_node.parsers import catalogue as of_nodes
 from fabtui_node.parsers.base import Notes
 from fabtui_node.runtime import spawn
-from fabtui_node.runtime.child_processes import ChildProcesses
-from fabtui_node.runtime.supervisor import Supervisor
+from fabtui_node.runtime.supervisor import ChildProcesses, Supervisor
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "tests" / "samples"

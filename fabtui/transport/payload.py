@@ -29,7 +29,6 @@ ENTRY = "fabtui_node.runtime.supervisor"
 #: The modules of the supervisor and the keeper.
 FIRST = (
     "runtime.bootloader",
-    "runtime.child_processes",
     "runtime.keeper",
     "runtime.streams",
     "protocol",
@@ -37,7 +36,6 @@ FIRST = (
     "runtime.presence",
     "runtime.spawn",
     "runtime.supervisor",
-    "runtime.probe_worker",
 )
 #: Parts that follow later: the probes with their parsers, and the rank host with its engines.
 Part = Literal["looks", "ranks"]

@@ -39,6 +39,8 @@ ENGINES = {
 PROCESS_PER_RANK = "torch"
 """Engine whose ranks need a process each."""
 
+_PDEATHSIG = 1
+
 
 def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
@@ -349,9 +351,6 @@ def make_engine(name: str, address: str, store: Store, library: Optional[str]) -
     module, class_name = ENGINES[name]
     made: Engine = getattr(importlib.import_module("fabtui_node.ranks." + module), class_name)(address, store, library)
     return made
-
-
-_PDEATHSIG = 1
 
 
 class _RankProcess:

@@ -15,14 +15,21 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Dict, List, MutableMapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, MutableMapping, Optional, Sequence
 
 from fabtui_node import protocol
-from fabtui_node.protocol import ErrorKind, Message, ProtocolError
+from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode, encode_piece
 from fabtui_node.runtime import bootloader, keeper, presence, reap, spawn
-from fabtui_node.runtime.child_processes import ChildProcesses, KeeperGoneError
-from fabtui_node.runtime.streams import LineLimit, Outgoing
+from fabtui_node.runtime.streams import (
+    BYTES_PER_SECOND,
+    FrameSocket,
+    LineLimit,
+    LogPipe,
+    Outgoing,
+    send_with_descriptors,
+)
 
+#: Interval (s) of the loop, which is the longest that it waits.
 TICK = 0.5
 #: Unsent bytes for the controller from which on children are no longer read.
 PAUSE_BYTES = 4 * 1024 * 1024
@@ -36,6 +43,356 @@ MAX_LEASE = 24 * 3600.0
 #: Seconds past its deadline after which the supervisor answers for a probe.
 PROBE_GRACE = 2.0
 MAX_OPEN_PROBES = 256
+#: Interval (s) between two ticks for the keeper.
+KEEPER_TICK = 1.0
+#: Seconds between the end of a channel and the end of its process, after which the process is killed.
+END_TIMEOUT = 2.0
+#: Timeout (s) for writing to the keeper, which never waits for long itself.
+KEEPER_TIMEOUT = 3.0
+#: Maximum number of unanswered ticks of the keeper.
+MAX_UNANSWERED = 10
+
+
+class KeeperGoneError(Exception):
+    """The keeper was killed or hangs: this node is unusable."""
+
+
+#: Prefixes of variables that srun and MPI launchers set for tasks.
+_OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_", "FLUX_")
+
+
+class RankHostProcess:
+    """A rank host, or a standby process that becomes one, as seen by the supervisor.
+
+    Attributes:
+        order: Its parameters: argv, environment and config from the controller.
+        end: Its exit message, if it ended before it became the rank host.
+    """
+
+    def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str, order: Any) -> None:
+        self.number = number
+        self.channel = channel
+        self.printed = printed
+        self.python = python
+        self.order = order
+        self.pid: Optional[int] = None
+        self.end: Optional[Message] = None
+        self.killed = False
+
+    def close(self) -> None:
+        """Close its channels."""
+        self.channel.close()
+        self.printed.close()
+
+
+def _order(message: Message) -> List[Any]:
+    """Return the parameters that must match for a standby process to be used."""
+    return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
+
+
+def _excuse(message: Message) -> Optional[str]:
+    """Return why a request for a rank host is invalid; None if it is valid."""
+    argv = message.get("argv")
+    if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        return "argv is not a list of words"
+    if not isinstance(message.get("config") or {}, dict):
+        return "config is not an object"
+    try:
+        merged_environment(message.get("env"))
+    except (ValueError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def merged_environment(*layers: Any) -> Dict[str, str]:
+    """Merge environment layers; later ones take precedence. Raise ValueError for what no environment can have."""
+    merged: Dict[str, str] = {}
+    for layer in layers:
+        for name, value in (layer or {}).items():
+            if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
+                raise ValueError("%r cannot be an environment variable" % (name,))
+            merged[name] = value
+    return merged
+
+
+def _log_lines(pipe: LogPipe, rest: bool) -> List[Message]:
+    return [{"t": "log", "text": line} for line in pipe.lines(rest)]
+
+
+class ChildProcesses:
+    """Start, end and messages of the worker and the rank host.
+
+    ``keeper`` is the socket to process B, ``printed`` the reading end of the output of B and the worker.
+    """
+
+    def __init__(self, keeper: socket.socket, printed: int, config: Mapping[str, Any]) -> None:
+        keeper.settimeout(KEEPER_TIMEOUT)
+        self.keeper = keeper
+        self._decoder = Decoder()
+        self._config = config
+        self._number = 0
+        self._ticked = 0.0
+        self._unanswered = 0
+        self._worker: Optional[FrameSocket] = None
+        self._worker_number = 0
+        self._rank: Optional[RankHostProcess] = None
+        # The standby process; it becomes the rank host as soon as the current one has ended, if awaited.
+        self._spare: Optional[RankHostProcess] = None
+        self._awaited = False
+        self._pending: List[Message] = []
+        self._printed = LogPipe(printed)
+        self._lost: Dict[int, float] = {}
+        self._log_window = 0
+        self._log_bytes = 0
+
+    @property
+    def rank_lives(self) -> bool:
+        """True if there is a rank host that was not killed."""
+        return self._rank is not None and not self._rank.killed
+
+    def readers(self, now: float) -> List[Any]:
+        """Return the objects to wait for, except the keeper."""
+        ready: List[Any] = list(self._channels())
+        if int(now) != self._log_window:
+            self._log_window, self._log_bytes = int(now), 0
+        if self._log_bytes < BYTES_PER_SECOND:
+            ready += [pipe for pipe in self._pipes() if pipe.open]
+        return ready
+
+    def writers(self) -> List[Any]:
+        """Return the channels with unsent bytes."""
+        return [channel for channel in self._channels() if len(channel.out)]
+
+    def _channels(self) -> List[FrameSocket]:
+        channels = [self._worker, self._rank.channel if self._rank is not None else None]
+        return [channel for channel in channels if channel is not None and channel.open]
+
+    def _pipes(self) -> List[LogPipe]:
+        return [self._printed] + [rank.printed for rank in (self._rank, self._spare) if rank is not None]
+
+    def tick(self, now: float) -> None:
+        """Send the keeper a sign of life, and flush the channels."""
+        if now - self._ticked >= KEEPER_TICK:
+            self._ticked = now
+            self._ask(encode({"op": "tick"}))
+            # Counted, not timed: both processes may have been stopped for a while.
+            self._unanswered += 1
+            if self._unanswered > MAX_UNANSWERED:
+                raise KeeperGoneError("the keeper process hangs")
+        for channel in self.writers():
+            channel.flush()
+        for number, since in list(self._lost.items()):
+            if now - since > END_TIMEOUT:
+                del self._lost[number]
+                self._kill(number)
+        if self._rank is not None and len(self._rank.channel.out) > MAX_UNSENT_BYTES:
+            self._rank.channel.out.drop()
+            self.kill_rank()
+
+    def _ask(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+        try:
+            send_with_descriptors(self.keeper, frame, descriptors)
+        except OSError as error:
+            raise KeeperGoneError("the keeper process ended or hangs (%s)" % error) from None
+
+    def _kill(self, number: int) -> None:
+        self._ask(encode({"op": "kill", "id": number}))
+
+    def _start(self, what: str, message: Message, *ends: int) -> int:
+        self._number += 1
+        try:
+            order = dict(message, op="start", id=self._number, what=what, descriptors=len(ends))
+            self._ask(encode(order), ends)
+        finally:
+            for fd in ends:
+                os.close(fd)
+        return self._number
+
+    def add_modules(self, piece: bytes, last: bool) -> None:
+        """Forward a piece of further modules to the keeper, whose children may import them."""
+        self._ask(encode_piece(piece, last))
+
+    def probe(self, message: Message) -> None:
+        """Forward a probe to the worker, which is started if it does not run."""
+        if self._worker is None:
+            near, far = socket.socketpair()
+            self._worker = FrameSocket(near)
+            self._worker_number = self._start("worker", {}, far.detach())
+        self._worker.send(message)
+
+    def kill_worker(self) -> None:
+        """End the worker; the next probe starts another."""
+        if self._worker is not None:
+            self._kill(self._worker_number)
+            self._worker.close()
+            self._worker, self._worker_number = None, 0
+
+    def spawn(self, message: Message) -> Optional[str]:
+        """Start the rank host after ending the current one; return the reason if that is impossible.
+
+        The standby process becomes the rank host, and gets messages, only when the current one has ended: so the two
+        never hold the same GPUs.
+        """
+        excuse = self.stand_by(message)
+        if excuse is not None:
+            return excuse
+        if self._rank is None:
+            self._pending += self._promote()
+        else:
+            self._awaited = True
+            self._end_rank()
+        return None
+
+    def stand_by(self, message: Message) -> Optional[str]:
+        """Start a standby process for the next `spawn` of the same parameters; return the reason if impossible."""
+        excuse = _excuse(message)
+        if excuse is not None:
+            return excuse
+        if self._spare is not None and (self._spare.order != _order(message) or self._spare.end is not None):
+            self.stand_down()
+        if self._spare is None:
+            self._spare = self._start_rank(message)
+        return None
+
+    def stand_down(self) -> None:
+        """End the standby process, if there is one."""
+        spare, self._spare, self._awaited = self._spare, None, False
+        if spare is not None:
+            if spare.end is None:
+                self._kill(spare.number)
+            spare.close()
+
+    def _start_rank(self, message: Message) -> RankHostProcess:
+        own = merged_environment(self._config.get("env"), message.get("env"))
+        # A library that finds variables of an MPI launcher or of a job step takes the rank for a task of that.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
+        environment = dict(inherited, **own)
+        argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
+        near, far = socket.socketpair()
+        listen, printed = os.pipe()
+        config = dict(message.get("config") or {}, env=own)
+        request = {"argv": argv, "env": environment, "config": config}
+        number = self._start("rank", request, far.detach(), printed)
+        return RankHostProcess(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+
+    def _promote(self) -> List[Message]:
+        """Make the standby process the rank host; return what is to be reported of it."""
+        rank, self._rank, self._spare, self._awaited = self._spare, self._spare, None, False
+        assert rank is not None
+        started = [] if rank.pid is None else [{"t": "spawned", "pid": rank.pid, "python": rank.python}]
+        return started + ([] if rank.end is None else self._take_rank_event(rank, rank.end))
+
+    def send_to_rank(self, body: Any) -> None:
+        """Send a message to the rank host; without one it is dropped, because the exit is or will be reported."""
+        if not isinstance(body, dict):
+            raise TypeError("the message for the rank host is not an object")
+        if self.rank_lives and self._rank is not None:
+            self._rank.channel.send(body)
+
+    def kill_rank(self) -> None:
+        """Kill the rank host with all its descendants, and the standby process."""
+        self.stand_down()
+        self._end_rank()
+
+    def _end_rank(self) -> None:
+        if self._rank is not None and not self._rank.killed:
+            self._rank.killed = True
+            self._kill(self._rank.number)
+
+    def leave(self) -> None:
+        """Close the channel to the keeper, which then ends all its descendants."""
+        self.keeper.close()
+
+    def serve(self, readable: List[Any], now: float) -> List[Message]:
+        """Read the ready channels; return messages for the controller.
+
+        It also returns ``{"t":"worker_died","text":str}`` when the worker ended by itself.
+
+        Raises:
+            KeeperGoneError: The keeper ended.
+        """
+        messages, self._pending = self._pending, []
+        if self._worker is not None and self._worker in readable:
+            messages += self._hear(self._worker, self._worker_number)
+        if self._rank is not None and self._rank.channel in readable:
+            heard = self._hear(self._rank.channel, self._rank.number)
+            if len(heard) > 2:
+                # They travel as one. The first may have begun in an earlier reading, and be as large as a frame.
+                heard = [heard[0], {"op": "several", "messages": heard[1:]}]
+            messages += [{"t": "rank", "m": body} for body in heard]
+        for pipe in self._pipes():
+            if pipe in readable:
+                self._log_bytes += pipe.read()
+                messages += _log_lines(pipe, not pipe.open)
+        if self.keeper in readable:
+            messages += self._hear_keeper()
+        return messages
+
+    def _hear(self, channel: FrameSocket, number: int) -> List[Message]:
+        messages = channel.receive()
+        if not channel.open:
+            # The keeper will report the end of the process.
+            self._lost[number] = time.monotonic()
+        return messages
+
+    def _hear_keeper(self) -> List[Message]:
+        try:
+            data = self.keeper.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            raise KeeperGoneError("the keeper process ended")
+        messages: List[Message] = []
+        self._unanswered = 0
+        for message in self._decoder.feed(data):
+            if message["op"] == "tick":
+                continue
+            if message["op"] == "exit":
+                self._lost.pop(message["id"], None)
+            for left in message.get("left", ()):
+                text = "process %d could not be ended: %s" % (left["pid"], left["why"])
+                messages.append({"t": "log", "text": text})
+            if self._rank is not None and message["id"] == self._rank.number:
+                messages += self._take_rank_event(self._rank, message)
+            elif self._spare is not None and message["id"] == self._spare.number:
+                self._take_spare_event(self._spare, message)
+            elif message["id"] == self._worker_number and message["op"] == "exit":
+                messages += self._worker_ended(message)
+        return messages
+
+    def _worker_ended(self, message: Message) -> List[Message]:
+        assert self._worker is not None
+        messages = self._worker.drain()
+        self._worker, self._worker_number = None, 0
+        how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
+        return [*messages, {"t": "worker_died", "text": "the process that runs probes ended with " + how}]
+
+    def _take_spare_event(self, spare: RankHostProcess, message: Message) -> None:
+        if message["op"] == "started":
+            spare.pid = message["pid"]
+        elif message["op"] == "exit":
+            spare.end = message
+            if not self._awaited:
+                self.stand_down()
+
+    def _take_rank_event(self, rank: RankHostProcess, message: Message) -> List[Message]:
+        if message["op"] == "started":
+            return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
+        if message["op"] == "stopped":
+            return [{"t": "stopped", "on": message["on"]}]
+        messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
+        # Read the last output from the pipe; a process that inherited the other end may still print more.
+        for _ in range(16):
+            if not rank.printed.open or not rank.printed.read():
+                break
+        messages += _log_lines(rank.printed, True)
+        tail = rank.printed.tail()
+        messages.append({"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": tail})
+        rank.close()
+        self._rank = None
+        return messages + (self._promote() if self._awaited else [])
+
+
 MAX_PROBE_DEADLINE = 3600.0
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from fabtui_node.runtime import bootloader, keeper, reap, spawn, supervisor
-from fabtui_node.runtime.child_processes import merged_environment
+from fabtui_node.runtime.supervisor import merged_environment
 
 
 def test_descendants_are_found_downwards_only_and_without_zombies() -> None:

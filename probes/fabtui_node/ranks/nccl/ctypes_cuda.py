@@ -1,4 +1,4 @@
-"""CUDA driver calls to move and check data, through ctypes and ``libcuda.so.1``.
+"""Driver calls to move and check data, through ctypes: ``libcuda.so.1``, or AMD's HIP by its own names.
 
 NCCL carries its own CUDA runtime and works in the device's primary context; so does this: no version to match.
 Every wait polls and has a deadline: a kernel that waits for a dead peer must not block the caller.
@@ -299,11 +299,9 @@ def _gib(size: int) -> str:
     return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)
 
 
-# Calls of `ctypes_cuda` by their names in AMD's HIP, through ctypes and ``libamdhip64.so``.
-#
-# HIP has no contexts: a thread selects a device by its number. Not yet run on an AMD GPU.
+# HIP (``libamdhip64.so``) has no contexts: a thread selects a device by its number. Not yet run on an AMD GPU.
 
-#: Names that differ from those of CUDA's calls by more than the prefix.
+#: HIP's names that differ from those of CUDA's calls by more than the prefix.
 _NAMES = {
     "cuDeviceGetCount": "hipGetDeviceCount",
     "cuMemAlloc_v2": "hipMalloc",

@@ -1,6 +1,6 @@
 """NCCL's C interface through ctypes: non-blocking communicators, polled with deadlines.
 
-AMD's librccl has the same interface and is used for AMD GPUs (see `ctypes_hip`).
+AMD's librccl has the same interface and is used for AMD GPUs (see `ctypes_cuda`).
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ LATENCY_BUDGET = 0.05
 PROBES = 2
 """Round trips of the probe: the first answer may wait until the connection back is made."""
 
+PERIOD = 4099
+"""Length of the data pattern: prime, so that data in the wrong place is noticed."""
+
 COMPARED = 16 << 20
 """Bytes that are compared at once."""
 
@@ -295,9 +298,6 @@ class TorchLink(PairLink):
         if group is not None and not self._inside:
             self._engine.discard(group, broken)
 
-
-PERIOD = 4099
-"""Period (values) of the pattern of copied data: prime."""
 
 TAGS = 1 << 20
 """Tags for the messages of one pair of ranks; torch matches messages by tag."""
