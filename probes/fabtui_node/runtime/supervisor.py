@@ -43,6 +43,7 @@ MAX_LEASE = 24 * 3600.0
 #: Seconds past its deadline after which the supervisor answers for a probe.
 PROBE_GRACE = 2.0
 MAX_OPEN_PROBES = 256
+MAX_PROBE_DEADLINE = 3600.0
 #: Interval (s) between two ticks for the keeper.
 KEEPER_TICK = 1.0
 #: Seconds between the end of a channel and the end of its process, after which the process is killed.
@@ -391,9 +392,6 @@ class ChildProcesses:
         rank.close()
         self._rank = None
         return messages + (self._promote() if self._awaited else [])
-
-
-MAX_PROBE_DEADLINE = 3600.0
 
 
 def lease_of(config: Dict[str, Any]) -> float:
