@@ -17,14 +17,6 @@ from fabtui.model.schedule import mode_for, pairs_for
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
-from fabtui.session.measure.collectives import (
-    EVERY_NODE_PAIR,
-    CollectiveTest,
-    first_groups,
-    groups_of,
-    is_measured,
-    run_collective,
-)
 from fabtui.session.measure.communicator_cache import CommunicatorCache
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p import PairSweep, PairTest
@@ -37,7 +29,16 @@ from fabtui.session.measure.retest import (
     retest,
     unordered,
 )
-from fabtui.session.measure.world import WorldSweep, WorldTest
+from fabtui.session.measure.world import (
+    EVERY_NODE_PAIR,
+    CollectiveTest,
+    WorldSweep,
+    WorldTest,
+    first_groups,
+    groups_of,
+    is_measured,
+    run_collective,
+)
 from fabtui.session.options import SessionOptions
 from fabtui.session.ranks.rank_host import HostLost, HostMessage, HostReports
 from fabtui_node.protocol import ErrorKind
