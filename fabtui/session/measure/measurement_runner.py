@@ -18,6 +18,16 @@ from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.measure.communicator_cache import CommunicatorCache
+from fabtui.session.measure.group_tests import (
+    EVERY_NODE_PAIR,
+    CollectiveTest,
+    WorldSweep,
+    WorldTest,
+    first_groups,
+    groups_of,
+    is_measured,
+    run_collective,
+)
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p import PairSweep, PairTest
 from fabtui.session.measure.retest import (
@@ -28,16 +38,6 @@ from fabtui.session.measure.retest import (
     results_of,
     retest,
     unordered,
-)
-from fabtui.session.measure.world import (
-    EVERY_NODE_PAIR,
-    CollectiveTest,
-    WorldSweep,
-    WorldTest,
-    first_groups,
-    groups_of,
-    is_measured,
-    run_collective,
 )
 from fabtui.session.options import SessionOptions
 from fabtui.session.ranks.rank_host import HostLost, HostMessage, HostReports

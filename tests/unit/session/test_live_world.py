@@ -10,7 +10,7 @@ import pytest
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
-from fabtui.session.measure import world
+from fabtui.session.measure import group_tests
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import p2p_of, run, world_of
 
@@ -28,7 +28,7 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
 
 
 async def test_a_big_world_is_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_PART", 5)
+    monkeypatch.setattr(group_tests, "_PART", 5)
     record = tmp_path / "r.jsonl.gz"
     script = Script({"a": 2, "b": 2}, stuck={(0, 3)}, patient=True)
     model, _ = await run(script, layers=("world",), record=record)

@@ -13,8 +13,8 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, busbw_factor
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import admit, engine_for
+from fabtui.session.measure.group_tests import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui.session.measure.p2p_result import Side, direction
-from fabtui.session.measure.world import EVERY_NODE_PAIR, Group, first_groups, groups_of
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks.base import PairReport
 

@@ -1,4 +1,7 @@
-"""World layer: the transfers of the pair tests inside one communicator of all ranks, where NCCL may relay."""
+"""Tests of groups of ranks: the world layer, and collectives over all ranks, each node, each rail, each pair of nodes.
+
+The world layer repeats the transfers of the pair tests inside one communicator of all ranks, where NCCL may relay.
+"""
 
 from __future__ import annotations
 
