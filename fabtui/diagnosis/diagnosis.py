@@ -82,8 +82,6 @@ class Diagnosis:
         findings: The findings, the first one first; several about the preflight alone are one.
         all_findings: The same, one by one.
         preflight: Facts of the nodes, findings about them, and what could not be inspected.
-        not_examined: What was requested and could not be tested, one line each.
-        code: Exit code of the session.
     """
 
     evidence: Evidence
@@ -91,13 +89,23 @@ class Diagnosis:
     findings: list[Finding]
     all_findings: list[Finding]
     preflight: Preflight
-    not_examined: list[str]
-    code: int
 
     @property
     def model(self) -> Model:
         """Session model of the evidence."""
         return self.evidence.model
+
+    @cached_property
+    def not_examined(self) -> list[str]:
+        """What was requested and could not be tested, one line each."""
+        return exit_codes.not_tested(self.model)
+
+    @cached_property
+    def code(self) -> int:
+        """Exit code of the session; that of its preflight if it only inspected nodes."""
+        if self.model.options.get("looks_only"):
+            return self.preflight.exit_code
+        return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
 
     @cached_property
     def healthy(self) -> HealthySet | None:
@@ -106,7 +114,7 @@ class Diagnosis:
 
 
 def diagnose(evidence: Evidence | Model) -> Diagnosis:
-    """Return the diagnosis of all evidence; a session that only inspected nodes has the code of its preflight.
+    """Return the diagnosis of all evidence.
 
     Args:
         evidence: The evidence, or a session model alone.
@@ -121,8 +129,7 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     if given.job is not None:
         more += [one for rule in rules_of(Domain.JOBS) for one in rule.findings(given.job)]
     listed, each = (in_order(model, [*more, *some]) if more else some for some in found)
-    code = inspected.exit_code if model.options.get("looks_only") else _exit_code(model, (*each, *inspected.findings))
-    return Diagnosis(given, tally, listed, each, inspected, exit_codes.not_tested(model), code)
+    return Diagnosis(given, tally, listed, each, inspected)
 
 
 @register

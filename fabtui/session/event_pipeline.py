@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from fabtui.errors import InputError
-from fabtui.model.events import Event, LogEntry
+from fabtui.model.events import Event, LogEntry, PhaseStart, SessionEnd
 from fabtui.model.session_model import Model
 from fabtui.sanitize import escaped
 
@@ -26,6 +26,8 @@ from fabtui.sanitize import escaped
 _GZIP = 31
 #: Level of compression: 40 us per pair of endpoints; the usual level 6 takes 125 us, for files smaller by a seventh.
 _COMPRESSION = 2
+#: Events that are no evidence: no finding depends on them.
+_ASIDES = (LogEntry, PhaseStart, SessionEnd)
 #: Number of queued events from which no more messages of nodes are read.
 MAX_PENDING = 1000
 
@@ -124,6 +126,7 @@ class EventPump:
         self._wake = asyncio.Event()
         self._seq = 0
         self._applied = 0
+        self.evidence = 0  #: Number of events in the model on which findings depend.
         self._moved = asyncio.Condition()
         self._listeners: list[Callable[[], None]] = []
 
@@ -188,6 +191,7 @@ class EventPump:
     def _apply(self, batch: list[Event]) -> None:
         for one in batch:
             self.model.apply(one)
+            self.evidence += not isinstance(one, _ASIDES)
         self._applied += len(batch)
         if batch:
             for changed in self._listeners:

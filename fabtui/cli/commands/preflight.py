@@ -14,8 +14,9 @@ from fabtui.cli.foreground import ask_on_terminal, interrupted_code, run_until_s
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_outputs, write_first, write_texts
 from fabtui.config.file import read_config
+from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.preflight.checks import FOUND, preflight
+from fabtui.diagnosis.preflight.checks import FOUND
 from fabtui.diagnosis.preflight.environment import expectations
 from fabtui.export.preflight import csv_text, json_text, read_earlier
 from fabtui.model.facts.compare import Earlier, changes_since
@@ -79,7 +80,7 @@ async def _session(
     progress.watch(feed)
     interrupted = await run_until_signal(feed)
     progress.end()
-    found = preflight(feed.model, expectations(given.get("expect", ())))
+    found = diagnose(Evidence(feed.model, expected=expectations(given.get("expect", ())))).preflight
     changed = None if earlier is None else changes_since(earlier, found.table)
 
     def report(lines: list[str]) -> None:

@@ -11,7 +11,6 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import seconds
-from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
 from fabtui.report.tables import takes_unicode
@@ -82,7 +81,7 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
     progress.watch(feed)
     interrupted = await run_until_signal(feed, watch)
     progress.end()
-    found = diagnose(feed.model)
+    found = feed.diagnosis()
 
     def report(lines: list[str]) -> int:
         code = print_session(found, ascii_only or not takes_unicode(sys.stdout), shown)

@@ -20,7 +20,6 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.values import seconds
-from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.openmetrics import RoundState, WatchRound, write_round
 from fabtui.model.exit_codes import NOT_TESTED
@@ -155,7 +154,7 @@ class _Watching:
         if not problem and not _holds_results(feed.model):
             state, problem = RoundState.NOTHING_TESTED, _why_nothing(feed.model)
         good = state is RoundState.COMPLETE
-        found = diagnose(feed.model) if good else None
+        found = feed.diagnosis() if good else None
         code = NOT_TESTED if found is None else found.code
         summed = (
             outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"

@@ -10,6 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,6 +64,7 @@ from fabtui.transport.registry import command_on_node
 from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
+    from fabtui.diagnosis.diagnosis import Diagnosis
     from fabtui.diagnosis.knowledge.step_command import StepCommand
     from fabtui.session.running_job.watch import JobWatch
 
@@ -146,6 +148,7 @@ class LiveFeed(Feed):
         self._watch: Watch | None = None
         self._gpu_use: asyncio.Task[GpuUse] | None = None
         self._job_watch: JobWatch | None = None
+        self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
         self._sweeping = False
         self._swept: list[str] = []
 
@@ -603,6 +606,7 @@ class LiveFeed(Feed):
         """Test what is left of the pairs of nodes that are new, or back."""
         sweep = self._sweep
         assert sweep is not None
+        self._diagnosed = None
         async with self._testing:
             new = [name for name in self._order if name in self._due and name in self._ready]
             self._due.difference_update(new)
@@ -656,17 +660,25 @@ class LiveFeed(Feed):
             return False
         return True
 
+    def diagnosis(self) -> Diagnosis:
+        """Return the diagnosis of the session so far; findings are searched for only if evidence came since."""
+        if self._diagnosed is None or self._diagnosed[0] != self._pump.evidence:
+            from fabtui.diagnosis.diagnosis import diagnose
+
+            self._diagnosed = self._pump.evidence, diagnose(self.model)
+        # What was not tested depends on the phase.
+        return replace(self._diagnosed[1])
+
     async def _confirm_first(self) -> None:
         """Run the experiments about the first findings."""
         assert self._sweep is not None
         await self._pump.flush()
-        from fabtui.diagnosis.diagnosis import diagnose
         from fabtui.diagnosis.experiment import first_planned
 
         async with self._testing:
             self._sweep.warm = False
             sweep = self._sweep
-            if experiments := first_planned(self.model, diagnose(self.model).findings):
+            if experiments := first_planned(self.model, self.diagnosis().findings):
                 await self._tests(lambda: sweep.confirm(experiments))
             else:
                 await self._sweep.cool()
@@ -678,9 +690,7 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
-        from fabtui.diagnosis.diagnosis import diagnose
-
-        code = diagnose(self.model).code
+        code = self.diagnosis().code
         text = self._outcome(code)
         if what:
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
 from fabtui.cli.outputs import DIAGNOSIS_WRITERS
+from fabtui.diagnosis import diagnosis
+from fabtui.diagnosis.pairs.tally import Tally
+from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds import live
@@ -78,6 +81,20 @@ def test_a_comparison_shows_both_arms_and_writes_them(
     value = json.loads(paths["json"].read_text())
     assert value["comparison"] == ["NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"]
     assert len([m for m in value["arms"] if m["layer"] == "p2p"]) == 12
+
+
+def test_findings_are_searched_for_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    searches: list[Model] = []
+    real = diagnosis.search
+
+    def search(model: Model, tally: Tally) -> Iterator[diagnosis.Findings | None]:
+        searches.append(model)
+        return real(model, tally)
+
+    monkeypatch.setattr(diagnosis, "search", search)
+    files = ["--json", str(tmp_path / "session.json"), "--report", str(tmp_path / "session.html")]
+    assert run(monkeypatch, FakeNodes(Script({"a": 2, "b": 2})), "--confirm", *files) == 0
+    assert len(searches) == 1
 
 
 def test_collectives_run_over_numbers_of_ranks(
