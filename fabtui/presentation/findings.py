@@ -6,9 +6,9 @@ import re
 import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.diagnosis.finding import Direction, Finding, Route, Subject
+from fabtui.diagnosis.finding import Direction, Domain, Finding, Route, Subject
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.pairs.pair_context import InWorldFact
 
 _LONGEST = 300
+#: Maximum numbers of pairs that are named in a finding that only counts them, and of its next commands.
+_MOST_NAMED, _MOST_COMMANDS = 6, 2
+#: Rules whose titles count pairs instead of naming them.
+_COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -80,6 +84,27 @@ def known_text(finding: Finding) -> str:
 def pairs_text(finding: Finding) -> str:
     """Return how many pairs a finding explains, or ""."""
     return count(len(finding.cells), "pair") if finding.cells else ""
+
+
+class FindingText(NamedTuple):
+    """Text of a finding: its title with its number of pairs, its evidence, and its next commands."""
+
+    title: str
+    evidence: list[str]
+    next: list[str]
+
+
+def finding_text(finding: Finding) -> FindingText:
+    """Return the text of a finding for texts and reports."""
+    pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
+    lines = [line for line in (known_text(finding), *evidence(finding)) if line]
+    # Without a subject, the title only counts the pairs.
+    if finding.rule.name in _COUNTED and finding.cells:
+        names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
+        more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        lines.append(one_line(", ".join(names[:_MOST_NAMED]) + more, _LONGEST))
+    commands = [one_line(command, 500) for command in finding.next[:_MOST_COMMANDS]]
+    return FindingText(f"{title(finding)}{pairs}", lines, commands)
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

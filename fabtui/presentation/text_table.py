@@ -18,17 +18,27 @@ def text_width(text: str) -> int:
     )
 
 
-def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[list[str]]:
-    """Return the cells of rows (of one length), padded; columns of text are ``left``, the others align to the right."""
+def padded(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), widest: int | None = None) -> list[list[str]]:
+    """Return the cells of rows (of one length), padded; columns of text are ``left``, the others align to the right.
+
+    Longer cells than ``widest`` widen no column.
+    """
     widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
+    if widest is not None:
+        widths = [min(width, widest) for width in widths]
     return [[_fill(cell, widths[at], at in left) for at, cell in enumerate(row)] for row in rows]
 
 
 def aligned(
-    rows: Sequence[Sequence[str]], left: Collection[int] = (0,), *, gap: str = "  ", indent: str = "  "
+    rows: Sequence[Sequence[str]],
+    left: Collection[int] = (0,),
+    *,
+    gap: str = "  ",
+    indent: str = "  ",
+    widest: int | None = None,
 ) -> list[str]:
     """Return rows as lines of aligned columns, see `padded`."""
-    return [indent + gap.join(cells).rstrip() for cells in padded(rows, left)]
+    return [indent + gap.join(cells).rstrip() for cells in padded(rows, left, widest)]
 
 
 def filled(rows: Sequence[Sequence[str]], nothing: Collection[str] = NOTHING) -> list[int]:

@@ -16,27 +16,22 @@ from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.report.document import MARKDOWN, Block, Document, Items, Lines, Paragraph, Section, Table
+from fabtui.presentation.cell_levels import UNICODE
+from fabtui.report.collectives import comparison
+from fabtui.report.document import MARKDOWN, Block, Document, Items, Paragraph, Section, Table
+from fabtui.report.healthy import what_to_do
 from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
-from fabtui.report.session_blocks import (
-    change_blocks,
-    collective_blocks,
-    comparison_blocks,
-    entries,
-    further,
-    layer_panels,
-    listed,
-    nodes,
-    preflight_blocks,
-    state_of,
-    verdict,
-)
-from fabtui.report.session_notes import carrier_lines, networks, storage_table
-from fabtui.report.summary import head_lines, mesh_lines
+from fabtui.report.problems import entries, not_in_findings, not_tested
+from fabtui.report.session_blocks import collective_blocks, layer_panels, preflight_blocks, state_of, verdict
+from fabtui.report.session_diff import change_blocks, diff_outcome
+from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
+from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
+#: Maximum width of a changed fact.
+_WIDEST_CHANGE = 180
 _HOW_TO_READ = (
     "The verdict at the top sums up the session; its words are those of the exit code of fabtui run.",
     "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
@@ -93,22 +88,26 @@ def document(
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
     model = one.model
     if not model.options.get("looks_only"):
-        yield Section("findings", "Findings", [*entries(one), *further(one)])
+        yield Section("findings", "Findings", _findings(one))
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])
     yield Section("collectives", "Collectives", [*collective_blocks(model)])
-    yield Section("comparison", "A/B comparison", [*comparison_blocks(model)])
+    yield Section("comparison", "A/B comparison", [*comparison(model)])
     if one.preflight.table.nodes or one.preflight.missing:
         yield Section("preflight", "Preflight", [*preflight_blocks(one.preflight)])
     yield Section("run", "What was run", [*_run(model)])
 
 
+def _findings(one: Diagnosis) -> list[Block]:
+    """Return the findings, what is not ok and in no finding, what was not tested, and what to do now."""
+    nothing = [] if one.findings else [Paragraph("no findings")]
+    return [*entries(one), *nothing, *what_to_do(one), *not_in_findings(one, UNICODE), *not_tested(one)]
+
+
 def _sentences(model: Model) -> Iterator[Block]:
-    for line in (*mesh_lines(model), *networks(model), *carrier_lines(model, every_pair=False)):
-        yield Paragraph(line)
-    if storage := storage_table(model):
-        yield Lines(storage[0], storage[1:])
+    yield from map(Paragraph, (*mesh_lines(model), *networks(model)))
+    yield from (*carrier_block(model, every_pair=False), *storage(model))
 
 
 def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[Block]:
@@ -117,7 +116,8 @@ def _changes(one: Diagnosis, sources: Sequence[str], against: Against) -> list[B
         # Findings from facts would all be new or gone.
         then, now = without_facts(then), without_facts(now)
     names = _described(against.name, then), _described(", ".join(sources) or "this session", now)
-    return list(change_blocks(names, session_diff(then, now)))
+    diff = session_diff(then, now)
+    return [Paragraph(diff_outcome(diff)), *change_blocks(names, against.name, diff, _WIDEST_CHANGE, UNICODE)]
 
 
 def _run(model: Model) -> Iterator[Block]:
@@ -131,8 +131,8 @@ def _run(model: Model) -> Iterator[Block]:
     texts += [f"measured: {one_line(how, 200)}" for how in list(methods)[:12]]
     yield Items("", texts)
     if log := [line for line in model.log if line.level in ("warning", "error")]:
-        head = ["log: warnings and errors"]
-        yield listed([*head, *(f"{when(line.time)} {line.node or ''} {one_line(line.text, 300)}" for line in log[:40])])
+        lines = [f"{when(line.time)} {line.node or ''} {one_line(line.text, 300)}" for line in log[:40]]
+        yield Items("log: warnings and errors", [line.strip() for line in lines])
 
 
 def _option(value: object) -> str:

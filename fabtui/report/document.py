@@ -16,10 +16,11 @@ class Paragraph(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list below a heading, which may be empty."""
+    """A list below a heading, which may be empty; ``whole``: lines are copied, so that texts do not wrap them."""
 
     title: str
     items: Sequence[str]
+    whole: bool = False
 
 
 class Table(NamedTuple):
@@ -27,7 +28,7 @@ class Table(NamedTuple):
 
     Attributes:
         title: Caption.
-        rows: Cells by row, the heading first; the first cell of a row names it.
+        rows: Cells by row, the heading first, which may be blank; the first cell of a row names it.
         left: Columns of text; the others are aligned to the right.
         notes: Sentences below.
         folded: Whether a reader has to open it.
@@ -62,6 +63,7 @@ class Entry(NamedTuple):
 
     Attributes:
         number: Its number in all views and texts of the session.
+        rule: Id of its rule.
         severity: ``bad``, ``warn`` or ``note``.
         title: What was found.
         labels: Rule, nodes, confidence.
@@ -71,6 +73,7 @@ class Entry(NamedTuple):
     """
 
     number: int
+    rule: str
     severity: str
     title: str
     labels: Sequence[str]
@@ -80,7 +83,7 @@ class Entry(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Part of a section that a page may show as a tab."""
+    """Part of a section, which a page may show as a tab."""
 
     title: str
     blocks: Sequence[Block]

@@ -11,7 +11,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
-from fabtui.report.tables import wrapped
+from fabtui.report.text import wrapped
 from fabtui.sanitize import one_line
 
 #: Ends of a pair on which a command runs, and the placeholder of their addresses.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.config.values import listed
@@ -16,6 +16,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import SIGNS, transport_style
 from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
+from fabtui.report.document import Lines
 from fabtui.sanitize import one_line
 
 #: Maximum number of endpoints with a row and a column each.
@@ -70,10 +71,12 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
     return tuple(map(Layer, listed([text], grid_layers(), "--grids", "layer", ", or all")))
 
 
-def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:
-    """Return the grids of layers (None: those with values), each with a heading; ``dot`` is drawn on the diagonal."""
+def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> Iterator[Lines]:
+    """Yield the grids of layers (None: those with values); ``dot`` is drawn on the diagonal."""
     shown = layers if layers is not None else [layer for layer in grid_layers() if has_values(model, layer)]
-    return [grid(model, layer, dot, width) for layer in shown]
+    for layer in shown:
+        head, *lines = grid(model, layer, dot, width)
+        yield Lines(head, lines)
 
 
 def has_values(model: Model, layer: Layer) -> bool:

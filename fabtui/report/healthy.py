@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.rank_order import Hop
@@ -10,7 +12,8 @@ from fabtui.nodeset import count
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
 from fabtui.presentation.text_table import aligned
-from fabtui.report.tables import capped
+from fabtui.report.document import Block, Items, Lines
+from fabtui.report.text import capped, text
 from fabtui.sanitize import one_line
 
 _WHERE = "--json has them all"
@@ -18,13 +21,13 @@ _WHERE = "--json has them all"
 _LONGEST = 500
 
 
-def what_to_do(one: Diagnosis) -> list[str]:
-    """Return the section of the summary, of at most five lines; nothing if no node is lost or has bad pairs."""
+def what_to_do(one: Diagnosis) -> Iterator[Items]:
+    """Yield what to do now, in at most five lines; nothing if no node is lost or has bad pairs."""
     model = one.model
     bad = one.tally.bad or any(map(model.gone, model.nodes))
     found = one.healthy if bad and _names_nodes(one) else None
     if found is None or not found.left_out:
-        return []
+        return
     lines = [f"{_headline(model, found)}: {' '.join(slurm_options(found))}"]
     if found.most:
         lines.append(f"with fewer GPUs per node: {_number(found, len(found.most))}")
@@ -35,7 +38,7 @@ def what_to_do(one: Diagnosis) -> list[str]:
     if drain := drain_commands(found):
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
     lines.append("host file, rank order and more: fabtui healthy RECORDING")
-    return ["what to do now", *(f"  {one_line(line, _LONGEST)}" for line in lines)]
+    yield Items("what to do now", [one_line(line, _LONGEST) for line in lines], whole=True)
 
 
 def _names_nodes(one: Diagnosis) -> bool:
@@ -46,32 +49,35 @@ def _names_nodes(one: Diagnosis) -> bool:
 
 def healthy_text(model: Model, found: HealthySet) -> str:
     """Return the whole text of a healthy set, cleaned, ending in a newline."""
-    parts = [[_headline(model, found) + ("" if found.exact else " (a larger set may exist)")]]
+    return text(_blocks(model, found))
+
+
+def _blocks(model: Model, found: HealthySet) -> Iterator[Block]:
+    head = [_headline(model, found) + ("" if found.exact else " (a larger set may exist)")]
     if found.relayed:
         relayed = count(found.relayed, "pair")
-        parts[0].append(f"{relayed} across rails fail alone and pass in world: jobs run if NCCL can relay (PXN)")
+        head.append(f"{relayed} across rails fail alone and pass in world: jobs run if NCCL can relay (PXN)")
     if found.untested:
         pairs = count(found.untested, "ordered pair")
-        parts[0].append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
+        head.append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
+    yield Items("", head)
     if found.nodes:
-        options = " ".join(slurm_options(found))
-        parts.append(["Slurm", f"  srun --nodes={len(found.nodes)} {options}"])
-        lines = [f"  {line}" for line in host_lines(found.endpoints)]
-        parts.append(capped(["host file, in rank order"], lines, "nodes", where="--hostfile FILE writes them all"))
+        yield Items("Slurm", [f"srun --nodes={len(found.nodes)} {' '.join(slurm_options(found))}"])
+        where = "--hostfile FILE writes them all"
+        yield Items("host file, in rank order", capped(host_lines(found.endpoints), "nodes", where=where))
     if found.ring is not None:
-        parts.append(_ring(found))
+        yield _ring(found)
     rows = [[one_line(node), cause_text(cause)] for node, cause in found.left_out.items()]
-    parts.append(capped(["left out"], aligned(rows, (0, 1)), "nodes", where=_WHERE) if rows else [])
-    joining = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.joining)]
-    head = "also usable with some of their GPUs, which work with all nodes above and with each other"
-    parts.append(capped([head], joining, "groups of nodes", where=_WHERE) if joining else [])
-    most = [f"  {names}  slots={number} {variable}".rstrip() for names, number, variable in shares(found.most)]
-    head = f"instead of whole nodes, the largest healthy set of GPUs: {_number(found, len(found.most))}"
-    parts.append(capped([head], most, "groups of nodes", where=_WHERE) if most else [])
-    drain = [f"  {command}" for command in drain_commands(found)]
-    head = "to drain the nodes that findings blame (check first; fabtui does not run this)"
-    parts.append(capped([head], drain, "nodes", where=_WHERE) if drain else [])
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    if rows:
+        yield Lines("left out", capped(aligned(rows, (0, 1)), "nodes", where=_WHERE, indent="  "))
+    head_joining = "also usable with some of their GPUs, which work with all nodes above and with each other"
+    head_most = f"instead of whole nodes, the largest healthy set of GPUs: {_number(found, len(found.most))}"
+    for title, ends in ((head_joining, found.joining), (head_most, found.most)):
+        if lines := [f"{names}  slots={number} {variable}".rstrip() for names, number, variable in shares(ends)]:
+            yield Items(title, capped(lines, "groups of nodes", where=_WHERE))
+    if drain := drain_commands(found):
+        head_drain = "to drain the nodes that findings blame (check first; fabtui does not run this)"
+        yield Items(head_drain, capped(drain, "nodes", where=_WHERE))
 
 
 def _headline(model: Model, found: HealthySet) -> str:
@@ -91,15 +97,15 @@ def _number(found: HealthySet, number: int) -> str:
     return f"{number} of {count(found.total, 'GPU' if all(end.kind == 'gpu' for end in ends) else 'endpoint')}"
 
 
-def _ring(found: HealthySet) -> list[str]:
+def _ring(found: HealthySet) -> Items:
     assert found.ring is not None
     before, after = found.ring
-    lines = [f"  {_hop(before)} in the given order"]
+    lines = [f"{_hop(before)} in the given order"]
     if after is not before:
-        lines.append(f"  {_hop(after)} in the order of the host file: {', '.join(map(one_line, found.nodes))}")
+        lines.append(f"{_hop(after)} in the order of the host file: {', '.join(map(one_line, found.nodes))}")
     else:
         lines[0] += "; no better order was found"
-    return ["slowest hop of a ring over the nodes, between their fastest NICs", *lines]
+    return Items("slowest hop of a ring over the nodes, between their fastest NICs", lines)
 
 
 def _hop(hop: Hop) -> str:

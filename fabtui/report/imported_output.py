@@ -12,11 +12,13 @@ from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
 from fabtui.pictures.timeline import timeline_svg
 from fabtui.presentation.cell_levels import ASCII, UNICODE
+from fabtui.report.collectives import sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
 from fabtui.report.explanation import causes_lines
-from fabtui.report.session_blocks import sweep_blocks
-from fabtui.report.summary import problems, summary
-from fabtui.report.tables import LONG_UNIT, MOST_ROWS, Layout, cut, flattened, is_plain, words, wrapped
+from fabtui.report.problems import problems
+from fabtui.report.summary import summary
+from fabtui.report.tables import LONG_UNIT, MOST_ROWS, Layout, flattened, is_plain, words
+from fabtui.report.text import cut, text_lines, wrapped
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of lines of a file of unknown format.
@@ -63,10 +65,10 @@ def shown_values(result: Result) -> dict[str, Any]:
 def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str]:
     """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
     found, errors = examined(result), errors_in(result)
-    parts = ["\n".join(part).splitlines() for part in problems(found, ASCII if plain else UNICODE) if part]
+    parts = [text_lines(problems(found, ASCII if plain else UNICODE))]
     if errors.causes or errors.notices:
         parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))
-    return [cut(line, width) for part in parts for line in ["", *part]][1:]
+    return [cut(line, width) for part in parts if part for line in ["", *part]][1:]
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:
@@ -100,7 +102,7 @@ def reading_section(result: Result, number: int) -> Section:
     if timeline := result.values.get("timeline"):
         blocks.append(Picture("timers of the ranks by group", timeline_svg(timeline)))
     if result.kind == "busbw-table":
-        blocks += sweep_blocks(model([result]))
+        blocks += sweep_tables(model([result]))
     blocks += _values(Layout(result.units, _UNLIMITED), shown_values(result), "", 0)
     for title, texts in (("warnings", result.warnings), ("not understood", result.unknown)):
         blocks += [Items(title, texts)] if texts else []

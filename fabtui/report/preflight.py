@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterator
 
 from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.facts.compare import PreflightChanges
@@ -14,7 +15,8 @@ from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as texts
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.preflight_lines import Line, cut, nodes_text, plain
-from fabtui.report.tables import takes_unicode
+from fabtui.report.document import Lines
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 
 #: Width of the lines in a pipe or a file.
@@ -64,11 +66,10 @@ def preflight_text(
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
 
 
-def before_tests(found: Preflight, ascii_only: bool) -> list[str]:
-    """Return the findings that count for the summary of a session, one line each."""
-    glyphs = ASCII if ascii_only else UNICODE
-    lines = [plain(line) for line in texts.short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]
-    return ["findings about nodes (details: fabtui preflight)", *lines] if lines else []
+def before_tests(found: Preflight, glyphs: Glyphs) -> Iterator[Lines]:
+    """Yield the findings that count for the summary of a session, one line each."""
+    if lines := [plain(line) for line in texts.short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]:
+        yield Lines("findings about nodes (details: fabtui preflight)", lines)
 
 
 def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:

@@ -15,7 +15,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import clock_text
-from fabtui.report.tables import cut
+from fabtui.report.text import cut
 from fabtui.sanitize import one_line
 
 #: Maximum number of recordings in the list.

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.preflight.checks import Preflight
-from fabtui.diagnosis.session_diff import SessionDiff
 from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.layers import Layer, Per, grid_layers
@@ -20,7 +18,6 @@ from fabtui.pictures.connectivity import connectivity_svg
 from fabtui.pictures.heatmap import matrix_svg
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title
-from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.preflight_lines import (
     MOST_COLUMNS,
     alike,
@@ -32,28 +29,13 @@ from fabtui.presentation.preflight_lines import (
     plain,
     values_of,
 )
-from fabtui.presentation.text_table import filled
 from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
+from fabtui.report.collectives import collective_tables, sweep_tables
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
-from fabtui.report.group_sweep import sweep_tables
-from fabtui.report.healthy import what_to_do
-from fabtui.report.preflight import change_lines
-from fabtui.report.session_diff import HEAD, LEFT, count_rows, diff_outcome, finding_line, pair_tables
-from fabtui.report.summary import (
-    FindingText,
-    collective_tables,
-    comparison_rows,
-    finding_text,
-    finding_texts,
-    findings_head,
-    node_rows,
-    not_in_findings,
-    not_tested_lines,
-    outcome_text,
-    verdicts_line,
-)
+from fabtui.report.problems import entry, findings_head
+from fabtui.report.summary import outcome_text, verdicts_line
 
 #: Maximum width of the nodes of a finding.
 _WIDEST_NODES = 100
@@ -88,48 +70,8 @@ def verdict(one: Diagnosis) -> tuple[str, list[str]]:
     ]
 
 
-def entries(one: Diagnosis) -> Iterator[Block]:
-    """Yield the findings, in the order and with the numbers of the app."""
-    texts = finding_texts(one.model, one.findings)
-    for number, (finding, text) in enumerate(zip(one.findings, texts, strict=True), 1):
-        yield entry(number, finding, text)
-    if not one.findings:
-        yield Paragraph("no findings")
-
-
-def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:
-    """Return a finding with its evidence, its confidence, its next steps and the meaning of its rule."""
-    text = text or finding_text(finding)
-    labels = [
-        f"{finding.rule.id} {finding.rule.name}",
-        *([nodes_text(finding.nodes, _WIDEST_NODES, UNICODE)] if finding.nodes else []),
-    ]
-    if finding.confidence is not None:
-        labels.append(f"confidence {percent_text(finding.confidence)}")
-    about = [finding.rule.description, *([finding.rule.next_step] if finding.rule.next_step else [])]
-    return Entry(number, str(finding.severity), text.title, labels, text.evidence, text.next, about)
-
-
-def further(one: Diagnosis) -> list[Block]:
-    """Return what is not ok and in no finding, what was not tested, and what to do now."""
-    parts = [what_to_do(one)]
-    parts += [*not_in_findings(one, UNICODE), not_tested_lines(one)]
-    return [listed(lines) for lines in parts if lines]
-
-
-def listed(lines: list[str]) -> Items:
-    """Return lines of the summary, the first of which is their heading."""
-    return Items(lines[0], [line.strip() for line in lines[1:]])
-
-
 #: Maximum width of the names of nodes above a column.
 _WIDEST = 60
-
-
-def nodes(model: Model) -> Table:
-    """Return the nodes, those that are alike in a row."""
-    rows = [list(row) for row in node_rows(model)]
-    return Table("nodes", [["nodes", "state", "hardware, or what went wrong"], *rows], (0, 1, 2))
 
 
 def preflight_blocks(found: Preflight) -> Iterator[Block]:
@@ -178,52 +120,7 @@ def collective_blocks(model: Model) -> Iterator[Block]:
     tables = collective_tables(model)
     if tables:
         yield Picture("busbw over message size, both axes logarithmic", busbw_svg(model))
-    for one in tables:
-        yield _filled(Table(one.kind, one.rows, one.left, one.notes))
-    yield from sweep_blocks(model)
-
-
-def sweep_blocks(model: Model) -> Iterator[Block]:
-    """Yield tables by number of ranks, side by side for the arms of a comparison."""
-    for sweep in sweep_tables(model):
-        for unit, rows in sweep.rows.items():
-            yield Table(f"{sweep.title}, {unit}", rows, sweep.left, sweep.notes)
-
-
-def _filled(table: Table) -> Table:
-    """Return a table without columns that are empty in all rows."""
-    shown = filled(table.rows, nothing=("",))
-    left = [place for place, at in enumerate(shown) if at in table.left]
-    return table._replace(rows=[[row[at] for at in shown] for row in table.rows], left=left)
-
-
-def comparison_blocks(model: Model) -> Iterator[Block]:
-    """Yield the table of an A/B comparison."""
-    title, rows, left = comparison_rows(model)
-    if rows:
-        yield Table(title, rows, left)
-
-
-def change_blocks(names: tuple[str, str], diff: SessionDiff) -> Iterator[Block]:
-    """Yield the changes since an earlier session; ``names`` describe both sessions."""
-    then, now = names
-    yield Items("", [f"then: {then}", f"now: {now}", diff_outcome(diff)])
-    yield Table("number of pairs by layer", count_rows(diff))
-    for title, rows, more in pair_tables(diff):
-        yield Table(title, [HEAD, *rows], LEFT, more)
-    if diff.facts is None:
-        yield Paragraph("facts of nodes are not compared: that takes two recordings or JSON sessions")
-    else:
-        head, *lines = (plain(line).strip() for line in change_lines(diff.facts, then, _WIDEST * 3, UNICODE))
-        yield Items(f"facts {head}", lines)
-    for found, what in ((diff.new, "new findings"), (diff.gone, "findings that are gone"), (diff.still, "still there")):
-        if found:
-            yield Items(f"{what}: {len(found)}", [_with_evidence(finding_line(one), one, diff) for one in found])
-
-
-def _with_evidence(line: str, finding: object, diff: SessionDiff) -> str:
-    texts = [finding_text(one).evidence for one in diff.new if one is finding]
-    return "; ".join([line, *(texts[0] if texts else ())])
+    yield from (*tables, *sweep_tables(model))
 
 
 #: Maximum number of rows of a table of address pairs.

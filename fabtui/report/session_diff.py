@@ -18,13 +18,12 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
-from fabtui.presentation.findings import pairs_text, title
+from fabtui.presentation.findings import finding_text, pairs_text, title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.preflight_lines import plain
-from fabtui.presentation.text_table import aligned
+from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.preflight import change_lines
-from fabtui.report.summary import finding_lines
-from fabtui.report.tables import capped, takes_unicode
+from fabtui.report.text import capped, takes_unicode, text
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of rows of pairs and of lines of findings.
@@ -32,8 +31,8 @@ _MOST_ROWS = 24
 _WIDEST = 60
 _FILE_WIDTH = 120
 #: Heading of changed pairs, and its columns of text.
-HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
-LEFT = (0, 1, 3, 4)
+_HEAD = ["layer", "pairs", "", "then", "now", "now / then"]
+_LEFT = (0, 1, 3, 4)
 _ORDER = (Status.WORSE, Status.NEW, Status.GONE, Status.BETTER, Status.NOT_COMPARABLE)
 _TITLES = {Status.NEW: "no result then", Status.GONE: "no result now"}
 _WHERE = "--json has them all"
@@ -66,22 +65,30 @@ def diff_text(
         width: Width of lines of facts.
         glyphs: Glyphs of these lines; with `ASCII` all of the text is ASCII.
     """
-    parts = [[*difference_lines(diff), f"then: {sessions[0]}", f"now:  {sessions[1]}"], _counts(diff)]
-    for heading, rows, more in pair_tables(diff):
-        parts.append([heading, *aligned([HEAD, *rows], LEFT), *(f"  {line}" for line in more)])
+    blocks = [*change_blocks(sessions, names[0], diff, width, glyphs), Paragraph(diff_outcome(diff))]
+    return clean(text(blocks, plain=glyphs.plain))
+
+
+def change_blocks(
+    sessions: tuple[str, str], then: str, diff: SessionDiff, width: int, glyphs: Glyphs
+) -> Iterator[Block]:
+    """Yield the changes since an earlier session, which has the name ``then``; ``sessions`` describe both."""
+    yield Items("", [*difference_lines(diff), f"then: {sessions[0]}", f"now:  {sessions[1]}"])
+    if diff.counts:
+        yield Table("", _count_rows(diff))
+    yield from _pair_tables(diff)
     if diff.facts is None:
-        parts.append(["facts of nodes are not compared: that takes two recordings or JSON sessions"])
+        yield Paragraph("facts of nodes are not compared: that takes two recordings or JSON sessions")
     else:
-        lines = [plain(line) for line in change_lines(diff.facts, names[0], width, glyphs)]
-        parts.append(capped([f"facts {lines[0]}"], lines[1:], "changes", where=_WHERE))
-    lines = [f"  {line}" for one in diff.new for line in (finding_line(one), *finding_lines(one)[1:])]
-    parts.append(capped([f"new findings: {len(diff.new)}"], lines, "lines", where=_WHERE) if lines else [])
+        head, *lines = (plain(line).strip() for line in change_lines(diff.facts, then, width, glyphs))
+        yield Items(f"facts {head}", capped(lines, "changes", where=_WHERE), whole=True)
+    if diff.new:
+        lines = [line for one in diff.new for line in _with_evidence(one)]
+        yield Lines(f"new findings: {len(diff.new)}", capped(lines, "lines", where=_WHERE, indent="  "))
     for found, what in ((diff.gone, "findings that are gone"), (diff.still, "findings that are still there")):
-        lines = [f"  {finding_line(one)}" for one in found]
-        parts.append(capped([f"{what}: {len(found)}"], lines, "findings", _MOST_ROWS, _WHERE) if lines else [])
-    parts.append([diff_outcome(diff)])
-    text = clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
-    return text.encode("ascii", "replace").decode("ascii") if glyphs.plain else text
+        if found:
+            lines = [finding_line(one) for one in found]
+            yield Items(f"{what}: {len(found)}", capped(lines, "findings", _MOST_ROWS, _WHERE))
 
 
 def print_diff(names: tuple[str, str], models: tuple[Model, Model], diff: SessionDiff) -> None:
@@ -109,11 +116,7 @@ def difference_lines(diff: SessionDiff) -> list[str]:
     return [f"values are hardly comparable: {'; '.join(sides)}"] if sides else []
 
 
-def _counts(diff: SessionDiff) -> list[str]:
-    return aligned(count_rows(diff)) if diff.counts else []
-
-
-def count_rows(diff: SessionDiff) -> list[list[str]]:
+def _count_rows(diff: SessionDiff) -> list[list[str]]:
     """Return the number of pairs of each layer by status, the heading first."""
     found_any = any(found[Status.NOT_COMPARABLE] for found in diff.counts.values())
     statuses = [one for one in Status if one is not Status.NOT_COMPARABLE or found_any]
@@ -124,8 +127,8 @@ def count_rows(diff: SessionDiff) -> list[list[str]]:
     return rows
 
 
-def pair_tables(diff: SessionDiff) -> Iterator[tuple[str, list[list[str]], list[str]]]:
-    """Yield title, rows and notes of the changed pairs of each status; the columns are those of `HEAD`."""
+def _pair_tables(diff: SessionDiff) -> Iterator[Table]:
+    """Yield the changed pairs of each status."""
     for status in _ORDER:
         changes = [one for one in diff.pairs if one.status is status]
         if rows := _pair_rows(changes):
@@ -134,7 +137,8 @@ def pair_tables(diff: SessionDiff) -> Iterator[tuple[str, list[list[str]], list[
             if status is Status.NOT_COMPARABLE:
                 note = f" ({Counter(one.reason for one in changes).most_common(1)[0][0]})"
             more = [f"and {left} more rows; --csv and --json have them all"] if left > 0 else []
-            yield f"{status}{note}: {count(len(changes), 'pair')}", rows[:_MOST_ROWS], more
+            title = f"{status}{note}: {count(len(changes), 'pair')}"
+            yield Table(title, [_HEAD, *rows[:_MOST_ROWS]], _LEFT, more)
 
 
 def _pair_rows(changes: Sequence[PairChange]) -> list[list[str]]:
@@ -216,3 +220,9 @@ def finding_line(finding: Finding) -> str:
     nodes = f"{fold(finding.nodes)}: " if finding.rule.domain is Domain.NODES and finding.nodes else ""
     pairs = f" ({pairs_text(finding)})" if finding.cells else ""
     return f"{finding.rule.id}  {finding.severity:<4}  {nodes}{title(finding)}{pairs}"
+
+
+def _with_evidence(finding: Finding) -> list[str]:
+    text = finding_text(finding)
+    lines = [*text.evidence, *(f"next: {command}" for command in text.next)]
+    return [f"  {finding_line(finding)}", *(f"      {line}" for line in lines)]

@@ -1,22 +1,74 @@
-"""Lines about the networks of a session, what carries the bytes between nodes, and the storage check."""
+"""Blocks and lines about nodes, addresses, networks, what carries the bytes between nodes, and the storage check."""
 
 from __future__ import annotations
 
 import ipaddress
+import statistics
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from fabtui.diagnosis.pairs.traffic_path import carrier, carriers, latest_pairs
+from fabtui.model.exit_codes import wants_endpoints
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.layers import Layer
-from fabtui.model.session_model import Model
-from fabtui.presentation.text_table import aligned
-from fabtui.report.tables import MOST_LINES, capped
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.nodeset import fold
+from fabtui.presentation.numbers import value_text
+from fabtui.report.document import Block, Lines, Paragraph, Table
+from fabtui.report.text import capped, shortened
 from fabtui.sanitize import one_line
 
 #: Maximum number of networks that are named.
 _MOST = 8
 Places = dict[tuple[int, str], dict[str, None]]
+
+
+def nodes(model: Model) -> Table:
+    """Return the nodes, those that are alike in a row, their state, and what is known about them."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for record in model.nodes.values():
+        # Without its own name, the text may be the same for several nodes.
+        about = _node(model, record).replace(f" on {one_line(record.name)}", "")
+        groups.setdefault((str(record.state), about), []).append(record.name)
+    rows = [[one_line(fold(nodes), 400), state, about] for (state, about), nodes in groups.items()]
+    return Table("nodes", [["nodes", "state", "hardware, or what went wrong"], *rows], (0, 1, 2))
+
+
+def _node(model: Model, record: NodeRecord) -> str:
+    endpoints = [endpoint for endpoint in model.endpoints_of(record.name) if endpoint.kind != "none"]
+    about = [one_line(record.text, 300)] if record.text else []
+    if record.note and wants_endpoints(model):
+        about.append(one_line(record.note, 300))
+    if endpoints:
+        name = one_line(endpoints[0].name, 60) or endpoints[0].kind.upper()
+        about.insert(0, f"{len(endpoints)} x {name}")
+    hint = f" (next: {one_line(record.hint, 300)})" if record.hint and record.state.gone else ""
+    return f"{'; '.join(about)}{hint}".strip()
+
+
+def mesh_lines(model: Model) -> list[str]:
+    """Return one line for each layer of the mesh of addresses."""
+    lines = []
+    for layer in (layer for layer in model.addresses.layers if not layer.spec.tool):
+        verdicts = list(model.addresses.pairs(layer))
+        good = [m for m in verdicts if m.verdict is Verdict.OK]
+        what = f"{len(good)} of {len(verdicts)} address pairs {layer.spec.healthy}{_mesh_values(layer, good)}"
+        lines += [f"{layer}: {what}"] if verdicts else []
+    return lines
+
+
+def _mesh_values(layer: Layer, good: list[Measurement]) -> str:
+    values = [m.value for m in good if m.value is not None]
+    if not values:
+        return ""
+    if layer is Layer.PING:
+        return f", round trip {value_text(statistics.median(values))} ms (median), {value_text(max(values))} ms (worst)"
+    if layer is Layer.MTU:
+        sizes = sorted({int(value) for value in values})
+        return f" ({', '.join(map(str, sizes[:4]))} B)"
+    return ""
 
 
 def networks(model: Model) -> list[str]:
@@ -73,11 +125,12 @@ def _network(entry: dict[str, Any]) -> str:
 _WIDTH = 110
 
 
-def carrier_lines(model: Model, every_pair: bool) -> list[str]:
-    """Return the sentence, and with ``every_pair`` the pairs as well, those that are alike together."""
+def carrier_block(model: Model, every_pair: bool) -> Iterator[Block]:
+    """Yield what carries the bytes, and with ``every_pair`` the pairs as well, those that are alike together."""
     sentence = carriers(model).sentence
     if not sentence or not every_pair:
-        return [sentence] if sentence else []
+        yield from [Paragraph(sentence)] if sentence else []
+        return
     alike: dict[str, list[str]] = {}
     for m in sorted(latest_pairs(model), key=lambda one: (model.number(one.src) or 0, model.number(one.dst) or 0)):
         if found := carrier(model, m):
@@ -86,33 +139,26 @@ def carrier_lines(model: Model, every_pair: bool) -> list[str]:
     for shown, pairs in alike.items():
         named = one_line(", ".join(pairs), 1 << 20)
         lines += [f"  {shown}", *textwrap.wrap(named, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)]
-    return capped([sentence], lines, "lines", MOST_LINES, "--json has all pairs")
+    yield Lines(sentence, capped(lines, "lines", where="--json has all pairs", indent="  "))
 
 
-def storage_table(model: Model) -> list[str]:
-    """Return the table, empty where the probe ``storage`` did not run."""
-    rows, files = [], []
+def storage(model: Model) -> Iterator[Table]:
+    """Yield the table of the probe ``storage``, where it ran."""
+    rows, files, together = [], [], []
     for record in model.nodes.values():
         value = record.probe_results.get("storage")
         if value is None:
             continue
         files.append(text(value.get("path")) or "")
         rates = [number(value.get(name)) for name in ("alone", "together")]
+        together += [rate for rate in rates[1:] if rate is not None]
         how = [text(value.get(name)) or "" for name in ("how", "filesystem", "problem", "error")]
         cells = ["-" if rate is None else f"{rate:.0f}" for rate in rates]
         rows.append([record.name, *cells, one_line(", ".join(word for word in how if word), 160)])
     if not rows:
-        return []
+        return
     where = next((one_line(file, 200) for file in files if file), "")
-    head = ["", "alone", "all at once", "read by"]
-    lines = [f"storage, MB/s: sequential read of {where}" if where else "storage", *aligned([head, *rows], (0, 3))]
-    sums = [total for name in ("together",) if (total := _sum(model, name)) is not None]
-    lines += [f"  all nodes at once: {total:.0f} MB/s" for total in sums]
-    left = len(lines) - MOST_LINES
-    return lines if left <= 0 else [*lines[: MOST_LINES - 1], f"  and {left + 1} more lines; --json has them all"]
-
-
-def _sum(model: Model, name: str) -> float | None:
-    values = [number(record.probe_results.get("storage", {}).get(name)) for record in model.nodes.values()]
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    title = f"storage, MB/s: sequential read of {where}" if where else "storage"
+    notes = [f"all nodes at once: {sum(together):.0f} MB/s"] if together else []
+    found = Table(title, [["", "alone", "all at once", "read by"], *rows], (0, 3), notes)
+    yield shortened(found, "nodes", "--json has them all")

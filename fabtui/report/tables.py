@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from fabtui.importers.matrix import is_matrix
 from fabtui.presentation.text_table import aligned
+from fabtui.report.text import wrapped
 from fabtui.sanitize import one_line
-
-#: Maximum number of lines of a list.
-MOST_LINES = 60
-
-
-_ALL = "--csv and --json have them all"
-
-
-def capped(head: list[str], lines: Sequence[str], what: str, most: int = MOST_LINES, where: str = _ALL) -> list[str]:
-    """Return lines below their heading; of too many, the first ones and the number of the rest (``what``: a plural)."""
-    left = len(lines) - most
-    noun, space, rest = what.partition(" ")
-    shown = f"{noun.removesuffix('s') if left == 1 else noun}{space}{rest}"
-    return [*head, *lines[:most], *([f"  and {left} more {shown}; {where}"] if left > 0 else [])]
-
 
 #: Maximum number of rows of a table; --json has all.
 MOST_ROWS = 200
@@ -268,19 +253,3 @@ def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
             blocks.append([0])
         blocks[-1].append(at)
     return blocks
-
-
-def cut(text: str, width: int) -> str:
-    """Return a line cut to a width."""
-    return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
-
-
-def wrapped(start: str, text: str, width: int) -> list[str]:
-    """Return the lines of a text after a prefix, with a hanging indent."""
-    pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
-    return [(start if at == 0 else " " * len(start)) + piece for at, piece in enumerate(pieces)]
-
-
-def takes_unicode(out: TextIO) -> bool:
-    """Return True if a stream can show characters beyond ASCII."""
-    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

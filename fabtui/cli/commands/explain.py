@@ -20,7 +20,7 @@ from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
 from fabtui.report.imported_output import diagnosis_lines
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 
 HELP = """\

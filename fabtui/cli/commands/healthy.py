@@ -19,7 +19,7 @@ from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.nodeset import check_name
 from fabtui.presentation.healthy_text import as_json, host_lines
 from fabtui.report.healthy import healthy_text
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 
 HELP = """\
 Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others.

@@ -24,7 +24,7 @@ from fabtui.export.job import job_values
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
 from fabtui.presentation.job_lines import job_text
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.scheduler.slurm_job import JobStatus

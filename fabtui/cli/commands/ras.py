@@ -19,7 +19,7 @@ from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.nodeset import count
 from fabtui.report.imported_output import text_of
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.evidence import completed

@@ -24,7 +24,7 @@ from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.report.imported_output import text_of
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 

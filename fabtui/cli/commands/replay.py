@@ -19,7 +19,7 @@ from fabtui.model.recording import read_events
 from fabtui.paths import recordings_folder, user_path
 from fabtui.report.grid import shown_from
 from fabtui.report.recordings import recordings_text
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
 

@@ -34,7 +34,7 @@ from fabtui.report.contents import Against, document, write_document
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.session.options import SessionOptions
 
 HELP = """\

@@ -13,7 +13,7 @@ from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import seconds
 from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.live import LiveFeed
 
 HELP = """\

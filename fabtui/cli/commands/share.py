@@ -19,7 +19,7 @@ from fabtui.importers.session import read_session
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.presentation.text_table import aligned
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 from fabtui.sharing.identities import Identities
 from fabtui.sharing.rewriter import KINDS, Rewriter

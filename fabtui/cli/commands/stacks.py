@@ -11,7 +11,7 @@ from typing import Any
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.jobs.stacks import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
-from fabtui.report.tables import takes_unicode
+from fabtui.report.text import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.running_job.inquiry import Reply, replies
 

@@ -16,7 +16,7 @@ from fabtui.export.atomic_write import write_bytes
 from fabtui.jobs.watchdog import IDLE, State, WatchdogVerdict
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder
-from fabtui.report.tables import takes_unicode, wrapped
+from fabtui.report.text import takes_unicode, wrapped
 from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.evidence import HangReport, report_hang

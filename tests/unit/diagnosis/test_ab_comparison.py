@@ -5,7 +5,8 @@ from typing import Any
 
 from fabtui.diagnosis.pairs.ab_comparison import compared
 from fabtui.model.layers import Layer
-from fabtui.report.summary import comparison
+from fabtui.report.collectives import comparison
+from fabtui.report.text import text_lines
 
 Maker = Callable[[], Any]
 FIRST, SECOND = "NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"
@@ -56,23 +57,24 @@ def test_what_fails_in_an_arm_is_counted_there_and_is_no_value(make_model: Maker
 def test_without_a_comparison_there_is_none(make_model: Maker) -> None:
     model = make_model().start(["n0"]).endpoints({"n0": 2}).pairs(["n0:0", "n0:1"]).model()
     assert compared(model) == []
-    assert comparison(model) == []
+    assert not list(comparison(model))
 
 
 def test_an_arm_that_was_never_reached(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2}).add("plan", arms=[FIRST, SECOND]).pairs(["n0:0", "n0:1"])
-    assert comparison(maker.model())[-1].split() == [
+    assert text_lines(comparison(maker.model()))[-1].split() == [
         *("p2p", "same-node", "4", "MiB", "gloo/tcp", "2.00", "GB/s"),
         *("not", "tested", "-"),
     ]
 
 
 def test_the_table_names_transports_and_ratios(make_model: Maker) -> None:
-    assert comparison(session(make_model).model()) == [
+    assert text_lines(comparison(session(make_model).model())) == [
         f"A/B, medians; ratios to {FIRST}",
         f"                                  {FIRST}  {SECOND}",
         "  p2p         same-node  256 MiB  P2P/CUMEM 358 GB/s  SHM/direct 21.0 GB/s  0.06x",
         "  all_reduce  all          1 MiB  179 GB/s            10.5 GB/s             0.06x",
         "                         256 MiB  179 GB/s            10.5 GB/s             0.06x",
     ]
-    assert comparison(session(make_model).add("plan", arms=["\x1b[2J", SECOND]).model())[0].isprintable()
+    hostile = session(make_model).add("plan", arms=["\x1b[2J", SECOND]).model()
+    assert text_lines(comparison(hostile))[0].isprintable()

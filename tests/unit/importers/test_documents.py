@@ -12,7 +12,8 @@ from fabtui.cli import main as entry
 from fabtui.export.collectives_table import table_rows
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import model
-from fabtui.report.group_sweep import group_sweep_tables
+from fabtui.report.collectives import sweep_tables
+from fabtui.report.text import text_lines
 
 from .places import REAL, of_text
 
@@ -121,8 +122,8 @@ def test_table_with_and_without_rdma(whole: bool, tmp_path: Path, capsys: pytest
     if whole:
         assert found["unit"] == "Gbps"
         with_name = text.replace("benchmark", "all_reduce benchmark", 1)
-        (lines,) = group_sweep_tables(model([of_text(with_name)]))
-        gigabits = lines[next(at for at, line in enumerate(lines) if "Gb/s" in line) :]
+        lines = text_lines(sweep_tables(model([of_text(with_name)])))
+        gigabits = lines[next(at for at, line in enumerate(lines) if ", Gb/s" in line) :]
         shown: list[list[Any]] = [
             [*map(float, re.findall(r"\d+\.?\d*", line))] for line in gigabits if line.strip()[:1].isdigit()
         ]

@@ -21,8 +21,10 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
+from fabtui.presentation.cell_levels import UNICODE
 from fabtui.report.preflight import before_tests
 from fabtui.report.summary import summary
+from fabtui.report.text import text_lines
 
 RECORDED = [
     [event.to_json() for event in read_events(path)] for path in sorted(shipped_recordings_folder().glob("*.gz"))
@@ -64,7 +66,7 @@ def test_what_passes_can_be_shown(seed: int, tmp_path: Path) -> None:
     preflights.json_text(model, preflight(model))
     preflights.csv_text(preflight(model))
     write_csv(model, tmp_path / "x.csv")
-    for text in (summary(diagnose(model)), *before_tests(diagnose(model).preflight, False)):
+    for text in (summary(diagnose(model)), *text_lines(before_tests(diagnose(model).preflight, UNICODE))):
         assert "\x1b[2J" not in text
         assert "\u202e" not in text
 

@@ -102,7 +102,7 @@ def test_every_layer_that_has_something_is_shown(make_model: Maker) -> None:
     maker.measured("latency", "n000:0", "n000:1", value=4.2, unit="us", bytes=8)
     maker.measured("ping", "n000", "n001", value=0.05, unit="ms", src_addr="10.0.0.1", dst_addr="10.0.0.2")
     maker.measured("busbw", "n000", "n001", value=40.0, unit="GB/s", bytes=1 << 28)
-    found = [lines[0].partition(",")[0] for lines in grids(maker.model(), None, ".", 120)]
+    found = [one.title.partition(",")[0] for one in grids(maker.model(), None, ".", 120)]
     assert found == ["health", "p2p", "latency", "ping", "busbw"]
     text = summary(diagnose(maker.model()), True, Shown(None, 120))
     for layer in found:

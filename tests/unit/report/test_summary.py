@@ -8,7 +8,8 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.report.grid import Shown, matrix
-from fabtui.report.summary import folded, summary
+from fabtui.report.summary import summary
+from fabtui.report.text import folded
 
 Maker = Callable[[], Any]
 NAMES = ["n0:0", "n0:1", "n1:0", "n1:1"]
@@ -264,7 +265,7 @@ def test_what_could_not_be_tested_is_reported_with_the_reason(make_model: Maker)
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:-", "n1 is down"], ["n1:-", "n0:0", "n1 is down"]])
     text = summary(diagnose(maker.model()))
     assert "not tested\n  n1: refused\n  2 pairs: n1 is down\n" in text
-    assert "  n1  failed     refused" in text
+    assert "  n1  failed  refused" in text
 
 
 def test_rates_of_storage_are_a_table(make_model: Maker) -> None:
@@ -361,7 +362,7 @@ def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> 
         maker.add("node", node=node, state="ready", text="", hint=None, backend="")
     maker.add("node", node="n03", state="failed", text="no answer on n03", hint="is it up?", backend="")
     text = summary(diagnose(maker.model()))
-    assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (next: is it up?)\n" in text
+    assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed  no answer (next: is it up?)\n" in text
 
 
 def test_endpoints_that_say_the_same_of_themselves_are_one_reason(make_model: Maker) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fabtui.export.collectives_table import sweep_json
-from fabtui.report.group_sweep import group_sweep_tables
+from fabtui.report.collectives import sweep_tables
+from fabtui.report.text import text_lines
 
 Maker = Callable[..., Any]
 
@@ -30,21 +31,22 @@ def test_heads_name_the_transports_that_were_compared(make_model: Maker) -> None
     model = swept(make_model, ("NET/IB", "NET/Socket")).measured(
         "busbw", "first32", "first32", "timeout", error="x", unit="GB/s", bytes=1 << 30
     )
-    (table,) = group_sweep_tables(model.model())
-    assert table == [
-        "all_reduce at 1 GiB, by number of CPU ranks",
-        "  RDMA: NCCL_IB_DISABLE=0",
-        "  TCP: NCCL_IB_DISABLE=1",
-        "  GB/s",
+    assert text_lines(sweep_tables(model.model())) == [
+        "all_reduce at 1 GiB, by number of CPU ranks, GB/s",
         "  ranks  RDMA busbw  RDMA algbw  transport  TCP busbw  TCP algbw  transport",
         "      8         208         119  P2P/CUMEM        207        118  P2P/CUMEM",
         "     16        15.3        8.15  NET/IB          3.64       1.94  NET/Socket",
         "     32           -           -  timeout            -          -  not tested",
-        "  Gb/s",
+        "  RDMA: NCCL_IB_DISABLE=0",
+        "  TCP: NCCL_IB_DISABLE=1",
+        "",
+        "all_reduce at 1 GiB, by number of CPU ranks, Gb/s",
         "  ranks  RDMA busbw  RDMA algbw  transport  TCP busbw  TCP algbw  transport",
         "      8        1662         950  P2P/CUMEM       1656        946  P2P/CUMEM",
         "     16         122        65.2  NET/IB          29.1       15.5  NET/Socket",
         "     32           -           -  timeout            -          -  not tested",
+        "  RDMA: NCCL_IB_DISABLE=0",
+        "  TCP: NCCL_IB_DISABLE=1",
     ]
     rows = sweep_json(model.model())
     assert [row["ranks"] for row in rows] == [8, 16, 32]
@@ -56,15 +58,16 @@ def test_heads_name_the_transports_that_were_compared(make_model: Maker) -> None
 
 
 def test_arms_over_the_same_transport_are_no_comparison_of_transports(make_model: Maker) -> None:
-    (table,) = group_sweep_tables(swept(make_model, ("NET/Socket", "NET/Socket")).model())
-    assert table[1:4] == [
-        "  A: NCCL_IB_DISABLE=0, over TCP",
-        "  B: NCCL_IB_DISABLE=1, over TCP",
-        "  all use TCP, so that this compares no transports",
+    table, _ = sweep_tables(swept(make_model, ("NET/Socket", "NET/Socket")).model())
+    assert table.notes == [
+        "A: NCCL_IB_DISABLE=0, over TCP",
+        "B: NCCL_IB_DISABLE=1, over TCP",
+        "all use TCP, so that this compares no transports",
     ]
-    assert "A busbw" in table[5]
+    assert "A busbw" in table.rows[0]
 
 
 def test_other_groups_make_no_table(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2})
-    assert group_sweep_tables(maker.measured("busbw", "n0", "n0", value=1.0, unit="GB/s", bytes=1024).model()) == []
+    measured = maker.measured("busbw", "n0", "n0", value=1.0, unit="GB/s", bytes=1024)
+    assert not list(sweep_tables(measured.model()))

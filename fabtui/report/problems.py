@@ -1,0 +1,205 @@
+"""Blocks about problems: findings, pairs that are not ok, jitter, what to do now, and what was not tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
+from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.mesh.mesh import address_pair
+from fabtui.diagnosis.pairs.p2p_vs_world import LAB_FAULT, comparison_text
+from fabtui.diagnosis.pairs.tally import notable
+from fabtui.model.endpoints import node_of
+from fabtui.model.layers import COLLECTIVES, MESH, Layer
+from fabtui.model.measurement import SEVERITY, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import UNICODE, Glyphs
+from fabtui.presentation.findings import FindingText, finding_text
+from fabtui.presentation.numbers import percent_text, share_text, size_text, spoken_text, value_text
+from fabtui.presentation.preflight_lines import nodes_text
+from fabtui.presentation.wording import limit_text
+from fabtui.report.document import Block, Entry, Items, Panel
+from fabtui.report.healthy import what_to_do
+from fabtui.report.text import capped
+from fabtui.sanitize import one_line
+
+_IN_TABLES = frozenset(COLLECTIVES.values())
+#: Maximum number of slow messages listed: a busy node causes many, and CPU ranks are always busy.
+_MOST_NOTABLE = 8
+_MOST_NOTABLE_ON_CPUS = 1
+#: Maximum width of the nodes of a finding.
+_WIDEST_NODES = 100
+_WHERE = "--json has them all"
+
+
+def problems(one: Diagnosis, signs: Glyphs) -> Iterator[Block]:
+    """Yield the blocks of a summary about problems: findings, pairs that are not ok, and what to do now."""
+    if one.findings:
+        yield Panel(findings_head(one.findings), entries(one))
+    yield from not_in_findings(one, signs)
+    yield from what_to_do(one)
+
+
+def findings_head(listed: Sequence[Finding]) -> str:
+    """Return the number of findings, and of those that the user knows about."""
+    known = sum(one.known for one in listed)
+    return f"findings: {len(listed)}" + (f", {known} of them known" if known else "")
+
+
+def entries(one: Diagnosis) -> list[Entry]:
+    """Return the findings, in the order and with the numbers of the app, with facts of single pairs."""
+    model, found = one.model, []
+    notes, sizes = PortNotes(model), _bad_sizes(model)
+    for number, finding in enumerate(one.findings, 1):
+        # The list of what is not ok leaves the pair out.
+        more = _facts_of_pair(model, finding, notes, sizes) if finding.subject.kind is Kind.PAIR else []
+        if LAB_FAULT in more:
+            finding = finding.replace(facts={**finding.facts, "made_by_lab": None})
+        text = finding_text(finding)
+        found.append(entry(number, finding, text._replace(evidence=[*text.evidence, *filter(None, ["; ".join(more)])])))
+    return found
+
+
+def entry(number: int, finding: Finding, text: FindingText | None = None) -> Entry:
+    """Return a finding with its evidence, its confidence, its next steps and the meaning of its rule."""
+    text, rule = text or finding_text(finding), finding.rule
+    labels = [f"{rule.id} {rule.name}"]
+    labels += [nodes_text(finding.nodes, _WIDEST_NODES, UNICODE)] if finding.nodes else []
+    labels += [f"confidence {percent_text(finding.confidence)}"] if finding.confidence is not None else []
+    about = [rule.description, *([rule.next_step] if rule.next_step else [])]
+    return Entry(number, rule.id, str(finding.severity), text.title, labels, text.evidence, text.next, about)
+
+
+def _bad_sizes(model: Model) -> dict[tuple[str, str], list[int]]:
+    """Return the message sizes at which pairs are bad in p2p, if it was tested with several."""
+    if len(model.results.sizes(Layer.P2P)) < 2:
+        return {}
+    found: dict[tuple[str, str], list[int]] = {}
+    for m in model.bad_measurements(Layer.P2P):
+        if m.asked_bytes:
+            found.setdefault((m.src, m.dst), []).append(m.asked_bytes or 0)
+    return found
+
+
+def _facts_of_pair(
+    model: Model, finding: Finding, notes: PortNotes, sizes: dict[tuple[str, str], list[int]]
+) -> list[str]:
+    """Return class, sizes, limit, meaning of the error, comparison with world, and ports of a finding's bad pairs.
+
+    Facts that the finding itself has are left out.
+    """
+    known, facts = finding.facts, dict[str, None]()
+    for pair in sorted(finding.cells):
+        m = next((m for layer in (Layer.P2P, Layer.WORLD) if (m := model.latest(layer, *pair)) is not None), None)
+        if m is None or not model.verdict(m).bad:
+            continue
+        meaning = None if (found := meaning_of_measurement(m)) is None else found.sentence
+        at = f"at {', '.join(map(size_text, sorted(sizes[pair])))}" if pair in sizes else ""
+        about = [str(model.class_of(m)), at]
+        about.append(limit_text(model, m) if known.get("limit") is None else "")
+        about.append("" if meaning in (None, known.get("meaning")) else f"means: {meaning}")
+        about.append((comparison_text(model, *pair) or "") if known.get("in_world") is None else "")
+        if m.layer is Layer.P2P:
+            about += [note for note in notes.of(*pair) if note not in (known.get("ports") or ())]
+        facts |= dict.fromkeys(filter(None, about))
+    return list(facts)
+
+
+def not_in_findings(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
+    """Yield the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
+    covered = {pair for found in one.findings if found.rule.domain is Domain.PAIRS for pair in found.cells}
+    explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
+    yield from _bad(one.model, signs, explained, covered)
+    yield from _notable(one.model, signs, covered)
+
+
+def _bad(
+    model: Model,
+    signs: Glyphs,
+    explained: frozenset[tuple[Layer, AddressPair]],
+    covered_pairs: set[tuple[str, str]],
+) -> Iterator[Items]:
+    """List what is not ok and in no finding, one line per pair and layer, worst first; collectives have tables.
+
+    Findings cover the measurements of the mesh ``explained`` and ``covered_pairs``.
+    """
+    found: dict[tuple[str | None, ...], list[Measurement]] = {}
+    for m in model.bad_measurements(*(layer for layer in model.layers if layer not in _IN_TABLES)):
+        covered = m.layer in MESH and (m.layer, address_pair(m)) in explained
+        if not covered:
+            found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
+    # A pair that fails in bandwidth fails in latency as well; it is listed once.
+    failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
+    groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
+    swept = len(model.results.sizes(Layer.P2P)) > 1
+    notes = PortNotes(model)
+    total = len(groups)
+    groups = [group for group in groups if not _is_covered(model, group[0], covered_pairs)]
+    groups.sort(key=lambda group: -max(SEVERITY.index(model.verdict(m)) for m in group))
+    lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
+    hidden = total - len(lines)
+    note = f", {hidden if lines else 'all'} explained by the findings above" if hidden else ""
+    if total:
+        yield Items(f"not ok: {total}{note}", capped(lines, "rows"))
+
+
+def _is_covered(model: Model, m: Measurement, covered: set[tuple[str, str]]) -> bool:
+    """Return True if a finding or the list of nodes covers a pair of endpoints."""
+    if m.layer not in (Layer.P2P, Layer.WORLD):
+        return False
+    return (m.src, m.dst) in covered or any(model.gone(node_of(end)) for end in (m.src, m.dst))
+
+
+def _bad_line(model: Model, group: list[Measurement], signs: Glyphs, notes: PortNotes, *, swept: bool) -> str:
+    """Return the line of a bad pair in a layer, for one or several message sizes."""
+    m = max(group, key=lambda one: one.asked_bytes or 0)
+    ends = f"{m.src} {signs.arrow} {m.dst}"
+    if m.layer.spec.by_address and m.src_addr and m.dst_addr:
+        ends += f" ({m.src_addr} {signs.arrow} {m.dst_addr})"
+    kind = model.class_of(m)
+    about = [f"{m.layer} {model.verdict(m)}", str(kind)]
+    if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
+        about.append("at " + ", ".join(map(size_text, sizes)))
+    if m.value is not None:
+        usual = model.usual(m)
+        about.append(share_text(m.value, usual, m.unit) if usual else spoken_text(m.value, m.unit))
+        about += filter(None, [limit_text(model, m)])
+    if m.error:
+        about.append(one_line(m.error, 300))
+    if (meaning := meaning_of_measurement(m)) is not None:
+        about.append(f"means: {meaning.sentence}")
+    compared = comparison_text(model, m.src, m.dst) if m.layer in (Layer.P2P, Layer.WORLD) else None
+    if compared is not None:
+        about.append(compared)
+    elif m.made and "made by the lab" not in (m.error or ""):
+        about.append("deliberate lab fault")
+    if m.layer is Layer.P2P:
+        about += notes.of(m.src, m.dst)
+    if m.layer is Layer.P2P and (retest := model.suspects.get((m.src, m.dst))) is not None:
+        about.append(one_line(retest, 300))
+    return f"{one_line(ends)}  {one_line('; '.join(about))}"
+
+
+def _notable(model: Model, signs: Glyphs, covered: set[tuple[str, str]]) -> Iterator[Items]:
+    """List ok pairs with slow messages that no finding names."""
+    lines = []
+    for one in notable(model):
+        m = one.measurement
+        if model.verdict(m) is not Verdict.OK or (m.src, m.dst) in covered:
+            continue
+        size = f" at {size_text(m.bytes)}" if m.bytes else ""
+        p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
+        times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
+        lines.append(f"{one_line(f'{m.src} {signs.arrow} {m.dst}')}  {m.layer}{size}: {times}")
+    head = "jitter: pairs that passed, with slow outliers (flapping link, or busy node)"
+    most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
+    if lines:
+        yield Items(head, capped(lines, "pairs", most, _WHERE))
+
+
+def not_tested(one: Diagnosis) -> Iterator[Items]:
+    """Yield what was requested and could not be tested."""
+    if lines := [one_line(text, 300) for text in one.not_examined]:
+        yield Items("not tested", capped(lines, "reasons", where=_WHERE))

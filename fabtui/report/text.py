@@ -1,0 +1,111 @@
+"""Blocks of a report as plain text, for terminals and files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from fabtui.presentation.text_table import aligned
+from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+
+#: Maximum number of lines of a list.
+MOST_LINES = 60
+#: Maximum width of a column, except for cells that are longer.
+_WIDEST_CELL = 60
+_ALL = "--csv and --json have them all"
+
+
+def text(blocks: Iterable[Block], width: int | None = None, plain: bool = False) -> str:
+    """Return blocks as text, ending in a newline, with blank lines between them.
+
+    Sentences are wrapped to ``width``, None: they are not; ``plain``: ASCII only.
+    """
+    found = "\n".join(text_lines(blocks, width)) + "\n"
+    return found.encode("ascii", "replace").decode("ascii") if plain else found
+
+
+def text_lines(blocks: Iterable[Block], width: int | None = None) -> list[str]:
+    """Return the lines of blocks, see `text`."""
+    parts = [lines for block in blocks if (lines := [*_block(block, width)])]
+    return [line for part in parts for line in ("", *part)][1:]
+
+
+def _block(block: Block, width: int | None) -> Iterator[str]:
+    match block:
+        case Paragraph():
+            yield from folded(block.text, width)
+        case Items():
+            yield from _title(block.title)
+            indent, width = "  " if block.title else "", None if block.whole else width
+            yield from (piece for item in block.items for piece in folded(indent + item, width))
+        case Lines():
+            yield from (*_title(block.title), *block.lines)
+        case Table():
+            rows = aligned(block.rows if any(block.rows[0]) else block.rows[1:], block.left, widest=_WIDEST_CELL)
+            yield from (*_title(block.title), *rows, *(f"  {note}" for note in block.notes))
+        case Entry():
+            yield from folded(f"{block.number} {block.title}  {block.rule}", width)
+            yield from (piece for line in block.evidence for piece in folded(f"    {line}", width))
+            yield from (f"    next: {command}" for command in block.next)
+        case Panel():
+            # The lines of findings belong together.
+            inner = [f"  {line}" for one in block.blocks for line in _block(one, None if width is None else width - 2)]
+            yield from (*_title(block.title), *capped(inner, "lines", indent="  "))
+        case Picture():
+            # The table or the grid behind it follows.
+            pass
+
+
+def _title(title: str) -> list[str]:
+    return [title] if title else []
+
+
+def capped(lines: Sequence[str], what: str, most: int = MOST_LINES, where: str = _ALL, indent: str = "") -> list[str]:
+    """Return lines; of too many, the first ones and the number of the rest (``what``: a plural)."""
+    left = len(lines) - most
+    noun, space, rest = what.partition(" ")
+    shown = f"{noun.removesuffix('s') if left == 1 else noun}{space}{rest}"
+    return [*lines[:most], *([f"{indent}and {left} more {shown}; {where}"] if left > 0 else [])]
+
+
+def shortened(table: Table, what: str, where: str = _ALL) -> Table:
+    """Return a table with at most `MOST_LINES` rows below its heading, and a note on the others."""
+    head, *rows = table.rows
+    shown = capped(["" for _ in rows], what, where=where)
+    return table._replace(rows=[head, *rows[:MOST_LINES]], notes=[*shown[MOST_LINES:], *table.notes])
+
+
+def folded(line: str, width: int | None) -> list[str]:
+    """Return a line in pieces of at most ``width`` characters, if possible; all but the first are indented further.
+
+    A command stays on its line, from which it can be copied.
+    """
+    if width is None or len(line) <= width or line.lstrip().startswith("next: "):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    pieces = textwrap.wrap(
+        line.strip(),
+        max(40, width),
+        initial_indent=indent[2:],
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return pieces or [line]
+
+
+def wrapped(start: str, text: str, width: int) -> list[str]:
+    """Return the lines of a text after a prefix, with a hanging indent."""
+    pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
+    return [(start if at == 0 else " " * len(start)) + piece for at, piece in enumerate(pieces)]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a line cut to a width."""
+    return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
+
+
+def takes_unicode(out: TextIO) -> bool:
+    """Return True if a stream can show characters beyond ASCII."""
+    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
