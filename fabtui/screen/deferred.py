@@ -1,44 +1,55 @@
 """Parts of the screen that the first frame does not need.
 
-The app imports this module once the first frame is on the terminal, so that no key waits for an import.
+The app imports this module once the first frame is on the terminal, so that no key waits for an import, and reads all
+names from it. Besides them it has actions on what a view shows: the user's own login on a node, the grid as pictures.
 """
 
+# ruff: noqa: F401
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
 from textual.screen import Screen
 
-from fabtui.diagnosis.diagnosis import diagnose as diagnose
-from fabtui.export.csv import write_csv as write_csv
-from fabtui.model.exit_codes import exit_code as exit_code
-from fabtui.model.exit_codes import exit_code_if_left as exit_code_if_left
-from fabtui.model.recording import read_events as read_events
-from fabtui.report.contents import write_report as write_report
-from fabtui.screen.app_actions import login as login
-from fabtui.screen.app_actions import write_picture as write_picture
-from fabtui.screen.command_table import CommandTable as CommandTable
-from fabtui.screen.context import ViewName
-from fabtui.screen.keymap import check_keys as check_keys
-from fabtui.screen.keymap import commands as commands
-from fabtui.screen.keymap import key_owners as key_owners
-from fabtui.screen.notifier import Notifier as Notifier
-from fabtui.screen.terminal.internals import notify_terminal as notify_terminal
-from fabtui.screen.views.command_line import CommandLine as CommandLine
-from fabtui.screen.views.dialogs import ConfirmScreen as ConfirmScreen
-from fabtui.screen.views.dialogs import ask_in_app as ask_in_app
-from fabtui.screen.views.dialogs import fit as fit
-from fabtui.screen.views.findings import FindingsScreen as FindingsScreen
-from fabtui.screen.views.findings import PreflightScreen
-from fabtui.screen.views.help import HelpScreen as HelpScreen
-from fabtui.screen.views.help import views_of as views_of
-from fabtui.screen.views.job import JobScreen as JobScreen
-from fabtui.screen.views.job import JobsScreen
-from fabtui.screen.views.job import job_beside as job_beside
-from fabtui.screen.views.jump import JumpScreen as JumpScreen
-from fabtui.screen.views.jump import targets_of as targets_of
-from fabtui.screen.views.node import NodeScreen as NodeScreen
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.knowledge.next_commands import login_words
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_bytes
+from fabtui.export.csv import write_csv
+from fabtui.model.exit_codes import exit_code, exit_code_if_left
+from fabtui.model.recording import read_events
+from fabtui.pictures.heatmap import matrix_scene
+from fabtui.pictures.png import png
+from fabtui.pictures.svg import svg
+from fabtui.report.contents import write_report
+from fabtui.sanitize import one_line
+from fabtui.screen.command_table import CommandTable
+from fabtui.screen.context import ViewName, context_of
+from fabtui.screen.keymap import check_keys, commands, key_owners
+from fabtui.screen.notifier import Notifier
+from fabtui.screen.terminal.internals import notify_terminal
+from fabtui.screen.views.command_line import CommandLine
+from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
+from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.help import HelpScreen, views_of
+from fabtui.screen.views.job import JobScreen, JobsScreen, job_beside
+from fabtui.screen.views.jump import JumpScreen, targets_of
+from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
-from fabtui.screen.views.pair import PairScreen as PairScreen
+from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.topology import TopologyScreen
-from fabtui.session.feeds.baseline import read_baseline as read_baseline
-from fabtui.session.feeds.replay import ReplayFeed as ReplayFeed
+from fabtui.session.feeds.baseline import read_baseline
+from fabtui.session.feeds.replay import ReplayFeed
 
 #: Views of the session, by name, that need nothing but the app.
 VIEWS: dict[ViewName, type[Screen[None]]] = {
@@ -48,3 +59,93 @@ VIEWS: dict[ViewName, type[Screen[None]]] = {
     "topology": TopologyScreen,
     "jobs": JobsScreen,
 }
+#: Exit status of ssh for its own errors; any other is the status of the last command in the login.
+_SSH_FAILED = 255
+
+
+def node_under_cursor(screen: Screen[Any]) -> str | None:
+    """Return the node that a view is about: of a pair the one that sends."""
+    match screen:
+        case MainScreen():
+            entries = screen.cursor_entries()
+            return None if entries is None else entries[0].node
+        case PairScreen():
+            return screen.source.node
+        case NodeScreen():
+            return screen.node
+        case NodesScreen():
+            return screen.table.chosen
+        case FindingsScreen():
+            return screen.node
+    return None
+
+
+async def login(app: App[int]) -> None:
+    """Open a login on the node under the cursor, and return to the app when it ends."""
+    context = context_of(app.screen)
+    if context.feed is None or not context.feed.can_test:
+        context.notify("the nodes of a recording may not be there: no login", severity="warning")
+        return
+    node = node_under_cursor(app.screen)
+    if node is None or node not in context.model.nodes:
+        context.notify("there is no node under the cursor")
+        return
+    words = login_words(context.model, node) or [os.environ.get("SHELL") or "/bin/sh"]
+    try:
+        status = await _without_app(app, words)
+    except SuspendNotSupported:
+        why = "a browser has no terminal for a login" if app.is_web else "this terminal cannot be left"
+        context.notify(f"{why}; type elsewhere: {one_line(shlex.join(words), 300)}")
+    except OSError as error:
+        context.notify(f"{words[0]} cannot be run: {one_line(str(error), 200)}", severity="warning")
+    else:
+        if status == _SSH_FAILED:
+            context.notify(f"{one_line(shlex.join(words), 200)} ended with status {status}", severity="warning")
+
+
+async def _without_app(app: App[int], words: list[str]) -> int:
+    """Run a program in the terminal of the suspended app; the event loop and the links to the nodes keep running."""
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    # Frames would fill the queue of a driver that does not write.
+    with app.batch_update(), app.suspend():
+        # Ctrl+C before ssh has the terminal is meant for ssh.
+        loop.add_signal_handler(signal.SIGINT, lambda: None)
+        try:
+            sys.stderr.write(f"{one_line(shlex.join(words), 300)}    (fabtui goes on; its screen returns at the end)\n")
+            sys.stderr.flush()
+            process = await asyncio.create_subprocess_exec(*words, cwd=Path.home())
+            return await process.wait()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, before)
+
+
+async def write_picture(main: MainScreen) -> None:
+    """Write the layer that the grid shows, with the endpoints and in the order of its columns, and report the files."""
+    context, layer = context_of(main), main.source.layer
+    shown = main.view_state.shown()
+    entries = dict.fromkeys(entry.number for axis in (shown.columns, shown.rows) for entry in axis.entries)
+    numbers = [number for number in entries if number is not None]
+    if not numbers:
+        context.notify("no node has reported endpoints yet: there is no grid to draw", severity="warning")
+        return
+    stem = time.strftime(f"fabtui-%Y%m%dT%H%M%SZ-{layer}", time.gmtime())
+    whole = shown.axis.of_nodes_alone
+
+    def write() -> None:
+        scene = matrix_scene(
+            context.model, layer, "value" if layer.spec.better else "verdict", None if whole else numbers
+        )
+        for suffix, data in ((".svg", svg(scene).encode()), (".png", png(scene))):
+            write_bytes(Path(stem + suffix), data)
+
+    try:
+        await asyncio.to_thread(write)
+    except (InputError, OSError) as error:
+        context.notify(f"the picture could not be written: {one_line(str(error), 300)}", severity="warning")
+    except RuntimeError:
+        # A dictionary grew while the other thread went through it.
+        context.notify("results came in while the grid was drawn; try again, or pause first", severity="warning")
+    else:
+        context.notify(f"pictures written to {stem}.svg and .png")
