@@ -148,7 +148,7 @@ def _import_all() -> None:
     with atheris.instrument_imports(include=list(PACKAGES)), redirect_stderr(io.StringIO()):
         importlib.import_module("fuzz_targets")
         importlib.import_module("fabtui.screen.app")
-        importlib.import_module("fabtui.screen.command_table")
+        importlib.import_module("fabtui.screen.views.command_line")
         for package in ("fabtui.importers", "fabtui.jobs", "fabtui.diagnosis", "fabtui_node.parsers"):
             for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
                 importlib.import_module(found.name)

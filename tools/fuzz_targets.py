@@ -660,7 +660,7 @@ class _Screen:
             raise error
 
     async def _serve(self) -> None:
-        from fabtui.screen.command_table import CommandTable
+        from fabtui.screen.views.command_line import CommandTable
         from tests.screen.conftest import make_app, settled
         from tests.screen.fakefeed import FakeFeed, sweep_of_two
 

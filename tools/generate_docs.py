@@ -176,8 +176,8 @@ def keys() -> str:
     from textual.keys import format_key
 
     from fabtui.screen.app import FabricApp
-    from fabtui.screen.command_table import command_rows
     from fabtui.screen.keymap import key_rows
+    from fabtui.screen.views.command_line import command_rows
 
     groups: dict[str, list[list[str]]] = {}
     for row in key_rows(FabricApp):

@@ -32,12 +32,11 @@ from fabtui.pictures.png import png
 from fabtui.pictures.svg import svg
 from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
-from fabtui.screen.command_table import CommandTable
 from fabtui.screen.context import ViewName, context_of
 from fabtui.screen.keymap import check_keys, commands, key_owners
 from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
-from fabtui.screen.views.command_line import CommandLine
+from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen, views_of

@@ -10,8 +10,7 @@ import pytest
 from textual import events
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.command_table import CommandTable
-from fabtui.screen.views.command_line import CommandLine
+from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
