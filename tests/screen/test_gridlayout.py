@@ -10,7 +10,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import common_domain
 from fabtui.screen.grid.axis import Axis, AxisEntry
 from fabtui.screen.grid.layout import ENDPOINTS, HEADER_LINES, NUMBER_WIDTH, CellShape, lay_out, scrolled, squeeze
-from fabtui.screen.grid.lines import LineRenderer
+from fabtui.screen.grid.widget import LineRenderer
 
 
 def axis_of(nodes: int, per_node: int) -> Axis:

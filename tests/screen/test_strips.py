@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs, cell_text
 from fabtui.screen.grid.layout import lay_out
-from fabtui.screen.grid.lines import LineRenderer
+from fabtui.screen.grid.widget import LineRenderer
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
 from fabtui.screen.themes.ramps import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
