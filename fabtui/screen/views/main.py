@@ -32,7 +32,6 @@ from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import Shortcut, shortcut
-from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import (
     PANEL_LEAST,
     LayoutChoices,
@@ -44,6 +43,7 @@ from fabtui.screen.views.main_layout import (
     panel_width,
     size_text,
 )
+from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
