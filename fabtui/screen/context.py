@@ -53,6 +53,8 @@ class ScreenSettings:
     first_view: str = ""
 
 
+#: Minimum time (s) between two evaluations of the preflight.
+PREFLIGHT_INTERVAL = 0.2
 #: Names of the views that `AppContext.open_view` opens.
 ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "jobs"]
 Severity = Literal["information", "warning", "error"]
@@ -101,8 +103,8 @@ class AppContext(Protocol):
     #: Lasting warnings.
     @property
     def badges(self) -> list[str]: ...
-    def preflight(self) -> tuple[Preflight, bool]:
-        """Return the preflight, and True if it includes the latest probe results."""
+    def preflight(self) -> Preflight:
+        """Return the preflight; a frame follows if it does not include the latest probe results."""
 
     def bad_pairs(self) -> tuple[int, bool]:
         """Return the number of bad pairs found so far, and True if every pair has been checked."""

@@ -5,6 +5,7 @@ names from it. Besides them it has actions on what a view shows: the user's own 
 """
 
 # ruff: noqa: F401
+# mypy: implicit-reexport
 
 from __future__ import annotations
 

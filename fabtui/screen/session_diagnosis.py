@@ -15,11 +15,8 @@ from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.preflight_lines import short_lines
-from fabtui.presentation.wording import MUTED, common_domain
-from fabtui.presentation.wrapping import Lines
-from fabtui.screen.widgets.finding_lines import styled
+from fabtui.presentation.wording import common_domain
+from fabtui.screen.context import PREFLIGHT_INTERVAL
 
 #: Minimum time (s) between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
@@ -29,11 +26,8 @@ STEP, _PAUSE = 0.0005, 0.002
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
 _FINISHED = ("done", "watch")
-#: The preflight is evaluated again after this multiple of the time it took, and not before this time (s).
+#: The preflight is evaluated again after this multiple of the time it took.
 _PREFLIGHT_REST = 10.0
-PREFLIGHT_INTERVAL = 0.2
-#: Maximum number of findings in the summary of the preflight.
-_SUMMARY = 4
 
 
 class SessionDiagnosis:
@@ -166,9 +160,3 @@ class SessionDiagnosis:
         took = time.monotonic() - began
         self._preflight_resting_until = began + took + max(PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
         return found, True
-
-    def preflight_summary(self, width: int, glyphs: Glyphs) -> tuple[Lines, float]:
-        """Return the most severe findings of the preflight, and the time (s) after which to ask again, or 0."""
-        found, current = self.preflight()
-        lines = styled(short_lines(found, width, _SUMMARY, glyphs))
-        return [*lines, [(" P: preflight", MUTED)], []] if lines else [], 0.0 if current else PREFLIGHT_INTERVAL

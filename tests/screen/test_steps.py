@@ -81,11 +81,11 @@ async def test_steps_of_the_other_views_run_alike(
     async with opened(feed, size=(120, 40)) as (app, pilot):
         await until(pilot, lambda: app.findings.known)
         steps = ("ssh n001 ip -s link show eth1", "ssh n001 sudo ip route flush cache", "ssh other uptime")
-        found, current = app.preflight()
+        found = app.preflight()
         one = app.findings.found[0].replace(nodes=("n000",), next=steps, cells=frozenset({("n000:0", "n000:1")}))
         app.findings.found = [one]
         monkeypatch.setattr(app.findings, "follow", lambda: None)
-        monkeypatch.setattr(app.findings, "preflight", lambda: (found._replace(findings=[one]), current))
+        monkeypatch.setattr(app.findings, "preflight", lambda: (found._replace(findings=[one]), True))
         await pilot.press(
             "g", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], PreflightScreen: ["P"]}[view]
         )

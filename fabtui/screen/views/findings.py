@@ -14,7 +14,6 @@ from fabtui.diagnosis.experiment import planned
 from fabtui.diagnosis.finding import Finding, Pair
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, step_command
 from fabtui.diagnosis.merge_findings import finding_key
-from fabtui.diagnosis.preflight.checks import Preflight
 from fabtui.model.endpoints import node_of
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
@@ -27,7 +26,6 @@ from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
-from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.detail_base import FilteredScreen, SteppedScreen, as_text, run_step, section, step_block
 from fabtui.screen.widgets.finding_lines import (
     detail_lines,
@@ -367,18 +365,12 @@ class PreflightScreen(SteppedScreen):
     copy_width = 120
     _all_facts = False
 
-    def _found(self) -> Preflight:
-        found, current = self.context.preflight()
-        if not current:
-            self.context.draw_within(PREFLIGHT_INTERVAL)
-        return found
-
     def title_parts(self) -> list[Part]:
-        (head, _), (result, _) = text.head_line(self._found())
+        (head, _), (result, _) = text.head_line(self.context.preflight())
         return [(f" {head.rstrip(': ')} ", "bold"), (f" {result}", MUTED)]
 
     def stepped_lines(self, width: int) -> Lines:
-        found, glyphs = self._found(), self.context.glyphs
+        found, glyphs = self.context.preflight(), self.context.glyphs
         lines: Lines = styled(text.kind_lines(found.table, width, glyphs))
         for finding in found.findings:
             lines += [[], *styled(text.finding_lines(finding.replace(next=()), width, glyphs))]

@@ -312,7 +312,9 @@ class MainScreen(Screen[None]):
         self._draw_title()
         self._draw_findings_below()
         if self.view == "connecting":
-            self.node_states.put(self.model, self._app_context.settings.title, self.findings)
+            content, width = self._panel_content, max(40, self.size.width - 2)
+            summary = content.preflight_summary(width) if content is not None and self.model.nodes else []
+            self.node_states.put(self.model, self._app_context.settings.title, summary)
         else:
             if self._panel_content is not None:
                 self._panel_content.diagnosis.follow()

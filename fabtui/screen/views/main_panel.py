@@ -6,6 +6,7 @@ import itertools
 
 from fabtui.diagnosis.finding import Severity
 from fabtui.presentation.findings import headline
+from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
 from fabtui.presentation.wording import MUTED, without_domain
@@ -14,7 +15,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.widgets.finding_lines import class_lines, summary_lines
+from fabtui.screen.widgets.finding_lines import class_lines, styled, summary_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
 from fabtui.screen.widgets.text_line import Headings, TargetLine
@@ -29,6 +30,8 @@ _WORST_FROM = 4
 _MAX_WORST = 12
 #: Maximum number of findings that the verdict names.
 _MAX_IN_VERDICT = 12
+#: Maximum number of findings in the summary of the preflight.
+_SUMMARY = 4
 _VERDICT_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
 
 
@@ -42,6 +45,11 @@ class PanelContent:
         self._pace = Pace()
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
         self._verdict: tuple[tuple[object, ...], Line] = ((), [])
+
+    def preflight_summary(self, width: int) -> Lines:
+        """Return the most severe findings of the preflight."""
+        lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
+        return [*lines, [(" P: preflight", MUTED)], []] if lines else []
 
     def verdict(self, width: int) -> Line:
         """Return the verdict on the session on one line."""

@@ -91,11 +91,8 @@ class NodeScreen(SteppedScreen):
         if record is None:
             return [[("unknown node", MUTED)]]
         context = self.context
-        found, current = context.preflight()
-        if not current:
-            context.draw_within(1.0)
         steps = partial(self.steps_of, width=width)
-        return node_lines(context.model, record, found, width, context.glyphs, steps)
+        return node_lines(context.model, record, context.preflight(), width, context.glyphs, steps)
 
     def action_probe(self) -> None:
         session_actions.probe_again(self.context, [self.node])

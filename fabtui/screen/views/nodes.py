@@ -164,7 +164,7 @@ class NodesScreen(TitledScreen):
         if not self.is_mounted or not self.query("#nodes-table"):
             return
         context = self.context
-        found, _ = context.preflight()
+        found = context.preflight()
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
         rows = node_rows(context.model, context.findings.tally, odd, context.now())
         self.table.put(rows)

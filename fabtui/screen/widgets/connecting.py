@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.containers import VerticalScroll
 from textual.content import Content
 
@@ -15,9 +13,6 @@ from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
 from fabtui.screen.widgets.text_line import TextLine, content_of
-
-if TYPE_CHECKING:
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 #: In all other states a node is being connected.
 _STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
@@ -82,22 +77,15 @@ class ConnectingView(VerticalScroll):
         self._text = TextLine()
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
-        #: Shown state, and the width of its layout.
-        self._shown: tuple[Model, str, SessionDiagnosis] | None = None
-        self._width = 0
 
-    def put(self, model: Model, title: str, diagnosis: SessionDiagnosis | None) -> None:
-        """Show the nodes of a model; ``title`` is shown until there are any."""
-        if diagnosis is None or not model.nodes:
+    def put(self, model: Model, title: str, summary: Lines) -> None:
+        """Show the nodes of a model below a summary of the preflight; ``title`` is shown until there are any."""
+        if not model.nodes:
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
-        self._shown, self._width = (model, title, diagnosis), self.size.width
         name_width = max(len(one_line(name, 64)) for name in model.nodes)
         # Continuation lines start below the text of a node, not below its name.
         indent, room = name_width + 5, max(30, self.size.width - 2)
-        summary, wait = diagnosis.preflight_summary(max(40, self.size.width - 2), self._glyphs)
-        if wait:
-            context_of(self).draw_within(wait)
         gone = sum(record.state.gone for record in model.nodes.values())
         if gone == len(model.nodes):
             none = f" No node could be reached: {gone} node{'s' * (gone != 1)} failed. The next steps follow."
@@ -111,6 +99,5 @@ class ConnectingView(VerticalScroll):
         self._text.show(content_of(lines), layout=True)
 
     def on_resize(self) -> None:
-        """Draw for the new size. A hidden view has no width."""
-        if self._shown is not None and self.size.width != self._width:
-            self.put(*self._shown)
+        """Draw for the new size."""
+        context_of(self).request_draw()
