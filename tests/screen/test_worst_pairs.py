@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
-from fabtui.screen.views.nodes import NodesTableRow
-from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, heading_at, table_lines
+from fabtui.screen.widgets.sorted_table import Columns, Sorting, TableCell, TableRow, heading_at, table_lines
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.test_verdict import diagnosed
@@ -47,8 +46,8 @@ async def test_the_worst_pairs_are_sorted_by_a_click_on_a_heading(opened: Opened
 
 def test_rows_without_a_value_or_a_class_are_sorted_too() -> None:
     columns = Columns(("name", "n"), frozenset({"n"}), frozenset({"name"}))
-    rows = [NodesTableRow("a", False, 0, [TableCell("a", 0), TableCell("-", (0, 0.0))])]
-    rows.append(NodesTableRow("b", False, 0, [TableCell("b", 1), TableCell("7", (1, 7.0))]))
+    rows = [TableRow("a", [TableCell("a", 0), TableCell("-", (0, 0.0))])]
+    rows.append(TableRow("b", [TableCell("b", 1), TableCell("7", (1, 7.0))]))
     sorting = Sorting(1, inverted=True)
     found = table_lines(columns, sorting.sorted(rows), sorting, GLYPHS)
     assert [plain(line).split() for line in found.rows] == [["b", "7"], ["a", "-"]]

@@ -27,6 +27,7 @@ from fabtui.screen.grid.navigation import ViewState, Zoom
 from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
 from fabtui.screen.grid.widget import GridView
+from fabtui.screen.views.dialogs import SmallScreen
 from tests.effort import examples
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
@@ -359,7 +360,7 @@ async def test_no_key_is_lost_while_results_come_in(opened: Opened) -> None:
 async def test_too_small_shows_the_required_size_and_q_quits(opened: Opened, size: tuple[int, int]) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=size) as (app, pilot):
-        assert app.main.view == "small"
+        assert isinstance(app.screen, SmallScreen)
         text = " ".join(screen_text(app).split())
         assert "needs 36x6" in text
         await pilot.press("f", "slash", "enter", "plus", "v", "down", "q")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -26,7 +26,7 @@ from fabtui.screen.views.detail_base import DetailScreen, TitledScreen, crumbs, 
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.widgets.finding_lines import output_lines
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.sorted_table import Columns, TableCell
+from fabtui.screen.widgets.sorted_table import Columns, TableCell, TableRow
 from fabtui.screen.widgets.text_line import TextLine, content_of
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import ASK_EVERY, JobMonitor
@@ -41,13 +41,6 @@ EVERY, _SHARE = 2.0, 5.0
 _LEAST_LOG, _LEAST_TABLE = 4, 4
 
 
-class JobRow(NamedTuple):
-    """Row of a node, with a cell for each heading."""
-
-    name: str
-    cells: list[TableCell]
-
-
 class JobTable(NodesTable):
     """One line per node of the job."""
 
@@ -56,7 +49,7 @@ class JobTable(NodesTable):
     BINDINGS: ClassVar[list[BindingType]] = []
 
 
-def job_rows(report: JobReport, width: int) -> list[JobRow]:
+def job_rows(report: JobReport, width: int) -> list[TableRow]:
     """Return a row for each node; a column that does not fit is empty, and left out by the table."""
     found = job_lines.node_cells(report, folded=False)
     shown = job_lines.headings_for(found, width)
@@ -66,7 +59,7 @@ def job_rows(report: JobReport, width: int) -> list[JobRow]:
         style = job_lines.state_style(cells.state)
         texts = [cells.texts[name] if name in shown else "" for name in job_lines.HEADINGS]
         keys: list[object] = [number, cells.state != "suspect", -(quiet[cells.nodes[0]] or 0.0), *texts[3:]]
-        rows.append(JobRow(cells.nodes[0], [TableCell(*one, style) for one in zip(texts, keys, strict=True)]))
+        rows.append(TableRow(cells.nodes[0], [TableCell(*one, style) for one in zip(texts, keys, strict=True)]))
     return rows
 
 
@@ -383,13 +376,6 @@ class JobLogScreen(DetailScreen):
 _HEADINGS = ("job", "state", "time", "nodes", "name")
 
 
-class OwnJobRow(NamedTuple):
-    """Row of a job, with a cell for each heading."""
-
-    name: str
-    cells: list[TableCell]
-
-
 class JobsTable(NodesTable):
     """One line per job."""
 
@@ -405,10 +391,10 @@ def job_beside(job: str) -> JobWatch:
     return JobWatch(JobMonitor(JobQuery(job)))
 
 
-def _row(one: OwnJob) -> OwnJobRow:
+def _row(one: OwnJob) -> TableRow:
     style = "" if one.state == "RUNNING" else MUTED
     texts = (one.job, one.state, one.elapsed, one.nodes, one.name)
-    return OwnJobRow(one.job, [TableCell(one_line(text, 60), text, style) for text in texts])
+    return TableRow(one.job, [TableCell(one_line(text, 60), text, style) for text in texts])
 
 
 class JobsScreen(TitledScreen):

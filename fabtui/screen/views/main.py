@@ -41,7 +41,6 @@ from fabtui.screen.views.main_layout import (
     has_grid,
     lines_for_findings,
     panel_width,
-    size_text,
 )
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
@@ -85,15 +84,13 @@ class MainScreen(Screen[None]):
     MainScreen #title { background: $panel; }
     /* Hidden in the first frame; the layout shows what fits. */
     MainScreen #badges, MainScreen #verdict, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below,
-    MainScreen #beside,
-    MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
+    MainScreen #beside, MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips,
     MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #legend-right { padding: 0 0 0 2; }
     MainScreen #body { height: 1fr; }
     MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
     MainScreen #panel { height: 1fr; }
-    MainScreen #small { height: 1fr; text-wrap: wrap; }
     """
     # One color behind the widgets, which need not be drawn again with each of them.
     BLANK = True
@@ -167,8 +164,8 @@ class MainScreen(Screen[None]):
         self.navigation = GridNavigation(context, lambda view: GridView(view.source, glyphs, id="grid"))
         self.grid = self.navigation.grid
         self.tabs = LayerTabs(id="tabs")
-        lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips", "small"))
-        self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line, self.small_line = lines
+        lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips"))
+        self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line = lines
         self.verdict_bar = VerdictBar(id="verdict")
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
@@ -219,7 +216,7 @@ class MainScreen(Screen[None]):
 
     @property
     def view(self) -> str:
-        """Content of the body: ``connecting``, ``grid``, ``worst`` or ``small``."""
+        """Content of the body: ``connecting``, ``grid`` or ``worst``."""
         return self._layout_state.view
 
     def compose(self) -> ComposeResult:
@@ -231,7 +228,6 @@ class MainScreen(Screen[None]):
             yield self.legend_right
         yield self.legend_below
         yield self.chip_line
-        yield self.small_line
         with Horizontal(id="body"):
             yield self.node_states
             yield self.grid
@@ -284,8 +280,6 @@ class MainScreen(Screen[None]):
         focus = self.query_one(f"#{layout.view}")
         if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
-        if layout.view == "small":
-            self.small_line.show(Content(size_text(width, height)))
         self.panel_width = PANEL_WIDTH if layout.shown.get("beside") else panel_width(axis, width, height)
         self.panel.styles.width = self.panel_width
         self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
@@ -346,7 +340,7 @@ class MainScreen(Screen[None]):
         """Show the badges on a line of their own, or in the title if there was no such line when the grid came."""
         model, context = self.model, self._app_context
         found = badges(model, context.badges)
-        if self.view in ("connecting", "small") or model.lab or model.synthetic:
+        if self.view == "connecting" or model.lab or model.synthetic:
             self._has_badge_line = bool(found)
         found = [*lost_badge(model, context.now()), *found]
         self._title_badges = [] if self._has_badge_line else found

@@ -59,7 +59,7 @@ class LayoutChoices:
 class MainLayout:
     """Layout of the main screen."""
 
-    #: Content of the body: ``connecting``, ``grid``, ``worst``, or ``small`` if nothing fits.
+    #: Content of the body: ``connecting``, ``grid`` or ``worst``.
     view: str
     #: Whether each optional widget is shown, by id.
     shown: dict[str, bool]
@@ -69,7 +69,7 @@ class MainLayout:
     @property
     def lines_around(self) -> int:
         """Lines above and below the body."""
-        beside = ("connecting", "grid", "worst", "beside", "panel", "small", "legend-right", "log")
+        beside = ("connecting", "grid", "worst", "beside", "panel", "legend-right", "log")
         return self.log + sum(shown for name, shown in self.shown.items() if name not in beside)
 
 
@@ -118,16 +118,11 @@ def arrange(
         "keys": True,
         "title": True,
         "verdict": tests,
-        "small": False,
     }
-    if view == "small":
-        return MainLayout(view, {name: name == "small" for name in shown}, 0)
     return MainLayout(view, shown, log)
 
 
 def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
-    if is_too_small(width, height):
-        return "small"
     connecting = choices.connecting
     if connecting is None:
         # A further sweep probes the nodes as well.
@@ -140,11 +135,6 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
 def is_too_small(width: int, height: int) -> bool:
     """Return True if nothing fits. A size of 0 is not known yet, and not small."""
     return 0 < width < MIN_WIDTH or 0 < height < MIN_HEIGHT
-
-
-def size_text(width: int, height: int) -> str:
-    """Return the required and the current size of the terminal."""
-    return f"fabtui needs {MIN_WIDTH}x{MIN_HEIGHT}; this is {width}x{height}. q quits"
 
 
 def grid_fits(axis: Axis, width: int) -> bool:

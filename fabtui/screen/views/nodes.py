@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,7 +25,7 @@ from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import TitledScreen, crumbs
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow
 
 _STATES = list(NodeState)
 
@@ -34,20 +34,11 @@ HEADINGS = (
     *("node", "state", "gone for", "worst", "bad", "untested", "differs"),
     *("GPUs", "ports up", "driver", "NCCL", "message"),
 )
-#: Number of columns that are not muted for a node that is gone.
-_OF_GONE = 4
+#: Number of columns that are not muted for a node that is gone, which is the place of the number of bad pairs.
+_OF_GONE = _BAD = HEADINGS.index("bad")
 
 
-class NodesTableRow(NamedTuple):
-    """Row of a node, with a cell for each heading."""
-
-    name: str
-    gone: bool
-    bad: int
-    cells: list[TableCell]
-
-
-def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodesTableRow]:
+def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[TableRow]:
     """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     for pair, verdict in tally.bad.items():
@@ -77,7 +68,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
         ]
         if state.gone:
             cells[_OF_GONE:] = [cell._replace(style=MUTED) for cell in cells[_OF_GONE:]]
-        rows.append(NodesTableRow(name, state.gone, bad, cells))
+        rows.append(TableRow(name, cells))
     return rows
 
 
@@ -168,8 +159,8 @@ class NodesScreen(TitledScreen):
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
         rows = node_rows(context.model, context.findings.tally, odd, context.now())
         self.table.put(rows)
-        gone = sum(row.gone for row in rows)
-        bad = sum(row.bad > 0 for row in rows)
+        gone = sum(record.state.gone for record in context.model.nodes.values())
+        bad = sum(row.cells[_BAD].text != "0" for row in rows)
         head: list[Part] = [(" nodes ", "bold"), (f"  {len(rows)}", "")]
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []

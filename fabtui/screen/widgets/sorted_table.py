@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.content import Content
@@ -27,16 +27,11 @@ class TableCell(NamedTuple):
     style: str = ""
 
 
-class TableRow(Protocol):
-    """Row of a table: its name identifies it, and it has a cell for each column."""
+class TableRow(NamedTuple):
+    """Row of a table: its name (hashable) identifies it, and it has a cell for each column."""
 
-    @property
-    def name(self) -> Hashable: ...
-    @property
-    def cells(self) -> Sequence[TableCell]: ...
-
-
-RowT = TypeVar("RowT", bound=TableRow)
+    name: Any
+    cells: list[TableCell]
 
 
 class Columns(NamedTuple):
@@ -65,7 +60,7 @@ class Sorting:
         self.inverted = self.column == column and not self.inverted
         self.column = column
 
-    def sorted(self, rows: Sequence[RowT]) -> list[RowT]:
+    def sorted(self, rows: Sequence[TableRow]) -> list[TableRow]:
         """Return rows in this order; equal rows keep the order that they have."""
         found = sorted(rows, key=lambda row: row.cells[self.column].key)
         return found[::-1] if self.inverted else found

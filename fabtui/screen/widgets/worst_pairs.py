@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -16,7 +16,7 @@ from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.pair_text import pair_name
-from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow
 
 #: Maximum number of listed pairs.
 MAX_PAIRS = 200
@@ -34,17 +34,13 @@ NARROW = Columns(
 )
 
 
-class WorstRow(NamedTuple):
-    """Row of a bad pair; its name is its position."""
-
-    name: tuple[int, int]
-    cells: list[TableCell]
-
-
 def worst_rows(
     model: Model, axis: Axis, found: Sequence[BadCell], glyphs: Glyphs, *, narrow: bool, messages: bool = True
-) -> list[WorstRow]:
-    """Return rows of bad pairs, given worst first; ``narrow``: for the columns `NARROW`, perhaps without messages."""
+) -> list[TableRow]:
+    """Return rows of bad pairs, given worst first; their names are positions.
+
+    ``narrow``: for the columns `NARROW`, perhaps without messages.
+    """
     rows = []
     for rank, bad in enumerate(found):
         m = bad.cell.measurement
@@ -65,7 +61,7 @@ def worst_rows(
             TableCell(share, -1.0 if bad.share is None else bad.share),
         ]
         message = "" if m is None or not messages else failure_text(m, 200)
-        rows.append(WorstRow((bad.row, bad.column), [*cells, TableCell(message, (not message, message), MUTED)]))
+        rows.append(TableRow((bad.row, bad.column), [*cells, TableCell(message, (not message, message), MUTED)]))
     return rows
 
 
@@ -104,8 +100,7 @@ class WorstPairs(SortedTable):
     @property
     def chosen(self) -> tuple[int, int] | None:
         """Position of the pair under the cursor, or None."""
-        row = self.selected
-        return row.name if isinstance(row, WorstRow) else None
+        return None if self.selected is None else self.selected.name
 
     @property
     def pairs(self) -> list[object]:
