@@ -25,7 +25,7 @@ from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
-from fabtui.screen.context import PREFLIGHT_INTERVAL, ScreenSettings
+from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.terminal.internals import (
     discard_output,
@@ -441,7 +441,7 @@ class FabricApp(App[int]):
     def preflight(self) -> Preflight:
         found, current = self.findings.preflight()
         if not current:
-            self.draw_within(PREFLIGHT_INTERVAL)
+            self.draw_within(self.findings.PREFLIGHT_INTERVAL)
         return found
 
     def bad_pairs(self) -> tuple[int, bool]:

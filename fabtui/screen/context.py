@@ -5,7 +5,7 @@ Views and widgets depend on this protocol, not on the app, so that they can be u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from fabtui.diagnosis.finding import Finding
-    from fabtui.diagnosis.pairs.tally import LayerCounts, Tally
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
 
 
@@ -53,37 +52,9 @@ class ScreenSettings:
     first_view: str = ""
 
 
-#: Minimum time (s) between two evaluations of the preflight.
-PREFLIGHT_INTERVAL = 0.2
 #: Names of the views that `AppContext.open_view` opens.
 ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "jobs"]
 Severity = Literal["information", "warning", "error"]
-
-
-class FindingsState(Protocol):
-    """Findings of the session, updated in the background."""
-
-    #: Findings, most severe first.
-    @property
-    def found(self) -> Sequence[Finding]: ...
-    #: Verdicts of all pairs as of the latest complete pass.
-    @property
-    def tally(self) -> Tally: ...
-    #: Number of pairs of each layer with each bad verdict.
-    @property
-    def layers(self) -> LayerCounts: ...
-    #: True once no further test is planned, and every pair has been checked.
-    @property
-    def final(self) -> bool: ...
-    #: Text after the word "findings" while more may follow, else "".
-    @property
-    def so_far(self) -> str: ...
-    #: Text for an empty list of findings.
-    @property
-    def none_text(self) -> str: ...
-    #: DNS domain that all nodes share, which is not shown.
-    @property
-    def domain(self) -> str: ...
 
 
 class AppContext(Protocol):
@@ -96,7 +67,7 @@ class AppContext(Protocol):
     glyphs: Glyphs
 
     @property
-    def findings(self) -> FindingsState: ...
+    def findings(self) -> SessionDiagnosis: ...
     #: Layer of the grid.
     @property
     def layer(self) -> Layer: ...

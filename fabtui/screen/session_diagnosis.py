@@ -16,7 +16,6 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.wording import common_domain
-from fabtui.screen.context import PREFLIGHT_INTERVAL
 
 #: Minimum time (s) between two evaluations of the rules.
 _MIN_INTERVAL = 1.0
@@ -26,12 +25,15 @@ STEP, _PAUSE = 0.0005, 0.002
 _MAX_SHARE = 0.05
 #: Phases after which no further test is planned.
 _FINISHED = ("done", "watch")
-#: The preflight is evaluated again after this multiple of the time it took.
+#: The preflight is evaluated again after this multiple of the time it took, and not before `PREFLIGHT_INTERVAL`.
 _PREFLIGHT_REST = 10.0
 
 
 class SessionDiagnosis:
     """Findings and preflight as of the latest complete pass; ``changed`` is called when they have changed."""
+
+    #: Minimum time (s) between two evaluations of the preflight.
+    PREFLIGHT_INTERVAL = 0.2
 
     def __init__(self, model: Model, changed: Callable[[], None] = lambda: None) -> None:
         self._model = model
@@ -41,6 +43,7 @@ class SessionDiagnosis:
         self._search: Iterator[Findings | None] | None = None
         self._spent = 0.0
         self._resting_until = 0.0
+        #: Findings, most severe first.
         self.found: list[Finding] = []
         #: Version of the notes that `found` has.
         self._noted = 0
@@ -158,5 +161,5 @@ class SessionDiagnosis:
         found = latest_preflight(self._model)
         self._preflight = wanted, found
         took = time.monotonic() - began
-        self._preflight_resting_until = began + took + max(PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
+        self._preflight_resting_until = began + took + max(self.PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
         return found, True

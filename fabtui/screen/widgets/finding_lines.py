@@ -19,11 +19,11 @@ from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, plain, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import clean, one_line
-from fabtui.screen.context import FindingsState
 from fabtui.screen.widgets.text_line import TargetLine
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 
 #: Style of the number of a finding by its severity.
@@ -140,7 +140,7 @@ _MOST_STEPS = 2
 
 
 def summary_lines(
-    findings: FindingsState, pair: tuple[str, str] | None, width: int, height: int, glyphs: Glyphs
+    findings: SessionDiagnosis, pair: tuple[str, str] | None, width: int, height: int, glyphs: Glyphs
 ) -> list[TargetLine]:
     """Return the findings in at most ``height`` lines, each with the place of its finding; no sentence is cut.
 
