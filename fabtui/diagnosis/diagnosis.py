@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.error_rules import error_findings
 from fabtui.diagnosis.experiment import confirmed
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
-from fabtui.diagnosis.knowledge.log_causes import Causes
+from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
