@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui_node.probes.job import stacks
+from fabtui_node.probes.job import evidence
 from fabtui_node.system import job_processes
 
 from .test_ras_client import process
@@ -43,11 +43,11 @@ FRAMES = [{"name": "Event.wait", "site": "threading.py:629"}, {"name": "<module>
 
 
 def test_outputs_of_the_tools() -> None:
-    assert stacks.parse_py_spy(json.dumps(PY_SPY), 7) == FRAMES
-    assert stacks.parse_pystack(PYSTACK, 7) == FRAMES
+    assert evidence.parse_py_spy(json.dumps(PY_SPY), 7) == FRAMES
+    assert evidence.parse_pystack(PYSTACK, 7) == FRAMES
     for text in ("", "[]", "{}", "[1]", "Error: no", '[{"frames": 1}]'):
-        assert stacks.parse_py_spy(text, 7) == []
-        assert stacks.parse_pystack(text, 7) == []
+        assert evidence.parse_py_spy(text, 7) == []
+        assert evidence.parse_pystack(text, 7) == []
 
 
 def listed(root: Path) -> list[tuple[int, int]]:
@@ -95,12 +95,12 @@ def rank() -> Iterator[int]:
 
 
 def found(pid: int) -> dict[str, object]:
-    (one,) = [one for one in stacks.run({}, lambda _: None, 20.0)["ranks"] if one["pid"] == pid]
+    (one,) = [one for one in evidence.run_stacks({}, lambda _: None, 20.0)["ranks"] if one["pid"] == pid]
     return one  # type: ignore[no-any-return]
 
 
 def test_a_rank_without_a_tool(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "_tool", lambda *_: None)
+    monkeypatch.setattr(evidence, "_tool", lambda *_: None)
     one = found(rank)
     assert (one["rank"], one["state"], one["problem"]) == (7, "S", "neither py-spy nor pystack is on the node")
     assert isinstance(one["cpu"], float)
@@ -113,7 +113,7 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
     threads = json.dumps([PY_SPY[0], {**PY_SPY[1], "os_thread_id": rank}])
     script.write_text(f"#!/bin/sh\n[ \"$5\" = {rank} ] && cat <<'END'\n{threads}\nEND\n")
     script.chmod(0o755)
-    monkeypatch.setattr(stacks, "_tool", lambda name, *_: str(script) if name == "py-spy" else None)
+    monkeypatch.setattr(evidence, "_tool", lambda name, *_: str(script) if name == "py-spy" else None)
     one = found(rank)
     assert (one["frames"], one["by"]) == (FRAMES, "py-spy")
     script.write_text(
@@ -123,8 +123,8 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_processor_time() -> None:
-    assert (stacks.processor_time(os.getpid()) or 0) > 0
-    assert stacks.processor_time(2**22 + 1) is None
+    assert (evidence.processor_time(os.getpid()) or 0) > 0
+    assert evidence.processor_time(2**22 + 1) is None
 
 
 def test_ranks_of_other_jobs_of_slurm(tmp_path: Path) -> None:

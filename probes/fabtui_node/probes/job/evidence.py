@@ -2,15 +2,155 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import time
 from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.probes import kernel_log
-from fabtui_node.probes.job import stacks
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import ProbeSpec
-from fabtui_node.system import job_processes, sysfs
+from fabtui_node.system import job_processes, run_command, sysfs
+
+# Probe ``stacks``: where the ranks of jobs on this node are, by py-spy, by pystack, or by what the kernel shows.
+#
+# Nothing is installed, and no process is stopped: py-spy runs with ``--nonblocking``. It needs the same user and
+# ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights but the same user. It has the state, the wait
+# channel and the processor time of the main thread. They distinguish a rank that spins in a collective from one that
+# waits for a file or a lock.
+
+#: Time (s) between two readings of the processor time.
+_WINDOW = 1.0
+#: Timeout (s) of py-spy or pystack for one process, and maximum number of frames.
+_TIMEOUT = 5.0
+_FRAMES = 64
+_FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,300})')
+
+
+def run_stacks(
+    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
+) -> Dict[str, Any]:
+    """Inspect the processes of jobs.
+
+    Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
+    It has ``frames`` (``name``, ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
+    """
+    return {"ranks": inspected(job_processes.find(proc, str(args.get("job") or "")), deadline, proc)}
+
+
+def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/proc") -> List[Dict[str, Any]]:
+    """Return where processes (`job_processes`) are: the ``ranks`` of `run_stacks`."""
+    end = time.monotonic() + deadline * 0.8
+    before = {one["pid"]: processor_time(one["pid"], proc) for one in processes}
+    began = time.monotonic()
+    time.sleep(min(_WINDOW, deadline / 4) if processes else 0)
+    ranks = []
+    for one in processes:
+        after, start = processor_time(one["pid"], proc), before[one["pid"]]
+        cpu = None if after is None or start is None else round((after - start) / (time.monotonic() - began), 2)
+        ranks.append(
+            {
+                "rank": one["rank"],
+                "pid": one["pid"],
+                # Read with the wait channel: both change from moment to moment.
+                "state": job_processes.state(one["pid"], proc) or one["state"],
+                "wait": _wait(sysfs.text(proc, str(one["pid"]), "wchan")),
+                "cpu": cpu,
+            }
+        )
+    for found in ranks:
+        found.update(frames_of(found["pid"], proc) if time.monotonic() < end else {"problem": "no time was left"})
+    return ranks
+
+
+def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
+    """Return the processor time (s) of a process's main thread, None if it is gone."""
+    text = sysfs.text(proc, str(pid), "task", str(pid), "stat")
+    fields = (text or "").rpartition(")")[2].split()
+    if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
+        return None
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def _wait(text: Optional[str]) -> Optional[str]:
+    return None if text in (None, "", "0") else str(text)[:80]
+
+
+def frames_of(pid: int, proc: str = "/proc") -> Dict[str, Any]:
+    """Return ``frames`` and ``by``, or ``problem``."""
+    problems = []
+    for name, options, parse in (
+        ("py-spy", ["dump", "--json", "--nonblocking", "--pid"], parse_py_spy),
+        ("pystack", ["remote", "--no-block"], parse_pystack),
+    ):
+        path = _tool(name, pid, proc)
+        if path is None:
+            continue
+        found = run_command.run([path, *options, str(pid)], _TIMEOUT)
+        frames = parse(found.stdout, pid) if found.ok else None
+        if frames:
+            return {"frames": frames, "by": name}
+        problems.append("%s: %s" % (name, (found.stderr.strip().splitlines() or [found.why() or "no frames"])[0][:200]))
+    return {"problem": "; ".join(problems) or "neither py-spy nor pystack is on the node"}
+
+
+def _tool(name: str, pid: int, proc: str) -> Optional[str]:
+    """Return the path of a tool: on the PATH, or beside the interpreter of the process."""
+    words = (sysfs.text(proc, str(pid), "cmdline") or "").split("\0")
+    folders = [os.path.dirname(words[0])] if words[0].startswith("/") else []
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK):
+            return path
+    return run_command.find(name)
+
+
+def parse_py_spy(text: str, pid: int) -> List[Dict[str, str]]:
+    """Return the frames of the main thread in ``py-spy dump --json``, from the innermost."""
+    try:
+        threads = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    known = [one for one in threads if isinstance(one, dict)] if isinstance(threads, list) else []
+    main = next((one for one in known if one.get("os_thread_id") == pid), known[0] if known else {})
+    frames = main.get("frames")
+    return [
+        {"name": str(one.get("name"))[:100], "site": "%s:%s" % (str(one.get("short_filename"))[:100], one.get("line"))}
+        for one in (frames if isinstance(frames, list) else [])[:_FRAMES]
+        if isinstance(one, dict)
+    ]
+
+
+def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
+    """Return the frames of the main thread in the output of ``pystack remote``, from the innermost.
+
+    A thread begins with ``Traceback for thread PID (python) ...``. Its frames are lines such as ``(Python) File "a.py",
+    line 3, in main``, the outermost first.
+    """
+    frames: List[Dict[str, str]] = []
+    main = False
+    for line in text.splitlines():
+        if line.startswith("Traceback for thread "):
+            main = line.split()[3] == str(pid)
+        found = _FRAME.fullmatch(line.strip()) if main else None
+        if found:
+            site = "%s:%s" % (found[1].rpartition("/")[2][:100], found[2])
+            frames.append({"name": found[3].strip()[:100], "site": site})
+    return frames[::-1][:_FRAMES]
+
+
+PROBE_STACKS = ProbeSpec(
+    name="stacks",
+    title="where the ranks of a running job are",
+    phase="job",
+    passive=True,
+    needs="processes with a rank; for stacks py-spy or pystack, and the rights to inspect the processes",
+    gives="stack, state, wait channel and processor time of each rank",
+    run=run_stacks,
+)
+
 
 #: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
 _KINDS = (
@@ -47,7 +187,7 @@ def run(
     nics, devices = interfaces.read_all(sys, min(2.0, deadline / 8))
     buses = nvml_inventory.on_pci(sys)
     asked = {pid: _process(pid, processes, proc) for pid in _pids(args)}
-    found = stacks.inspected([one for one in asked.values() if one is not None], deadline * 0.4, proc)
+    found = inspected([one for one in asked.values() if one is not None], deadline * 0.4, proc)
     numbers = {one["pid"]: pid for pid, one in asked.items() if one is not None}
     return {
         "addresses": sorted({entry["address"] for nic in nics for entry in nic["addresses"]}),
