@@ -34,7 +34,7 @@ class Domain(StrEnum):
     """Subject of a group of rules, which determines the type of their context.
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
-    ``summary``: findings of the preflight. ``logs``: the `Causes` in logs. ``jobs``: the facts of a running job.
+    ``summary``: findings of the preflight. ``logs``: the `Occurrences` of an error. ``jobs``: facts of a running job.
     """
 
     PAIRS = "pairs"

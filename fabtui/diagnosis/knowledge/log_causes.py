@@ -286,29 +286,23 @@ _ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
 _MOST_NAMED = 4
 
 
-class KnownError(Rule[Causes]):
+class KnownError(Rule[Occurrences]):
     """Base of the rules of the catalogue; their ids are its codes, such as ``E13``."""
 
     domain = Domain.LOGS
     message = "{line}[, {times} times][, {who}]"
 
-    def check(self, context: Causes) -> Iterator[Finding]:
-        for one in (*context.causes, *context.consequences, *context.notices):
-            if (one.meaning.code, one.meaning.id) == (self.id, self.name):
-                yield self.occurred(one)
-
-    def occurred(self, one: Occurrences) -> Finding:
-        """Return the finding of an error that occurred."""
-        who = list(one.who)
+    def check(self, context: Occurrences) -> Iterator[Finding]:
+        who, meaning = list(context.who), context.meaning
         more = f" and {len(who) - _MOST_NAMED} more" if len(who) > _MOST_NAMED else ""
         facts = {
-            "line": one.first.text,
-            "times": one.count if one.count > 1 else None,
+            "line": context.first.text,
+            "times": context.count if context.count > 1 else None,
             "who": "; ".join(who[:_MOST_NAMED]) + more or None,
-            **one.meaning.facts,
+            **meaning.facts,
         }
-        commands = (command.replace("{route}", _ROUTE) for _, command in one.meaning.commands)
-        return self.finding(one.meaning.id, facts=facts, commands=dict.fromkeys(commands))
+        commands = (command.replace("{route}", _ROUTE) for _, command in meaning.commands)
+        yield self.finding(meaning.id, facts=facts, commands=dict.fromkeys(commands))
 
 
 @functools.lru_cache(maxsize=512)
@@ -323,4 +317,4 @@ def error_rule(meaning: Meaning) -> KnownError:
 def error_findings(causes: Causes) -> list[Finding]:
     """Return a finding for each error of logs: causes first, then their consequences, then notices."""
     found = (*causes.causes, *causes.consequences, *causes.notices)
-    return [error_rule(one.meaning).occurred(one) for one in found]
+    return [finding for one in found for finding in error_rule(one.meaning).findings(one)]

@@ -1,25 +1,26 @@
-"""Probe ``evidence``: what a node shows about ranks that are late or silent: kernel reports, ports, their stacks."""
+"""Probes ``evidence`` and ``stacks``: what a node shows about ranks that are late, silent or hang.
+
+``evidence`` has reports of the kernel, states of ports and stacks of some ranks; ``stacks`` has all stacks,
+by py-spy, by pystack, or by what the kernel shows. Nothing is installed, and no process is stopped: py-spy runs with
+``--nonblocking``. It needs the same user and ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights
+but the same user. It has the state, the wait channel and the processor time of the main thread. They distinguish a rank
+that spins in a collective from one that waits for a file or a lock.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from fabtui_node.parsers.lines import json_value
 from fabtui_node.probes import kernel_log
+from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import job_processes, run_command, sysfs
-
-# Probe ``stacks``: where the ranks of jobs on this node are, by py-spy, by pystack, or by what the kernel shows.
-#
-# Nothing is installed, and no process is stopped: py-spy runs with ``--nonblocking``. It needs the same user and
-# ``kernel.yama.ptrace_scope`` 0, or root. The kernel's part needs no rights but the same user. It has the state, the wait
-# channel and the processor time of the main thread. They distinguish a rank that spins in a collective from one that
-# waits for a file or a lock.
 
 #: Time (s) between two readings of the processor time.
 _WINDOW = 1.0
@@ -109,17 +110,11 @@ def _tool(name: str, pid: int, proc: str) -> Optional[str]:
 
 def parse_py_spy(text: str, pid: int) -> List[Dict[str, str]]:
     """Return the frames of the main thread in ``py-spy dump --json``, from the innermost."""
-    try:
-        threads = json.loads(text)
-    except (ValueError, RecursionError):
-        return []
-    known = [one for one in threads if isinstance(one, dict)] if isinstance(threads, list) else []
+    known = objects(json_value(text))
     main = next((one for one in known if one.get("os_thread_id") == pid), known[0] if known else {})
-    frames = main.get("frames")
     return [
         {"name": str(one.get("name"))[:100], "site": "%s:%s" % (str(one.get("short_filename"))[:100], one.get("line"))}
-        for one in (frames if isinstance(frames, list) else [])[:_FRAMES]
-        if isinstance(one, dict)
+        for one in objects(main.get("frames"))[:_FRAMES]
     ]
 
 
@@ -139,17 +134,6 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
             site = "%s:%s" % (found[1].rpartition("/")[2][:100], found[2])
             frames.append({"name": found[3].strip()[:100], "site": site})
     return frames[::-1][:_FRAMES]
-
-
-PROBE_STACKS = ProbeSpec(
-    name="stacks",
-    title="where the ranks of a running job are",
-    phase="job",
-    passive=True,
-    needs="processes with a rank; for stacks py-spy or pystack, and the rights to inspect the processes",
-    gives="stack, state, wait channel and processor time of each rank",
-    run=run_stacks,
-)
 
 
 #: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
@@ -263,4 +247,14 @@ PROBE = ProbeSpec(
     needs="nothing; for Xids the right to read the kernel's log",
     gives="kernel reports since the job started, states of RDMA ports, stacks of the ranks, addresses",
     run=run,
+)
+
+PROBE_STACKS = ProbeSpec(
+    name="stacks",
+    title="where the ranks of a running job are",
+    phase="job",
+    passive=True,
+    needs="processes with a rank; for stacks py-spy or pystack, and the rights to inspect the processes",
+    gives="stack, state, wait channel and processor time of each rank",
+    run=run_stacks,
 )
