@@ -19,6 +19,7 @@ from fabtui.model.experiment_log import Tried
 from fabtui.model.facts.node_view import active_ports, dicts, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, path_of
@@ -75,10 +76,6 @@ def _nodes(model: Model, pairs: Sequence[Pair]) -> list[str]:
     return list(dict.fromkeys(node_of(end) for pair in pairs for end in pair))
 
 
-def _active_ports(model: Model, node: str) -> list[dict[str, Any]]:
-    return active_ports((model.nodes[node].inventory or {}).get("ib"))
-
-
 def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[Endpoint]:
     """Return the endpoints of a GPU, NIC, node or rail; for any other component, the ends of some pairs."""
     ends = model.endpoints
@@ -101,7 +98,9 @@ def _without_hca(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mappi
         return None
     names = {end.nic for end in ends_of(model, subject)}
     name = names.pop() if len(names) == 1 else None
-    devices = [{port.get("ca") for port in _active_ports(model, node)} for node in _nodes(model, pairs)]
+    devices = [
+        {port.get("ca") for port in active_ports(listed(model.nodes[node], "ib"))} for node in _nodes(model, pairs)
+    ]
     if name is None or not any(name in one for one in devices) or not all(one - {name} for one in devices):
         return None
     return {"NCCL_IB_HCA": f"^={name}"}
@@ -109,7 +108,7 @@ def _without_hca(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mappi
 
 def _roce_gid(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
     """Return the variable for the first GID index that is RoCE v2 over IPv4 on all ports of all nodes."""
-    ports = [port for node in _nodes(model, pairs) for port in _active_ports(model, node)]
+    ports = [port for node in _nodes(model, pairs) for port in active_ports(listed(model.nodes[node], "ib"))]
     common: set[int] | None = None
     for port in ports:
         found = {gid["index"] for gid in dicts(port.get("gids")) if _is_roce_v2(gid) and "index" in gid}
@@ -214,9 +213,7 @@ TRIALS: dict[Trial, TrialSpec] = {
     ),
 }
 
-#: Experiments about an end, about a path between nodes that is dead or slow, and within a node.
-END_TRIALS = (Trial.ALONE, Trial.PARTNERS, Trial.OTHER_HCA, Trial.SOCKET, Trial.NO_P2P)
-PATH_TRIALS = (Trial.ALONE, Trial.OTHER_HCA, Trial.SOCKET, Trial.GID)
+#: Experiments about pairs without a common component.
 PAIR_TRIALS = (Trial.ALONE, Trial.PARTNERS, Trial.SOCKET, Trial.GID, Trial.NO_P2P)
 
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from fabtui.model.acknowledgements import Acknowledgement
+from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.nodeset import fold
 
@@ -104,6 +105,15 @@ class Subject(NamedTuple):
 
     kind: Kind
     name: str
+
+    @property
+    def node(self) -> str | None:
+        """Node of the component; None if it is not on one node alone."""
+        if self.kind in (Kind.NODE, Kind.HALVES):
+            return self.name
+        if self.kind is Kind.GPU:
+            return node_of(self.name)
+        return self.name.partition(" ")[0] if self.kind is Kind.NIC else None
 
 
 class AddressPair(NamedTuple):

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Generator, Iterable, Sequence
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject
-from fabtui.model.endpoints import node_of
 from fabtui.model.session_model import Model
 
 #: Share of the cells of the smaller of two findings from which both are about the same.
@@ -131,10 +130,9 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
 def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> bool:
     """Return True if a component is one of some suspects, or a part of one, or next to one."""
     near = {subject, *_next_to(model, subject)}
-    node = _node_of(subject)
     return any(
         one in near
-        or (one.kind in (Kind.NODE, Kind.HALVES) and one.name == node)
+        or (one.kind in (Kind.NODE, Kind.HALVES) and one.name == subject.node)
         or (one.kind is Kind.PAIR and subject.kind is Kind.GPU and subject.name in one.name.split())
         for one in suspects
     )
@@ -150,14 +148,6 @@ def _next_to(model: Model, subject: Subject) -> list[Subject]:
         node, _, nic = subject.name.partition(" ")
         return [Subject(Kind.GPU, str(end)) for end in model.endpoints_of(node) if end.port_name == nic]
     return []
-
-
-def _node_of(subject: Subject) -> str | None:
-    if subject.kind is Kind.NODE:
-        return subject.name
-    if subject.kind is Kind.GPU:
-        return node_of(subject.name)
-    return subject.name.partition(" ")[0] if subject.kind is Kind.NIC else None
 
 
 #: Subjects from which the pairs of a finding do not follow.

@@ -102,8 +102,7 @@ class _Pairs:
     """
 
     def __init__(self, model: Model, layer: Layer, places: dict[str, int]) -> None:
-        *_, table = model.pair_tables(layer)
-        assert table is not None
+        table = model.pair_table(layer)
         node = np.array([places.get(end.node, -1) for end in model.endpoints], dtype=np.int64)
         self.places = places
         self.source, self.target = node[table.source], node[table.target]

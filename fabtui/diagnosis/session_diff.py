@@ -186,9 +186,7 @@ def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[i
         return None
     from fabtui.model.pair_table import without_same
 
-    first, second = (list(model.pair_tables(layer))[-1] for model in (then, now))
-    if first is None or second is None:
-        return None
+    first, second = (model.pair_table(layer) for model in (then, now))
     for table, model in ((first, then), (second, now)):
         # Files of other tools may have pairs of unknown endpoints.
         if len(table) < sum(1 for _ in model.results.rows((layer,))):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fabtui.model.events import NodeState
+from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import Measurement, Verdict
 
 
@@ -34,10 +36,20 @@ class NodeRecord:
     backend: str = ""
     note: str = ""
     inventory: dict[str, Any] | None = None
-    probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
-    first_probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    first_probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     since: float = 0.0
     retry: float | None = None
+
+
+def listed(record: NodeRecord | None, *path: str) -> list[dict[str, Any]]:
+    """Return the objects of a list in the inventory of a node; none if it is unknown."""
+    return [] if record is None else dicts(field(record.inventory, *path))
+
+
+def probed(record: NodeRecord | None, probe: str, *path: str) -> list[dict[str, Any]]:
+    """Return the objects of a list in the latest value of a probe; none if it is unknown."""
+    return [] if record is None else dicts(field(record.probe_results.get(probe), *path))
 
 
 class LogLine(NamedTuple):

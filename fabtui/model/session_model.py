@@ -282,8 +282,7 @@ class Model:
             return
         from fabtui.model import structure
 
-        *_, found = self.pair_tables(layer)
-        assert found is not None
+        found = self.pair_table(layer)
         if halves := structure.halves(found, table) if not table.halves else {}:
             table.halves = halves
         groups = structure.node_groups(found, table) if not table.leaves else {}
@@ -462,6 +461,12 @@ class Model:
                 self._pair_tables[layer] = (revision, step)
             yield step
 
+    def pair_table(self, layer: Layer) -> PairTable:
+        """Return the table that `pair_tables` makes in steps."""
+        *_, found = self.pair_tables(layer)
+        assert found is not None
+        return found
+
     def each_size(self, layer: Layer) -> PairTable:
         """Return the results of the pairs of endpoints of a layer at each message size, as arrays.
 
@@ -469,8 +474,7 @@ class Model:
         """
         from fabtui.model.pair_table import each_size
 
-        *_, at_last = self.pair_tables(layer)
-        assert at_last is not None
+        at_last = self.pair_table(layer)
         known, found = self._each_size.get(layer, (None, None))
         if known is not at_last or found is None:
             found = each_size(self.results, self._table, layer, at_last)
@@ -497,9 +501,7 @@ class Model:
         """Yield for each ordered pair of nodes its worst verdict and worst share of what is usual in a layer."""
         from fabtui.model.pair_table import node_blocks
 
-        *_, found = self.pair_tables(layer)
-        assert found is not None
-        return node_blocks(found, self.places())
+        return node_blocks(self.pair_table(layer), self.places())
 
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""

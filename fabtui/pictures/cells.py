@@ -122,8 +122,8 @@ def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter
             if text := model.cell(layer, numbers[row], numbers[column]).text:
                 levels[row, column] = BY_PATH[path_of(text)]
     elif layer.spec.per is Per.ENDPOINT_PAIR and not layer.spec.derived:
-        *_, table = model.pair_tables(layer)
-        if table is not None and len(table):
+        table = model.pair_table(layer)
+        if len(table):
             by_number = np.full((len(model.endpoints),) * 2, np.nan)
             shapes, shape_of, found = model.columns()
             of_row = np.array(shape_of)[table.row]

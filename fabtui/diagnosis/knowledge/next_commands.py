@@ -7,13 +7,12 @@ import ipaddress
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.model.endpoints import Endpoint, node_of
-from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -204,8 +203,7 @@ def within_commands(model: Model, *ends: Endpoint) -> list[str]:
 
 def _has_nvlinks(model: Model, end: Endpoint) -> bool:
     """Return True if a GPU is known to have NVLinks; without them, nvidia-smi has no counters to show."""
-    record = model.nodes.get(end.node)
-    gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
+    gpus = probed(model.nodes.get(end.node), "nvlink", "gpus")
     return any(gpu.get("index") == end.index and gpu.get("links") for gpu in gpus)
 
 
@@ -269,14 +267,8 @@ def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
 
 def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
     """Return True if the NIC of an endpoint is an RDMA device."""
-    listed = [port.get("ca") for port in _listed(model, endpoint.node, "ib")]
-    return bool(endpoint.nic) and (endpoint.nic in listed or str(endpoint.nic).startswith("mlx"))
-
-
-def _listed(model: Model, node: str, name: str) -> list[dict[str, Any]]:
-    """Return the objects of a list in the inventory of a node."""
-    record = model.nodes.get(node)
-    return dicts(field(record.inventory, name)) if record is not None else []
+    devices = [port.get("ca") for port in listed(model.nodes.get(endpoint.node), "ib")]
+    return bool(endpoint.nic) and (endpoint.nic in devices or str(endpoint.nic).startswith("mlx"))
 
 
 def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
@@ -328,11 +320,12 @@ def by_hand(model: Model, src: str, dst: str) -> str:
 
 def _interface(model: Model, end: Endpoint) -> str:
     """Return the interface that has the address of an endpoint, or ""."""
-    entries = [entry for entry in _listed(model, end.node, "data_addresses") if entry.get("address") == end.address]
+    known = listed(model.nodes.get(end.node), "data_addresses")
+    entries = [entry for entry in known if entry.get("address") == end.address]
     return next((one_line(nic, 60) for entry in entries if isinstance(nic := entry.get("nic"), str)), "")
 
 
 def _python(model: Model, node: str) -> str:
     """Return the Python of a node that has PyTorch, according to its inventory."""
-    entries = [entry for entry in _listed(model, node, "pythons") if entry.get("torch")]
+    entries = [entry for entry in listed(model.nodes.get(node), "pythons") if entry.get("torch")]
     return next((one_line(path, 255) for entry in entries if isinstance(path := entry.get("path"), str)), "python3")

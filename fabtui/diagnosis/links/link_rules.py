@@ -9,8 +9,9 @@ from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subj
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.rdma_ports import PortProblem, port_problems
 from fabtui.model.endpoints import node_of
-from fabtui.model.facts.node_view import dicts
-from fabtui.model.session_model import Model, NodeRecord
+from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.records import NodeRecord, listed, probed
+from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
 
@@ -25,10 +26,10 @@ class _NvlinkRule(_LinkRule):
         for record in model.nodes.values():
             before = {
                 _link_id(gpu, link): link
-                for gpu in dicts((record.first_probe_results.get("nvlink") or {}).get("gpus"))
+                for gpu in dicts(field(record.first_probe_results.get("nvlink"), "gpus"))
                 for link in dicts(gpu.get("links"))
             }
-            for gpu in dicts((record.probe_results.get("nvlink") or {}).get("gpus")):
+            for gpu in probed(record, "nvlink", "gpus"):
                 if facts := self._facts(gpu, dicts(gpu.get("links")), before):
                     index = one_line(str(gpu.get("index")), 8)
                     found = self.finding(
@@ -147,7 +148,7 @@ class RdmaPortInactive(_LinkRule):
         ends = model.endpoints_of(record.name)
         used = {endpoint.nic for endpoint in ends if endpoint.nic}
         known = {problem.port for endpoint in ends for problem in port_problems(model, endpoint)}
-        for port in dicts((record.inventory or {}).get("ib")):
+        for port in listed(record, "ib"):
             names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
             state = port.get("state")
             # Values from a node may not be hashable: no look-up in a set.
@@ -192,7 +193,7 @@ def gpus_in_use(model: Model) -> dict[str, str]:
     tested = {str(end) for end in model.endpoints}
     found = {}
     for record in model.nodes.values():
-        for gpu in dicts((record.inventory or {}).get("gpus")):
+        for gpu in listed(record, "gpus"):
             end, using = f"{record.name}:{gpu.get('index')}", dicts(gpu.get("processes"))
             if using and end in tested:
                 names = (f"{one.get('name') or 'a process'} (pid {one.get('pid')})" for one in using[:2])

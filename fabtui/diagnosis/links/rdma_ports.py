@@ -10,8 +10,9 @@ from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.preflight.node_context import judgements, severity_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
-from fabtui.model.facts.node_view import ProbedNode, dicts
-from fabtui.model.session_model import Model, NodeRecord
+from fabtui.model.facts.node_view import ProbedNode, dicts, field
+from fabtui.model.records import NodeRecord, probed
+from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui_node.probes.rdma.port_counters import below_text, judge_counts
 
@@ -67,7 +68,7 @@ def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
 
 def _probed_itself(record: NodeRecord, port: Port) -> bool:
     """Return True if the node inspected its own cable; its report is better than that of others."""
-    for own in dicts((record.probe_results.get("ibfabric") or {}).get("ports")):
+    for own in probed(record, "ibfabric", "ports"):
         if (own.get("ca"), own.get("port")) == port and isinstance(own.get("link"), dict):
             return True
     return False
@@ -75,7 +76,7 @@ def _probed_itself(record: NodeRecord, port: Port) -> bool:
 
 def _walks(model: Model) -> Iterator[Mapping[str, Any]]:
     for record in model.nodes.values():
-        fabric = (record.probe_results.get("ibfabric") or {}).get("fabric")
+        fabric = field(record.probe_results.get("ibfabric"), "fabric")
         if isinstance(fabric, dict):
             yield fabric
 

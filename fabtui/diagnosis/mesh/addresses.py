@@ -18,6 +18,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import Mesh, Place
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import MESH
+from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -50,7 +51,7 @@ def misconnected(model: Model) -> dict[str, dict[str, int]]:
     heard: dict[tuple[_Nic, str], set[str]] = defaultdict(set)
     strangers: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for node, record in model.nodes.items():
-        for entry in dicts((record.probe_results.get("routes") or {}).get("neighbours")):
+        for entry in probed(record, "routes", "neighbours"):
             mac, nic = str(entry.get("mac")).lower(), str(entry.get("nic"))
             owner = owners.get(mac)
             if (node, nic) not in interfaces:
@@ -83,9 +84,8 @@ def _interfaces(model: Model) -> tuple[dict[_Nic, _Interface], dict[str, _Nic]]:
     interfaces: dict[_Nic, _Interface] = {}
     owners: dict[str, _Nic] = {}
     for node, record in model.nodes.items():
-        inventory = record.inventory or {}
-        rails = {str(entry.get("nic")): entry.get("rail") for entry in dicts(inventory.get("data_addresses"))}
-        for nic in dicts(inventory.get("nics")):
+        rails = {str(entry.get("nic")): entry.get("rail") for entry in listed(record, "data_addresses")}
+        for nic in listed(record, "nics"):
             name = str(nic.get("name"))
             networks: list[_Network] = []
             for entry in dicts(nic.get("addresses")):

@@ -17,6 +17,7 @@ from fabtui.diagnosis.mesh.affected_components import ComponentKind, Rail, Scope
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
@@ -41,9 +42,8 @@ def places(model: Model) -> list[Place]:
     """Return the data addresses of all nodes whose netmask is known."""
     found = []
     for node, record in model.nodes.items():
-        inventory = record.inventory or {}
-        data = {str(entry.get("address")): entry for entry in dicts(inventory.get("data_addresses"))}
-        for nic in dicts(inventory.get("nics")):
+        data = {str(entry.get("address")): entry for entry in listed(record, "data_addresses")}
+        for nic in listed(record, "nics"):
             for entry in dicts(nic.get("addresses")):
                 address = str(entry.get("address"))
                 rail = data.get(address, {}).get("rail")
@@ -83,10 +83,9 @@ def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, Interfac
     found = {}
     for node, address in seats:
         if node not in states:
-            record = model.nodes.get(node)
             states[node] = {
                 str(nic.get("name")): (str(nic.get("state")), enabled if isinstance(enabled, bool) else None)
-                for nic in dicts((record.inventory or {}).get("nics") if record is not None else None)
+                for nic in listed(model.nodes.get(node), "nics")
                 for enabled in (nic.get("enabled"),)
             }
         nic = model.addresses.seat(node, address).nic
@@ -412,10 +411,8 @@ class Mesh:
             return {}
         (node,) = scope.nodes
         nic = self.model.addresses.seat(node, scope.address).nic
-        record = self.model.nodes.get(node)
-        listed = (record.inventory or {}).get("nics") if record is not None else None
-        for entry in listed if isinstance(listed, list) else []:
-            if isinstance(entry, dict) and nic and entry.get("name") == nic:
+        for entry in listed(self.model.nodes.get(node), "nics"):
+            if nic and entry.get("name") == nic:
                 state = str(entry.get("state"))
                 return {"node": node, "interface": nic, "interface_state": state, "beyond": state == "up"}
         return {}

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fabtui.diagnosis.pairs.tally import DEAD, Pair
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
-
-Pair = tuple[str, str]
 
 RELAYED = "fails alone, passes in the world communicator: collective jobs can still run (NCCL relays)"
 #: For CPU ranks, which have no NCCL that could relay.
@@ -21,8 +20,6 @@ PASSES_IN_WORLD = "fails alone, passes in the world communicator"
 SLOW_ALONE = "slow alone, as fast as others in the world communicator"
 LAB_FAULT = "deliberate lab fault of single pairs, so the pair passes in the world communicator"
 FAILS_IN_WORLD = "passes alone, not in the world communicator"
-
-_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 
 
 def relayed(model: Model) -> list[Pair]:
@@ -36,7 +33,7 @@ def relayed(model: Model) -> list[Pair]:
 
 def _ended_by_loss(model: Model, alone: Measurement | None) -> bool:
     """Return True if a pair fails in p2p because one of its nodes was lost."""
-    if alone is None or alone.verdict not in _DEAD:
+    if alone is None or alone.verdict not in DEAD:
         return False
     gone = [model.gone(node_of(end)) for end in (alone.src, alone.dst)]
     return any(record is not None and alone.time >= record.since for record in gone)
@@ -72,10 +69,7 @@ def _differing(model: Model) -> Iterator[tuple[Pair, Verdict, Verdict]]:
     import numpy as np
 
     ends = len(model.endpoints)
-    *_, alone = model.pair_tables(Layer.P2P)
-    *_, inside = model.pair_tables(Layer.WORLD)
-    assert alone is not None
-    assert inside is not None
+    alone, inside = model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD)
     _, first, second = np.intersect1d(alone.code(ends), inside.code(ends), assume_unique=True, return_indices=True)
     differ = alone.verdict[first] != inside.verdict[second]
     for at, other in zip(first[differ].tolist(), second[differ].tolist(), strict=True):

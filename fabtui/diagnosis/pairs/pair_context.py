@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Route, Rule
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
-    ErrorFact,
-    common_error,
     kind_of_error,
     meaning_of_measurement,
     most_common_error,
@@ -27,18 +25,18 @@ from fabtui.diagnosis.knowledge.next_commands import (
     pair_commands,
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
-from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
+from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.tally import DEAD, Tally
-from fabtui.model.endpoints import Endpoint, PairClass, node_of
+from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
-#: Minimum number of pairs that rails without a path to each other are blamed for.
-_FEWEST_BLOCKED = 4
+ItemT = TypeVar("ItemT")
+
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
-_MOST_INSPECTED = 64
+MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
 #: Number of cells per step.
 _STEP = 256
@@ -121,7 +119,7 @@ class PairContext:
                 self.unexplained.pop(pair, None)
                 ends.update(pair)
             yield
-        first_cells = listed[:_MOST_INSPECTED]
+        first_cells = listed[:MOST_INSPECTED]
         yield from prepare_meanings()
         shown = error
         if error is None and first_cells and self.tally.bad.get(first_cells[0]) in DEAD:
@@ -193,14 +191,6 @@ class PairContext:
         error = None if table is None or at is None else self.model.error_at(int(table.row[at]))
         return kind_of_error(error) if error else None
 
-    def world_error(self, cells: Iterable[Pair]) -> ErrorFact | None:
-        """Return the error that most pairs have in the world communicator."""
-        inside = [
-            m for pair in itertools.islice(cells, _MOST_INSPECTED) if (m := self.model.latest(Layer.WORLD, *pair))
-        ]
-        found = common_error(((m.error, at) for at, m in enumerate(inside) if m.error), inside.__getitem__)
-        return None if found is None else found.fact
-
     def first_commands(self, cells: Sequence[Pair]) -> list[str]:
         """Return commands that inspect the first of some pairs."""
         return pair_commands(self.model, *cells[0])
@@ -209,11 +199,6 @@ class PairContext:
         """Return what retests with other partners showed about the first pair that was retested."""
         found = [one_line(self.model.suspects[pair], 300) for pair in pairs if pair in self.model.suspects]
         return {"retest": found[0]} if found else {}
-
-    def endpoint(self, name: str) -> Endpoint | None:
-        """Return an endpoint by its name."""
-        number = self.model.number(name)
-        return None if number is None else self.model.endpoints[number]
 
     # -- components to blame ------------------------------------------------------------------------------------------
 
@@ -255,15 +240,8 @@ class PairContext:
     ) -> Generator[None, None, Finding]:
         """Return the finding of a component that explains bad pairs; yield after each small step."""
         cells = self.pairs_at(blame.bad)
-        nodes: tuple[str, ...] | None = None
         kind, name = blame.subject
         alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
-        if kind in (Kind.NODE, Kind.HALVES):
-            nodes = (name,)
-        elif kind is Kind.GPU:
-            nodes = (node_of(name),)
-        elif kind is Kind.NIC:
-            nodes = (name.partition(" ")[0],)
         found = yield from self.explain(
             rule,
             name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
@@ -271,7 +249,7 @@ class PairContext:
             facts={**self._blame_facts(blame, cells), **facts},
             error=(yield from self.error(cells)) if alike else None,
             commands=commands,
-            nodes=nodes,
+            nodes=None if blame.subject.node is None else (blame.subject.node,),
         )
         return found.replace(
             blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
@@ -291,11 +269,10 @@ class PairContext:
             case Kind.GPU if blame.reach is Reach.INSIDE:
                 facts |= {"inside": name}
             case Kind.GPU:
-                end = self.endpoint(name)
-                part = "the GPU" if end is not None and end.kind == "gpu" else "its process"
+                part = "the GPU" if any(end.kind == "gpu" for end in self._ends_at(blame)) else "its process"
                 facts |= {"endpoint": name, "others": blame.others, "part": part}
             case Kind.NIC:
-                sharing = self._ends_of_nic(name)
+                sharing = self._ends_at(blame)
                 nic, ends = sharing[0].nic if sharing else None, ", ".join(map(str, sharing)) or name
                 facts |= {"sharing" if nic or not blame.dead else "no_nic": ends, "nic": nic}
             case Kind.RAIL:
@@ -313,57 +290,21 @@ class PairContext:
                 facts |= {str(kind).replace("-", "_"): True}
         return facts
 
-    def _ends_of_nic(self, name: str) -> list[Endpoint]:
-        node, _, nic = name.partition(" ")
-        return [end for end in self.model.endpoints_of(node) if nic == end.port_name]
+    def _ends_at(self, blame: Blame) -> list[Endpoint]:
+        """Return the GPU, or the endpoints that send over a NIC."""
+        kind, name = blame.subject
+        ends = self.model.endpoints_of(blame.subject.node or "")
+        return [end for end in ends if name == (str(end) if kind is Kind.GPU else f"{end.node} {end.port_name}")]
 
     def commands_for(self, blame: Blame) -> list[str]:
         """Return commands that inspect a component."""
         kind, name = blame.subject
-        if kind is Kind.GPU and (end := self.endpoint(name)) is not None:
-            return gpu_commands(self.model, end)
-        if kind is Kind.NIC and (ends := self._ends_of_nic(name)):
-            return nic_commands(self.model, ends[0])
+        if kind in (Kind.GPU, Kind.NIC) and (ends := self._ends_at(blame)):
+            return (gpu_commands if kind is Kind.GPU else nic_commands)(self.model, ends[0])
         if kind is Kind.HALVES:
             return node_commands(self.model, name)
         cells = self.pairs_at(blame.bad[:1])
         return self.first_commands(cells) if cells else []
-
-    def rails_blocked(self) -> Generator[None, None, tuple[set[Pair], list[Pair]]]:
-        """Return ordered pairs of nodes that fail across rails and work within rails, and their pairs of endpoints.
-
-        Empty if that holds for all nodes: then the fabric has no path between rails.
-        """
-        table, places = self.tally.table, self.tally.places
-        if table is None or places is None or not self.unexplained:
-            return set(), []
-        codes = yield from blocked_across(table, places)
-        nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
-        kinds = self.tally.kinds
-        cells: list[Pair] = []
-        for some in in_steps(list(self.unexplained) if nodes else []):
-            cells += [
-                pair
-                for pair in some
-                if self.unexplained[pair] in DEAD
-                and kinds[pair] is PairClass.CROSS_RAIL
-                and (node_of(pair[0]), node_of(pair[1])) in nodes
-            ]
-            yield
-        return (nodes, cells) if len(cells) >= _FEWEST_BLOCKED else (set(), [])
-
-    def contended(self) -> Generator[None, None, tuple[int, int, list[Pair]]]:
-        """Return how many slow pairs passed when they were tested alone, how many were, and those still slow.
-
-        Yield after each small step.
-        """
-        passed = tested = 0
-        for number, (slow, passes) in enumerate(self.model.retested()):
-            tested += slow
-            passed += slow and passes
-            if number % _STEP == 0:
-                yield
-        return passed, tested, [pair for pair, verdict in self.unexplained.items() if verdict is Verdict.SLOW]
 
     def slow_inside(self, pair: Pair) -> bool:
         """Return True if a pair is slow in the world communicator, rather than broken."""
@@ -384,9 +325,11 @@ class PairContext:
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
 
 
-def in_steps(cells: Sequence[Pair]) -> Iterator[Sequence[Pair]]:
-    """Yield parts of a list of cells, each for a small step."""
-    return (cells[at : at + _STEP] for at in range(0, len(cells), _STEP))
+def in_steps(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
+    """Yield parts of some items, such as cells, each for a small step."""
+    left = iter(items)
+    while some := list(itertools.islice(left, _STEP)):
+        yield some
 
 
 def crosses_nodes(pair: Pair) -> bool:

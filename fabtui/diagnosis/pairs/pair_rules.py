@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from fabtui.diagnosis.experiment import PAIR_TRIALS
 from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
+from fabtui.diagnosis.knowledge.error_catalogue import common_error
 from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,
     on_node,
@@ -21,8 +22,8 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
-from fabtui.diagnosis.pairs.blame import Blame
-from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
+from fabtui.diagnosis.pairs.blame import Blame, blocked_across
+from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
@@ -36,22 +37,10 @@ from fabtui.sanitize import one_line
 _NOTABLE = 0.9
 
 
-class Taper(NamedTuple):
-    """A taper.
-
-    Attributes:
-        groups: The nodes of both groups, folded; "other nodes" for several.
-        share: Usual value between the groups over that within them.
-    """
-
-    groups: tuple[str, str]
-    share: float
-
-
-def tapers(model: Model) -> list[Taper]:
-    """Return the taper between the leaf switches of a fabric, if pairs between them are notably slower."""
+def taper(model: Model) -> float | None:
+    """Return the usual value between the leaf switches of a fabric over that within them, if it is notably lower."""
     if len(set(model.leaves.values())) < 2:
-        return []
+        return None
     layer = Layer.P2P if model.median(Layer.P2P, PairClass.SAME_RAIL) is not None else Layer.WORLD
     pairs = ((PairClass.SAME_RAIL, PairClass.CROSS_LEAF), (PairClass.CROSS_RAIL, PairClass.CROSS_RAIL))
     for within, between in pairs:
@@ -59,11 +48,12 @@ def tapers(model: Model) -> list[Taper]:
             near = model.median(layer, ClassKey(within, False, hardware))
             far = model.median(layer, ClassKey(between, True, hardware))
             if near and far and far < _NOTABLE * near:
-                return [Taper(_groups(model), far / near)]
-    return []
+                return far / near
+    return None
 
 
 def _groups(model: Model) -> tuple[str, str]:
+    """Return the nodes of two leaf switches, folded."""
     by_leaf: dict[str, dict[str, None]] = {}
     for end in model.endpoints:
         if (leaf := model.leaves.get(end.number)) is not None:
@@ -81,6 +71,8 @@ _MOST_SPREADS = 2
 #: Weight that puts a lost node before everything else.
 _FIRST = 1 << 30
 
+#: Minimum number of pairs that rails without a path to each other are blamed for.
+_FEWEST_BLOCKED = 4
 #: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
 _FEWEST_CONTENDED, _FEW = 8, 0.05
 #: Share of the retested pairs that pass alone if contention is the cause.
@@ -143,7 +135,12 @@ class Contention(_PairRule):
     trials = (Trial.ALONE,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        passed, retested, cells = yield from context.contended()
+        passed = retested = 0
+        for judged in in_steps(context.model.retested()):
+            retested += sum(slow for slow, _ in judged)
+            passed += sum(slow and passes for slow, passes in judged)
+            yield None
+        cells = [pair for pair, verdict in context.unexplained.items() if verdict is Verdict.SLOW]
         inside = []
         for some in in_steps(context.only_inside):
             inside += [pair for pair in some if context.slow_inside(pair)]
@@ -178,8 +175,19 @@ class RailsBlockedByNode(_PairRule):
     trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        nodes, cells = yield from context.rails_blocked()
-        if cells:
+        table, places = context.tally.table, context.tally.places
+        if table is None or places is None or not context.unexplained:
+            return
+        codes = yield from blocked_across(table, places)
+        nodes = {(places.nodes[a], places.nodes[b]) for a, b in codes}
+        cells: list[Pair] = []
+        for some in in_steps(list(context.unexplained) if nodes else []):
+            across = [pair for pair in some if context.tally.kinds[pair] is PairClass.CROSS_RAIL]
+            dead = [pair for pair in across if context.unexplained[pair] in DEAD]
+            cells += [pair for pair in dead if (node_of(pair[0]), node_of(pair[1])) in nodes]
+            yield None
+        # Where it holds for all nodes, the fabric has no path between rails, which is a different rule.
+        if len(cells) >= _FEWEST_BLOCKED:
             order = list(context.model.nodes)
             ends = [fold(sorted({pair[side] for pair in nodes}, key=order.index)) for side in (0, 1)]
             same = ends[0] == ends[1]
@@ -280,9 +288,10 @@ class LeafTaper(_PairRule):
     )
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        for taper in tapers(context.model):
-            facts = {"leaf_a": taper.groups[0], "leaf_b": taper.groups[1], "share": taper.share}
-            subject = Subject(Kind.LEAF_CUT, " - ".join(taper.groups))
+        if (share := taper(context.model)) is not None:
+            groups = _groups(context.model)
+            facts = {"leaf_a": groups[0], "leaf_b": groups[1], "share": share}
+            subject = Subject(Kind.LEAF_CUT, " - ".join(groups))
             commands = (session_command(context.model, "--probes", "ibfabric"),)
             yield self.finding("", facts=facts, commands=commands, blames=subject)
 
@@ -387,8 +396,9 @@ class OnlyInWorld(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
-            error = context.world_error(cells)
-            facts = {"pairs": len(cells), "error": error}
+            inside = [m for pair in cells[:MOST_INSPECTED] if (m := context.model.latest(Layer.WORLD, *pair))]
+            error = common_error(((m.error, at) for at, m in enumerate(inside) if m.error), inside.__getitem__)
+            facts = {"pairs": len(cells), "error": None if error is None else error.fact}
             commands = (session_command(context.model, "--probes", "p2p", "--layers", "world"),)
             yield self.finding("", cells=cells, facts=facts, commands=commands, blames=subject)
 

@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeVar
 
 from fabtui.model.counter_log import Traffic
 from fabtui.model.endpoints import node_of
-from fabtui.model.facts.node_view import active_ports, dicts
+from fabtui.model.facts.node_view import active_ports
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import listed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -117,23 +118,18 @@ def _no_counters(nodes: tuple[str, ...]) -> str:
 
 
 def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
-    """Return what a node sent and received over RDMA ports, without that of IPoIB, which they count as well."""
-    lower = {str(port.get("netdev")) for port in _ports(model, node) if port.get("link_layer") == "InfiniBand"}
+    """Return what a node sent and received over RDMA ports, without the traffic of IPoIB, which they count as well."""
+    ports = listed(model.nodes.get(node), "ib")
+    lower = {str(port.get("netdev")) for port in ports if port.get("link_layer") == "InfiniBand"}
     inside = [moved for name, moved in traffic.interfaces.items() if name.split(".")[0] in lower]
-    ports = traffic.ports.values()
-    sent, received = (sum(p[end] for p in ports) - _HEADERS * sum(i[end] for i in inside) for end in (0, 1))
+    over = traffic.ports.values()
+    sent, received = (sum(p[end] for p in over) - _HEADERS * sum(i[end] for i in inside) for end in (0, 1))
     return max(sent, 0.0), max(received, 0.0)
-
-
-def _ports(model: Model, node: str) -> list[dict[str, object]]:
-    """Return the RDMA ports of a node."""
-    record = model.nodes.get(node)
-    return dicts((record.inventory or {}).get("ib")) if record is not None else []
 
 
 def _uncounted(model: Model, node: str, traffic: Traffic) -> list[str]:
     """Return the active RDMA ports that count no data (soft RoCE, some drivers): an interface may count it."""
-    ports = active_ports(_ports(model, node))
+    ports = active_ports(listed(model.nodes.get(node), "ib"))
     names = [one_line(f"{port.get('ca')}/{port.get('port')}", 60) for port in ports]
     return [name for name in names if name not in traffic.ports]
 
@@ -193,8 +189,11 @@ def in_steps(model: Model) -> Iterator[Carriers | None]:
             found[one] += number
         if at % _STEP == _STEP - 1:
             yield None
-    nodes = [name for name, record in model.nodes.items() if record.inventory is not None]
-    active = {node: sorted({str(port.get("ca")) for port in active_ports(_ports(model, node))}) for node in nodes}
+    inspected = {name: record for name, record in model.nodes.items() if record.inventory is not None}
+    active = {
+        node: sorted({str(port.get("ca")) for port in active_ports(listed(record, "ib"))})
+        for node, record in inspected.items()
+    }
     yield Carriers(
         found.total(),
         _tally((one.counted, number) for one, number in found.items()),
@@ -222,11 +221,7 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
 
     from fabtui.model.pair_table import joined
 
-    *_, alone = model.pair_tables(Layer.P2P)
-    *_, inside = model.pair_tables(Layer.WORLD)
-    assert alone is not None
-    assert inside is not None
-    *_, table = joined(alone, inside, len(model.endpoints))
+    *_, table = joined(model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD), len(model.endpoints))
     assert table is not None
     places, (shapes, shape_of, _) = model.places(), model.columns()
     first, second = places.node[table.source], places.node[table.target]

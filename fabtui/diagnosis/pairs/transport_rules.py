@@ -15,10 +15,11 @@ from fabtui.diagnosis.links.link_rules import gpus_in_use
 from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
-from fabtui.model.facts.node_view import active_ports, dicts, number
+from fabtui.model.facts.node_view import active_ports, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_table import PairTable, Places, parts
+from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, device_of
@@ -133,22 +134,16 @@ def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
             found[one_line(f"{entry} (--env)", 120)] = None
     for node in nodes:
         record = context.model.nodes.get(node)
-        known = (record.inventory or {}).get("env") if record is not None else None
+        known = None if record is None else field(record.inventory, "env")
         for name in _VARIABLES[key]:
             if isinstance(known, dict) and name in known:
                 found[one_line(f"{name}={known[name]} on {node}", 120)] = None
     return ", ".join(list(found)[:3])
 
 
-def _has_rdma(context: PairContext, node: str) -> bool:
-    record = context.model.nodes.get(node)
-    return record is not None and bool(active_ports((record.inventory or {}).get("ib")))
-
-
 def _with_active_nvlinks(context: PairContext, node: str) -> set[str]:
     """Return the indices of the GPUs of a node that have an active NVLink."""
-    record = context.model.nodes.get(node)
-    gpus = dicts((record.probe_results.get("nvlink") or {}).get("gpus")) if record is not None else []
+    gpus = probed(context.model.nodes.get(node), "nvlink", "gpus")
     return {
         str(gpu.get("index")) for gpu in gpus if any(link.get("state") == "active" for link in dicts(gpu.get("links")))
     }
@@ -169,7 +164,7 @@ class SocketFallback(TransportRule):
     error = "uses-sockets"
 
     def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
-        able = np.array([_has_rdma(context, node) for node in places.nodes])
+        able = np.array([bool(active_ports(listed(context.model.nodes.get(node), "ib"))) for node in places.nodes])
         yield
         tested = (table.kind > 0) & np.isin(table.path, _NETWORK)
         able = able[places.node]
@@ -308,9 +303,8 @@ def _devices_used(
 def _active_devices(context: PairContext, node: str) -> set[str]:
     """Return the names of the interfaces and RDMA devices of a node that are up."""
     record = context.model.nodes.get(node)
-    known = (record.inventory or {}) if record is not None else {}
-    ports = {str(port.get("ca")) for port in active_ports(known.get("ib"))}
-    return ports | {str(nic.get("name")) for nic in dicts(known.get("nics")) if nic.get("state") == "up"}
+    ports = {str(port.get("ca")) for port in active_ports(listed(record, "ib"))}
+    return ports | {str(nic.get("name")) for nic in listed(record, "nics") if nic.get("state") == "up"}
 
 
 class _Sample(NamedTuple):

@@ -9,7 +9,9 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
-from fabtui.diagnosis.pairs.pair_rules import tapers
+from fabtui.diagnosis.pairs.pair_context import PairContext
+from fabtui.diagnosis.pairs.pair_rules import LeafTaper
+from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.events import InventoryUpdate, Measured, PlanUpdate, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -126,19 +128,25 @@ def on_leaves(judge: Judge, leaf_of: str, per_node: int = 2) -> Model:
     return model
 
 
+def tapers(model: Model) -> list[tuple[tuple[str, str], float]]:
+    """Return the groups and the share of each taper that is found."""
+    found = LeafTaper().findings(PairContext(model, Tally()))
+    return [((one.facts["leaf_a"], one.facts["leaf_b"]), one.facts["share"]) for one in found]
+
+
 @pytest.mark.parametrize(("share", "count"), [(0.88, 1), (0.92, 0)])
 def test_a_taper_of_a_tenth_is_worth_a_note(share: float, count: int) -> None:
     found = tapers(on_leaves(lambda s, d: share if (s[0] in "abc") != (d[0] in "abc") else 1.0, "111222"))
     assert len(found) == count
     if found:
-        assert found[0].groups == ("a,b,c", "d,e,f")
-        assert found[0].share == pytest.approx(share)
+        assert found[0][0] == ("a,b,c", "d,e,f")
+        assert found[0][1] == pytest.approx(share)
 
 
 def test_one_leaf_switch_has_no_taper_and_three_have_one_name() -> None:
     assert tapers(on_leaves(lambda s, d: 0.5 if s[0] != d[0] else 1.0, "1111")) == []
     (one,) = tapers(on_leaves(lambda s, d: 1.0 if LEAF[s[0]] == LEAF[d[0]] else 0.5, "112233"))
-    assert one.groups == ("nodes of 3 leaf switches", "each other")
+    assert one[0] == ("nodes of 3 leaf switches", "each other")
 
 
 def test_a_taper_between_rails_alone_counts_too() -> None:
@@ -146,4 +154,4 @@ def test_a_taper_between_rails_alone_counts_too() -> None:
         return 0.5 if LEAF[src[0]] != LEAF[dst[0]] and src[2] != dst[2] else 1.0
 
     (one,) = tapers(on_leaves(judge, "1122"))
-    assert one.share == pytest.approx(0.5)
+    assert one[1] == pytest.approx(0.5)

@@ -43,7 +43,7 @@ def test_reports_since_the_job_started(place: dict[str, Any], tmp_path: Path) ->
     # In a container, process 7.
     (tmp_path / "proc/40/status").write_text("Name:\tpython3\nNSpid:\t40\t7\n")
     start(tmp_path, 40, 450_000)
-    value = evidence.run_stacks({"pids": [7, 999, "x"]}, lambda _: None, 10.0, **place)
+    value = evidence.run({"pids": [7, 999, "x"]}, lambda _: None, 10.0, **place)
     assert value["since"] == pytest.approx(1500.0)
     assert [(one["kind"], one["code"], one["gpu"], one["interface"]) for one in value["events"]] == [
         ("xid", 79, 1, None),
@@ -55,7 +55,7 @@ def test_reports_since_the_job_started(place: dict[str, Any], tmp_path: Path) ->
 
 
 def test_a_node_without_the_job(place: dict[str, Any]) -> None:
-    value = evidence.run_stacks({}, lambda _: None, 10.0, **place)
+    value = evidence.run({}, lambda _: None, 10.0, **place)
     assert (value["since"], value["ranks"], value["gone"]) == (86400.0, [], [])
     assert value["log"] == "yes"
     assert [one["code"] for one in value["events"]] == [31, 79, None]
