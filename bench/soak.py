@@ -28,7 +28,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.lab.namespaces.faults import KINDS, FaultKind
+from fabtui.lab.faults import FaultKind, kinds
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
 from fabtui.model.events import NodeState
@@ -124,7 +124,7 @@ class Soak:
     def draw(self) -> str:
         """Return a fault whose place is free."""
         while True:
-            kind = self.dice.choice([kind for kind in KINDS if not self.only or kind.name in self.only])
+            kind = self.dice.choice([kind for kind in kinds("root") if not self.only or kind.name in self.only])
             text = self._place(kind) + f"={kind.name}" + (f":{kind.default}" if kind.value else "")
             if text.partition("=")[0] not in self.network.faults:
                 return text

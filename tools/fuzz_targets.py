@@ -46,7 +46,7 @@ from fabtui.jobs.monitor.report import JobFacts
 from fabtui.jobs.monitor.settings import configured
 from fabtui.jobs.plain_pickle import NotPlain, read_plain
 from fabtui.jobs.ras_formats import report_of as ras_report
-from fabtui.lab.spec import LabSpec, parse_faults
+from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import chosen_nodes, expand, expand_listed, fold, read_hosts

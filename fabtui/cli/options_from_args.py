@@ -17,7 +17,7 @@ from fabtui.config.options import OUTPUTS, session_changes
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
 from fabtui.export.exposition import Exposition
-from fabtui.lab.spec import LabSpec, parse_faults
+from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes, fold
 from fabtui.paths import (
     check_folder,

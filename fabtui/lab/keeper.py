@@ -1,83 +1,68 @@
-"""The process that holds a standing lab: its nodes end with it, however it ends.
+"""The process that holds a lab: its nodes end with it, however it ends.
 
-`fabtui.lab.standing_lab` starts it. It reads its order on standard input, and prints one line of JSON: where the nodes'
-SSH configuration is, or the problem. Then it serves requests on a socket in the lab's folder, one line of JSON each,
-until SIGTERM. The lock that it inherits shows that it lives.
+`fabtui.lab.lab` starts it. It reads its order on standard input, and prints one line of JSON: where the nodes' SSH
+configuration is, or the problem. Then it serves requests on a socket in the lab's folder, one line of JSON each, until
+SIGTERM. A lab without a folder of its own belongs to a session: it ends with that process, or with standard input.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from fabtui.lab.namespaces.faults import Fault, LabShape, parse_faults, places_of
+from fabtui.lab.faults import LabSpec, parse_faults
+from fabtui.lab.lab import SOCKET, Order
 from fabtui.lab.namespaces.network import Network
-from fabtui.lab.server import PARENT_CHECK, LabServer, end_all
-from fabtui.lab.spec import LabSpec
-from fabtui.lab.standing_lab import SOCKET, Order
+from fabtui.lab.server import LabServer
 from fabtui.sanitize import one_line
 from fabtui_node.runtime import reap
 
-#: What the faults of nodes are called in `fabtui.lab.spec`.
-_KINDS = {"stop": "hang", "down": "down"}
+#: Pause (s) between two looks at whether the session still lives.
+PARENT_CHECK = 0.5
+#: Beginning of the name of the folder of a session's lab, and the file in it that this process has locked.
+_FOLDER, _LOCK = "fabtui-lab-", "lock"
+#: Longest request (bytes), and the time (s) in which it has to come.
+_LONGEST, _PATIENCE = 1 << 16, 5.0
+
+T = TypeVar("T")
 
 
-class HeldServers:
-    """The nodes of `fabtui.lab.server`, whose faults come and go."""
-
-    def __init__(self, order: Order) -> None:
-        spec = LabSpec((order.endpoints,) * order.nodes)
-        self._shape = LabShape(spec.names, 0)
-        self._server = LabServer(spec, (), Path(order.folder))
-        self._faults: dict[str, Fault] = {}
-        self._reaping: asyncio.Task[None] | None = None
-
-    async def start(self) -> Path:
-        """Make it; return the SSH configuration of its nodes."""
-        await self._server.listen()
-        self._reaping = asyncio.create_task(self._reap())
-        return self._server.ssh_config
-
-    async def _reap(self) -> None:
-        while True:
-            await asyncio.sleep(PARENT_CHECK)
-            self._server.reap_orphans()
+class Held(Protocol):
+    """A lab that is held."""
 
     @property
     def planted(self) -> list[str]:
         """The faults that are planted."""
-        return [fault.text for fault in self._faults.values()]
+
+    async def start(self) -> dict[str, Any]:
+        """Make it; return where the SSH configuration of its nodes is, and what else is reported of it."""
 
     async def plant(self, texts: Sequence[str]) -> None:
         """Plant faults; raises ValueError if one cannot be planted."""
-        for fault in parse_faults(texts, self._shape, self._faults.values()):
-            self._faults[fault.where] = fault
-            await self._server.turn(fault.nodes[0], _KINDS[fault.kind.name])
 
     async def heal(self, places: Sequence[str]) -> None:
         """Take faults back; raises ValueError if there is none at one of the places."""
-        for where in places_of(places, self._faults):
-            await self._server.turn(self._faults.pop(where).nodes[0], "")
+
+    def reap_orphans(self) -> None:
+        """Collect ended orphans that this process inherited."""
 
     async def close(self) -> None:
         """Take it down."""
-        if self._reaping is not None:
-            self._reaping.cancel()
-        # Stopped processes end as well: the signals are SIGTERM, and then SIGKILL.
-        await end_all(self._server)
-
-
-T = TypeVar("T")
 
 
 class HeldNetwork:
@@ -86,32 +71,30 @@ class HeldNetwork:
     All of them run in one thread that lives as long as the process: the namespaces end with the thread that made them.
     """
 
-    def __init__(self, order: Order) -> None:
-        spec = LabSpec((order.endpoints,) * order.nodes)
-        self._order = order
-        self._names = spec.names
+    def __init__(self, spec: LabSpec, folder: Path) -> None:
+        self._spec = spec
+        self._folder = folder
         self._thread = ThreadPoolExecutor(1)
         self._network: Network | None = None
 
-    async def start(self) -> Path:
-        """Make it; return the SSH configuration of its nodes."""
-        network = await self._in_thread(self._made)
-        return network.ssh_config
+    async def start(self) -> dict[str, Any]:
+        """Make it; return where the SSH configuration of its nodes is."""
+        return {"ssh_config": str((await self._in_thread(self._made)).ssh_config)}
 
     def _made(self) -> Network:
         variables = {
-            "FABTUI_LAB_ENDPOINTS": str(self._order.endpoints),
+            "FABTUI_LAB_ENDPOINTS": str(self._spec.endpoints[0]),
             "FABTUI_LAB_PYTHON": sys.executable,
             # All nodes would have the same GPUs.
             "CUDA_VISIBLE_DEVICES": "",
         }
         self._network = Network(
-            Path(self._order.folder),
-            rails=self._order.rails,
+            self._folder,
+            rails=self._spec.rails,
             management="mgmt0",
             relayed=True,
             variables=variables,
-            names=self._names,
+            names=self._spec.names,
         )
         return self._network.__enter__()
 
@@ -135,44 +118,50 @@ class HeldNetwork:
         assert network is not None
         await self._in_thread(lambda: network.heal(*places))
 
+    def reap_orphans(self) -> None:
+        """Collect nothing: the first process of each node does that."""
+
     async def close(self) -> None:
         """Take it down."""
         if (network := self._network) is not None:
             await self._in_thread(network.close)
 
 
-#: Longest request (bytes), and the time (s) in which it has to come.
-_LONGEST, _PATIENCE = 1 << 16, 5.0
-
-
-class Held(Protocol):
-    """A lab that is held."""
-
-    @property
-    def planted(self) -> list[str]:
-        """The faults that are planted."""
-
-    async def start(self) -> Path:
-        """Make it; return the SSH configuration of its nodes."""
-
-    async def plant(self, texts: Sequence[str]) -> None:
-        """Plant faults; raises ValueError if one cannot be planted."""
-
-    async def heal(self, places: Sequence[str]) -> None:
-        """Take faults back; raises ValueError if there is none at one of the places."""
-
-    async def close(self) -> None:
-        """Take it down."""
-
-
 class LabKeeper:
-    """A lab and its requests."""
+    """A lab, its requests, and its end."""
 
-    def __init__(self, order: Order, lab: Held) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
-        self._lab = lab
+        spec, folder = order.spec, Path(order.folder)
+        self._lab: Held
+        if spec.rails:
+            self._lab = HeldNetwork(spec, folder)
+        else:
+            self._lab = LabServer(spec, parse_faults(order.faults, spec), folder)
         self._since = time.time()
         self._turn = asyncio.Lock()
+
+    async def keep(self, parent: int) -> None:
+        """Make the lab and serve its requests until SIGTERM or, for a session, the end of the parent process."""
+        over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, over.set)
+        folder = Path(self._order.folder)
+        standing = self._order.spec.standing
+        try:
+            report = await self._lab.start()
+            async with await asyncio.start_unix_server(self.answer, sock=_listening(folder), limit=_LONGEST):
+                _report(report | {"folder": str(folder)}, range(0 if standing else 1, 3))
+                if not standing:
+                    loop.add_reader(0, lambda: None if os.read(0, 4096) else over.set())
+                while not over.is_set() and (standing or os.getppid() == parent):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(PARENT_CHECK):
+                            await over.wait()
+                    self._lab.reap_orphans()
+        finally:
+            loop.remove_reader(0)
+            await self._lab.close()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one request."""
@@ -192,14 +181,9 @@ class LabKeeper:
             await self._lab.plant(words)
         elif request["do"] == "heal":
             await self._lab.heal(words)
-        order = self._order
-        return {
-            "nodes": order.nodes,
-            "rails": order.rails,
-            "endpoints": order.endpoints,
-            "since": self._since,
-            "faults": self._lab.planted,
-        }
+        spec = self._order.spec
+        planted = [one_line(text, 200) for text in self._lab.planted]
+        return {"nodes": len(spec.names), "rails": spec.rails, "since": self._since, "faults": planted}
 
 
 def _listening(folder: Path) -> socket.socket:
@@ -214,41 +198,55 @@ def _listening(folder: Path) -> socket.socket:
     return made
 
 
-async def _keep(order: Order) -> None:
-    over = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    lab: Held = HeldNetwork(order) if order.rails else HeldServers(order)
-    try:
-        config = await lab.start()
-        keeper = LabKeeper(order, lab)
-        async with await asyncio.start_unix_server(keeper.answer, sock=_listening(Path(order.folder)), limit=_LONGEST):
-            _report({"ssh_config": str(config)})
-            await over.wait()
-    finally:
-        await lab.close()
-
-
-def _report(message: dict[str, Any]) -> None:
+def _report(message: dict[str, Any], released: range) -> None:
     """Print the only line, and let go of the terminal and of the pipes of who started this process."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
+    for descriptor in released:
         os.dup2(null, descriptor)
     os.close(null)
 
 
+def _session_folder() -> Path:
+    """Return a new folder, locked until this process ends, however it does; remove the folders of killed labs."""
+    remove_leftovers(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+    fcntl.flock(os.open(folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.LOCK_EX)
+    return folder
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the folders of labs of this user whose process was killed together with its session."""
+    for found in folder.glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            state = found.lstat()
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+                continue
+            # Without a lock file it is of a lab that starts just now.
+            lock = os.open(found / _LOCK, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(found, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
 def main() -> int:
-    """Hold a lab until SIGTERM; return the exit status."""
+    """Hold a lab until it is not needed any more; return the exit status."""
+    parent = os.getppid()
     for number in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+        # Not SIG_IGN, which all commands on the nodes would inherit.
+        signal.signal(number, lambda *_: None)
     os.chdir("/")
     reap.become_subreaper()
     order = Order.from_json(sys.stdin.readline())
+    if not order.spec.standing:
+        order = replace(order, folder=str(_session_folder()))
     try:
-        asyncio.run(_keep(order))
-    except (OSError, RuntimeError) as error:
-        _report({"error": one_line(str(error), 500)})
+        asyncio.run(LabKeeper(order).keep(parent))
+    except (OSError, RuntimeError, ValueError) as error:
+        _report({"error": one_line(str(error), 500)}, range(3))
         return 1
     finally:
         shutil.rmtree(order.folder, ignore_errors=True)

@@ -1,41 +1,114 @@
-"""A lab: simulated nodes on this machine, used like any other set of nodes."""
+"""Labs from outside: the lab of a session, and standing labs, which are made, asked and taken down by commands."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
+import os
+import re
+import select
 import shutil
+import signal
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fabtui.lab.spec import Fault, LabSpec, NodeFault
+from fabtui.errors import InputError
+from fabtui.lab.faults import Fault, LabSpec
+from fabtui.paths import private_folder, state_folder
+from fabtui.sanitize import one_line
 
-__all__ = ["Lab", "LabError", "LabSpec"]
+#: The socket in the folder of a lab that takes requests.
+SOCKET = "control"
+#: Time (s) in which a lab has to be made, to answer, to end by itself, and to end when it is killed.
+_MADE, _ANSWER, _ENDED, _KILLED = 90.0, 30.0, 20.0, 10.0
+_PAUSE = 0.05
+_LOCK = ".lock"
 
-START_TIMEOUT = 60.0
-END_TIMEOUT = 9.0
-_KEPT_STDERR = 8192
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Order for a lab.
+
+    Attributes:
+        spec: Its shape.
+        folder: Where its files lie; for the lab of a session "", as its process makes one.
+        faults: What is planted from the start.
+    """
+
+    spec: LabSpec
+    folder: str = ""
+    faults: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return it as one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        """Return the order of a line."""
+        given = json.loads(text)
+        spec = given["spec"]
+        spec = LabSpec(tuple(spec["endpoints"]), spec["rails"], spec["standing"])
+        return cls(spec, given["folder"], tuple(given["faults"]))
 
 
-class LabError(Exception):
-    """The lab could not be started; the message is one line."""
+def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
+    """Start the process that holds a lab, with its order and the descriptor of a lock."""
+    # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to this
+    # process, which ends the lab of a session in order.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fabtui.lab.keeper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=[] if lock is None else [lock],
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(order.to_json() + "\n")
+        process.stdin.flush()
+    return process
+
+
+def _report(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for what the process of a lab reports, and return it; an ``error`` if it reports nothing."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    poll = select.poll()
+    poll.register(process.stdout, select.POLLIN)
+    if not poll.poll(1000 * _MADE):
+        process.kill()
+        return {"error": f"it was not made within {_MADE:.0f} s"}
+    try:
+        found: dict[str, Any] = json.loads(process.stdout.readline())
+    except ValueError:
+        process.kill()
+        found = {"error": (process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]}
+    return found
 
 
 class Lab:
-    """SSH servers on loopback addresses of this machine, in a separate process.
+    """The lab of a session: simulated nodes in a process of their own, used like any other set of nodes.
 
     Faults of nodes are created here; the rank hosts create faults of pairs.
+
+    Raises:
+        InputError: On entering: the lab could not be started.
     """
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:
-        texts = [fault.text for fault in faults if isinstance(fault, NodeFault)]
-        self._order = json.dumps({"endpoints": spec.endpoints, "faults": texts})
-        self._process: asyncio.subprocess.Process | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._stderr = bytearray()
+        self.order = Order(spec, faults=tuple(fault.text for fault in faults))
+        self._process: subprocess.Popen[str] | None = None
         self._folder: Path | None = None
         self.ssh_config = Path()  #: SSH configuration of the nodes.
         self.nodes: list[str] = []
@@ -45,76 +118,184 @@ class Lab:
 
     async def __aenter__(self) -> Lab:
         try:
-            await self._start()
+            self._process = _start(self.order)
+            found = await asyncio.to_thread(_report, self._process)
+            if "error" in found:
+                raise InputError(f"--lab: the lab did not start: {one_line(str(found['error']), 500)}")
         except BaseException:
             await self._stop()
             raise
+        self._folder = Path(found["folder"])
+        self.ssh_config = Path(found["ssh_config"])
+        self.places = found["nodes"]
+        self.nodes = [place["name"] for place in self.places]
+        self.note = found["note"]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
-    async def _start(self) -> None:
-        pipe = asyncio.subprocess.PIPE
-        # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to the
-        # controller, which ends the lab in order.
-        process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "fabtui.lab.server"),
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            limit=1 << 20,
-            start_new_session=True,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._listening = asyncio.create_task(self._listen())
-        process.stdin.write(self._order.encode() + b"\n")
-        try:
-            async with asyncio.timeout(START_TIMEOUT):
-                line = await process.stdout.readline()
-        except TimeoutError:
-            raise LabError(f"the lab did not start within {START_TIMEOUT:g} s") from None
-        try:
-            found = json.loads(line)
-        except ValueError:
-            raise LabError(f"the lab did not start: {await self._last_line()}") from None
-        self._folder = Path(found["dir"])
-        self.ssh_config = Path(found["ssh_config"])
-        self.places = found["nodes"]
-        self.nodes = [place["name"] for place in self.places]
-        self.note = found["note"]
-
-    async def _listen(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
-        while data := await self._process.stderr.read(65536):
-            self._stderr += data
-            del self._stderr[:-_KEPT_STDERR]
-
-    async def _last_line(self) -> str:
-        assert self._listening is not None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await asyncio.shield(self._listening)
-        lines = self._stderr.decode("utf-8", "backslashreplace").strip().split("\n")
-        return lines[-1].strip() or "it printed nothing"
-
     async def _stop(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
+        if self._process is not None:
+            await asyncio.to_thread(self._end, self._process)
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        """Have the process of the lab end by the end of its input, or kill it."""
         try:
-            async with asyncio.timeout(END_TIMEOUT):
-                await process.wait()
-        except TimeoutError:
+            process.communicate(timeout=_ENDED)
+        except subprocess.TimeoutExpired:
             process.kill()
-            await process.wait()
+            process.communicate()
+        if self._folder is not None:
+            # The process removes the folder itself, unless it was killed.
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def labs_folder() -> Path:
+    """Return the folder of all standing labs; it may not exist."""
+    return state_folder() / "labs"
+
+
+def standing() -> list[StandingLab]:
+    """Return the labs that stand, or of which something is left."""
+    return [StandingLab(path.stem) for path in sorted(labs_folder().glob(f"*{_LOCK}"))]
+
+
+class StandingLab:
+    """A lab with a name, whether it stands or not.
+
+    Raises:
+        InputError: The name is no name of a lab.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name, re.ASCII):
+            raise InputError(f"--name: {one_line(name, 60)!r} is not a name; expected letters, digits, - and _")
+        self.name = name
+        self.folder = labs_folder() / name
+        self.ssh_config = self.folder / "ssh_config"
+        self._lock = labs_folder() / f"{name}{_LOCK}"
+
+    @property
+    def stands(self) -> bool:
+        """True while a process holds it."""
+        if not self._lock.exists():
+            return False
+        lock = self._taken()
+        if lock is not None:
+            os.close(lock)
+        return lock is None
+
+    def _taken(self) -> int | None:
+        """Take the lock and return its descriptor; None if a process has it."""
+        while True:
+            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Another process may have removed it in the meantime.
+                if os.path.exists(self._lock) and os.path.samestat(os.fstat(lock), os.stat(self._lock)):
+                    return lock
+            except BlockingIOError:
+                os.close(lock)
+                return None
+            os.close(lock)
+
+    def up(self, nodes: int, rails: int, endpoints: int) -> None:
+        """Make it; it stands when this returns, and longer than this process.
+
+        Raises:
+            InputError: It stands already, or cannot be made.
+        """
+        private_folder(labs_folder())
+        lock = self._taken()
+        if lock is None:
+            raise InputError(
+                f"a lab named {self.name} is up already; fabtui lab down ends it, --name NAME makes a second one"
+            )
+        try:
+            # Leftovers of a lab that was killed.
+            shutil.rmtree(self.folder, ignore_errors=True)
+            private_folder(self.folder)
+            found = self._start(Order(LabSpec((endpoints,) * nodes, rails, True), str(self.folder)), lock)
+        except BaseException:
+            self._remove()
+            raise
         finally:
-            if self._listening is not None:
-                self._listening.cancel()
-            if self._folder is not None:
-                # The lab process removes the folder itself, unless it was killed.
-                await asyncio.to_thread(shutil.rmtree, self._folder, True)
+            # The process that holds the lab has it as well.
+            os.close(lock)
+        if "ssh_config" not in found:
+            self._remove()
+            raise InputError(f"the lab could not be made: {one_line(str(found.get('error')), 500)}")
+
+    def _start(self, order: Order, lock: int) -> dict[str, Any]:
+        process = _start(order, lock)
+        try:
+            os.pwrite(lock, f"{process.pid:<12}".encode(), 0)
+            return _report(process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+    def ask(self, do: str, words: Sequence[str] = ()) -> dict[str, Any]:
+        """Have it plant faults or heal them, and return what it is like.
+
+        Raises:
+            InputError: It does not stand, does not answer, or refuses.
+        """
+        if not self.stands:
+            raise InputError(f"there is no lab named {self.name}; fabtui lab up makes it")
+        try:
+            reply = self._asked({"do": do, "words": list(words)})
+        except (OSError, ValueError) as error:
+            raise InputError(f"the lab {self.name} does not answer: {error}; fabtui lab down ends it") from None
+        if "error" in reply:
+            raise InputError(str(reply["error"]))
+        return reply
+
+    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+                link.settimeout(_ANSWER)
+                link.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+                link.sendall(json.dumps(request).encode() + b"\n")
+                with link.makefile("rb") as file:
+                    reply: dict[str, Any] = json.loads(file.readline())
+                    return reply
+        finally:
+            os.close(folder)
+
+    def down(self) -> bool:
+        """Take it down, or remove what is left of it; return False if there is nothing of it.
+
+        Raises:
+            InputError: It does not end.
+        """
+        if not self._lock.exists():
+            return False
+        for number, patience in ((signal.SIGTERM, _ENDED), (signal.SIGKILL, _KILLED)):
+            if self._ended(number, patience):
+                return True
+        raise InputError(f"the lab {self.name} does not end, although its process was killed")
+
+    def _ended(self, number: signal.Signals, patience: float) -> bool:
+        end = time.monotonic() + patience
+        sent = False
+        while time.monotonic() < end:
+            lock = self._taken()
+            if lock is not None:
+                self._remove()
+                os.close(lock)
+                return True
+            if not sent:
+                # It holds the lock, so the number is still that of its process.
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int(self._lock.read_text()), number)
+                    sent = True
+            time.sleep(_PAUSE)
+        return False
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.unlink(missing_ok=True)

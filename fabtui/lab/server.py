@@ -1,25 +1,16 @@
-"""Lab process: the SSH servers of all nodes of a lab, each on its own address, and their faults.
-
-`fabtui.lab.lab` starts it. It reads one line of JSON with the nodes to create, and prints one line of JSON with their
-addresses. It ends, with all processes on its nodes, when its standard input closes or its parent ends.
-"""
+"""Simulated nodes of a lab: an SSH server for each, on a loopback address, and its faults."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import getpass
-import json
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
-import stat
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
@@ -28,10 +19,9 @@ from typing import Any, NamedTuple
 
 import asyncssh
 
-from fabtui.lab.spec import Fault, LabSpec, NodeFault, parse_faults
+from fabtui.lab.faults import Fault, LabSpec, parse_faults, places_of
 from fabtui_node.runtime import reap
 
-PARENT_CHECK = 0.5
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
 END_GRACE = 2.0
 # Set for all processes on a node of a lab, with a value unique to the lab.
@@ -39,9 +29,6 @@ MARK = "FABTUI_LAB_MARK"
 
 KILL_BOUND = 5.0
 SHELL = "/bin/sh"
-#: Beginning of the name of a lab's folder, and the file in it that the lab's process has locked.
-_FOLDER, _LOCK = "fabtui-lab-", "lock"
-
 
 #: Variables of the caller that the nodes of a lab get.
 _PASSED = re.compile(
@@ -109,7 +96,7 @@ class _Server(asyncssh.SSHServer):
 class LabNode:
     """A node: its listening socket, its connections and its commands, which get the environment."""
 
-    def __init__(self, name: str, number: int, environment: Mapping[str, str], fault: NodeFault | None) -> None:
+    def __init__(self, name: str, number: int, environment: Mapping[str, str], fault: Fault | None) -> None:
         self.name = name
         self.environment = environment
         home = environment.get("HOME", "/")
@@ -138,13 +125,13 @@ class LabNode:
         public = self._key.export_public_key().decode("ascii").strip()
         return ServerAddress(self.name, self.address, self._port, public)
 
-    async def turn(self, fault: NodeFault | None) -> None:
-        """Plant a fault in a node that listens, or take it back: ``down`` kills its processes, ``hang`` stops them."""
+    async def turn(self, fault: Fault | None) -> None:
+        """Plant a fault in a node that listens, or take it back: ``down`` kills its processes, ``stop`` stops them."""
         self.close()
         mark, pids = self.environment[MARK], frozenset(self.pids)
         if fault is None:
             await asyncio.to_thread(signal_marked, mark, pids, signal.SIGCONT)
-        elif fault.kind == "hang":
+        elif fault.kind.name == "stop":
             await asyncio.to_thread(signal_marked, mark, pids, signal.SIGSTOP)
         else:
             for connection in list(self.connections):
@@ -159,9 +146,10 @@ class LabNode:
     async def listen(self, client: asyncssh.SSHAuthorizedKeys) -> None:
         """Accept connections; a node that is down keeps its port, but does not listen."""
         self._client = client
-        if self._fault is not None and self._fault.kind == "down":
+        kind = "" if self._fault is None else self._fault.kind.name
+        if kind == "down":
             return
-        if self._fault is not None and self._fault.kind == "hang":
+        if kind == "stop":
             self._listener = await asyncio.start_server(self._never_answer, sock=self._socket)
             return
         self._listener = await asyncssh.listen(
@@ -242,8 +230,8 @@ class LabNode:
     def _started(self, pid: int) -> None:
         """Register a command's process; the first one starts the clock of a ``dead-after``."""
         self.pids.add(pid)
-        if self._dying is None and self._fault is not None and self._fault.after is not None:
-            self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.after))
+        if self._dying is None and self._fault is not None and self._fault.kind.name == "dead-after":
+            self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.value))
 
     async def _die(self, after: float) -> None:
         await asyncio.sleep(after)
@@ -351,20 +339,20 @@ def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str
 
 
 class LabServer:
-    """The nodes of a lab, with a private folder for the files of the SSH client."""
+    """The simulated nodes of a lab, with a private folder for the files of the SSH client."""
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault], folder: Path) -> None:
+        self._spec = spec
         self._folder = folder
         self._lab = uuid.uuid4().hex
         self._shares, self._note = divide(visible_gpus(), spec.endpoints)
-        self._endpoints = spec.endpoints
-        self.ssh_config = folder / "ssh_config"
-        self._nodes = [
-            self._node(name, number, count, [f for f in faults if isinstance(f, NodeFault) and f.node == name])
+        self._faults = {fault.where: fault for fault in faults}
+        self._nodes = {
+            name: self._node(name, number, count, [f for f in faults if f.kind.place == "node" and f.nodes == (name,)])
             for number, (name, count) in enumerate(spec.nodes.items())
-        ]
+        }
 
-    def _node(self, name: str, number: int, endpoints: int, faults: list[NodeFault]) -> LabNode:
+    def _node(self, name: str, number: int, endpoints: int, faults: list[Fault]) -> LabNode:
         mark = f"{self._lab}-{name}"
         environment = node_environment(
             os.environ, name, address_of(number), endpoints, self._shares[number], sys.executable, mark
@@ -372,32 +360,41 @@ class LabServer:
         environment.update(fault.variable for fault in faults if fault.variable is not None)
         return LabNode(name, number, environment, next((fault for fault in faults if fault.variable is None), None))
 
-    async def listen(self) -> dict[str, Any]:
-        """Open all nodes and write the client's files; return the report for the controller."""
+    async def start(self) -> dict[str, Any]:
+        """Open all nodes and write the client's files; return the report for who wanted the lab."""
         key = asyncssh.generate_private_key("ssh-ed25519")
         client = asyncssh.import_authorized_keys(key.export_public_key().decode("ascii"))
-        for node in self._nodes:
+        for node in self._nodes.values():
             await node.listen(client)
-        places = [node.place for node in self._nodes]
-        config = write_files(self._folder, key, places)
+        places = [node.place for node in self._nodes.values()]
         return {
-            "dir": str(self._folder),
-            "ssh_config": str(config),
+            "ssh_config": str(write_files(self._folder, key, places)),
             "note": self._note,
             "nodes": [
                 {"name": p.name, "address": p.address, "port": p.port, "endpoints": endpoints, "gpus": gpus}
-                for p, endpoints, gpus in zip(places, self._endpoints, self._shares, strict=True)
+                for p, endpoints, gpus in zip(places, self._spec.endpoints, self._shares, strict=True)
             ],
         }
 
-    async def turn(self, name: str, kind: str) -> None:
-        """Plant a fault of a kind in a node, or take it back: ""."""
-        node = next(node for node in self._nodes if node.name == name)
-        await node.turn(NodeFault(name, kind, None, f"{name}={kind}") if kind else None)
+    @property
+    def planted(self) -> list[str]:
+        """The faults that are planted."""
+        return [fault.text for fault in self._faults.values()]
+
+    async def plant(self, texts: Sequence[str]) -> None:
+        """Plant faults; raises ValueError if one cannot be planted."""
+        for fault in parse_faults(texts, self._spec, self._faults.values()):
+            self._faults[fault.where] = fault
+            await self._nodes[fault.nodes[0]].turn(fault)
+
+    async def heal(self, places: Sequence[str]) -> None:
+        """Take faults back; raises ValueError if there is none at one of the places."""
+        for where in places_of(places, self._faults):
+            await self._nodes[self._faults.pop(where).nodes[0]].turn(None)
 
     def reap_orphans(self) -> None:
         """Collect ended orphans that this process inherited; asyncio collects its own commands."""
-        own = set().union(*(node.pids for node in self._nodes))
+        own = set().union(*(node.pids for node in self._nodes.values()))
         while True:
             try:
                 # Without collecting it: the next ended process may be a command that asyncio waits for.
@@ -408,12 +405,17 @@ class LabServer:
                 return
             os.waitpid(ended.si_pid, os.WNOHANG)
 
-    def close(self) -> None:
-        """Stop listening and cut all connections."""
-        for node in self._nodes:
+    async def close(self) -> None:
+        """End all processes on the nodes, and the servers; the last thing that this process does."""
+        for node in self._nodes.values():
             node.close()
             for connection in list(node.connections):
                 connection.abort()
+        # Lets the streams of the commands close before this process blocks in ending them.
+        await asyncio.sleep(0.05)
+        # The processes are collected there; asyncio would log warnings about them.
+        logging.disable()
+        reap.end_descendants(grace=END_GRACE)
 
 
 def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[ServerAddress]) -> Path:
@@ -449,94 +451,3 @@ def _host(place: ServerAddress, key_file: Path, known_hosts: Path) -> str:
         "LogLevel ERROR",
     ]
     return f"Host {place.name}\n" + "".join(f"    {line}\n" for line in lines)
-
-
-async def _until_not_needed(server: LabServer, parent: int) -> None:
-    """Wait for the end of standard input or of the parent process."""
-    over = asyncio.Event()
-
-    def read_input() -> None:
-        if not os.read(0, 4096):
-            over.set()
-
-    loop = asyncio.get_running_loop()
-    loop.add_reader(0, read_input)
-    while not over.is_set() and os.getppid() == parent:
-        try:
-            async with asyncio.timeout(PARENT_CHECK):
-                await over.wait()
-        except TimeoutError:
-            server.reap_orphans()
-    loop.remove_reader(0)
-
-
-async def _serve(server: LabServer, parent: int) -> None:
-    try:
-        found = await server.listen()
-        sys.stdout.write(json.dumps(found) + "\n")
-        sys.stdout.flush()
-        await _until_not_needed(server, parent)
-    finally:
-        await end_all(server)
-
-
-async def end_all(server: LabServer) -> None:
-    """End all processes on the nodes, and the server; the last thing that this process does."""
-    server.close()
-    # Lets the streams of the commands close before this process blocks in ending them.
-    await asyncio.sleep(0.05)
-    # The processes are collected there; asyncio would log warnings about them.
-    logging.disable()
-    reap.end_descendants(grace=END_GRACE)
-
-
-def main() -> int:
-    """Run a lab until it is not needed any more; return the exit status."""
-    parent = os.getppid()
-    reap.become_subreaper()
-    spec, faults = read_order(_first_line())
-    remove_leftovers(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
-    # Held until this process ends, however it does.
-    lock = os.open(folder / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        asyncio.run(_serve(LabServer(spec, faults, folder), parent))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return 0
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the folders of labs of this user whose process was killed together with its controller."""
-    for found in folder.glob(f"{_FOLDER}*"):
-        with contextlib.suppress(OSError):
-            state = found.lstat()
-            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-                continue
-            # Without a lock file it is of a lab that starts just now.
-            lock = os.open(found / _LOCK, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(found, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
-def read_order(line: str) -> tuple[LabSpec, list[Fault]]:
-    """Return the nodes and faults that a line of JSON asks for."""
-    given = json.loads(line)
-    spec = LabSpec(tuple(given["endpoints"]))
-    return spec, parse_faults(given["faults"], spec)
-
-
-def _first_line() -> str:
-    line = b""
-    # Byte by byte: what follows is watched for its end.
-    while not line.endswith(b"\n") and (more := os.read(0, 1)):
-        line += more
-    return line.decode("utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

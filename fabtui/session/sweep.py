@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.diagnosis.pairs.traffic_path import in_steps
-from fabtui.lab.spec import PairFault
+from fabtui.lab.faults import Fault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate, RanksReady
@@ -50,7 +50,7 @@ class Sweep:
     While `warm`, the ranks keep their GPUs after tests, regardless of the options.
     """
 
-    def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[PairFault]) -> None:
+    def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[Fault]) -> None:
         self.clients: dict[str, NodeClient] = {}
         self.warm = False
         self.context = MeasurementContext(pump, go)
@@ -114,9 +114,10 @@ class Sweep:
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:
         numbers = {str(e): e.number for e in self.context.endpoints}
         return tuple(
-            {"src": numbers[fault.src], "dst": numbers[fault.dst], "kind": fault.kind, "rate": fault.rate}
+            {"src": numbers[src], "dst": numbers[dst], "kind": fault.kind.name, "rate": fault.value or None}
             for fault in self._faults
-            if fault.src in numbers and fault.dst in numbers
+            for src, dst in [fault.where.split(">")]
+            if src in numbers and dst in numbers
         )
 
     def _wants(self, *probes: str) -> bool:

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import main
-from fabtui.lab.namespaces.faults import KINDS, FaultKind
+from fabtui.lab.faults import FaultKind, kinds
+from fabtui.lab.lab import StandingLab, labs_folder
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from fabtui.lab.standing_lab import StandingLab, labs_folder
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -47,7 +47,7 @@ def login(network: Network, name: str, seconds: int = 30) -> str:
     return done.stdout.strip() or done.stderr
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.place}-{kind.name}")
+@pytest.mark.parametrize("kind", kinds("root"), ids=lambda kind: f"{kind.place}-{kind.name}")
 def test_a_fault_changes_something_and_leaves_nothing(network: Network, kind: FaultKind) -> None:
     before = state(network)
     network.plant(kind.example)

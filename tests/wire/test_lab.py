@@ -19,8 +19,9 @@ from typing import Any
 import asyncssh
 import pytest
 
-from fabtui.lab.lab import Lab, LabError, LabSpec
-from fabtui.lab.spec import parse_faults
+from fabtui.errors import InputError
+from fabtui.lab.faults import LabSpec, parse_faults
+from fabtui.lab.lab import Lab
 from fabtui_node import protocol
 from fabtui_node.runtime.bootloader import BOOT, pack
 from tests.wire.nodeside import living, modules, tokens_of, wait_gone, wait_until
@@ -224,7 +225,8 @@ async def test_sixteen_nodes_answer(token: str) -> None:
 
 HOLDER = """
 import asyncio, asyncssh, signal, sys
-from fabtui.lab.lab import Lab, LabSpec
+from fabtui.lab.faults import LabSpec
+from fabtui.lab.lab import Lab
 # A shell without job control starts what runs in the background with this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 async def main():
@@ -250,7 +252,7 @@ def test_nothing_is_left_when_a_process_is_killed(token: str, victim: str) -> No
         assert not config.parent.exists()
     else:
         # Its commands are orphans then, as those of a real server that is killed: they are not the lab's any more.
-        server = next(pid for pid in living(token) if b"fabtui.lab.server" in tokens_of(pid))
+        server = next(pid for pid in living(token) if b"fabtui.lab.keeper" in tokens_of(pid))
         os.kill(server, signal.SIGKILL)
         holder.send_signal(signal.SIGINT)
         holder.wait(15)
@@ -288,7 +290,7 @@ async def test_the_node_side_runs_on_a_lab_node_and_dies_with_the_connection(tok
 
 async def test_a_lab_that_cannot_start_gives_the_reason_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui.lab.lab.sys.executable", "/bin/false")
-    with pytest.raises(LabError, match="did not start") as caught:
+    with pytest.raises(InputError, match="did not start") as caught:
         async with lab_of("1x1"):
             pass
     assert "\n" not in str(caught.value)

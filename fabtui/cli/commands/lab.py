@@ -9,11 +9,10 @@ from typing import Any
 
 from fabtui.config.values import count
 from fabtui.errors import InputError
-from fabtui.lab.namespaces.faults import KINDS
+from fabtui.lab.faults import KINDS, MAX_ENDPOINTS, LabSpec
+from fabtui.lab.lab import StandingLab, standing
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import MAX_NODES, MAX_RAILS
-from fabtui.lab.spec import MAX_ENDPOINTS, LabSpec
-from fabtui.lab.standing_lab import StandingLab, standing
 from fabtui.nodeset import count as counted
 from fabtui.nodeset import fold
 from fabtui.presentation.text_table import aligned
@@ -66,8 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _list() -> None:
-    rows = [["example", "", "without root"]]
-    rows += [[kind.example, kind.help, "yes" if kind.rootless else ""] for kind in KINDS]
+    rows = [["example", "", "labs"], *([kind.example, kind.help, ", ".join(kind.labs)] for kind in KINDS)]
     print("\n".join(aligned(rows, left=(0, 1, 2))))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
-from fabtui.lab.spec import LabSpec, PairFault, parse_faults
+from fabtui.lab.faults import Fault, LabSpec, parse_faults
 from fabtui.model.events import (
     Acknowledged,
     Experiment,
@@ -319,13 +319,13 @@ class LiveFeed(Feed):
             await asyncio.gather(pumping, return_exceptions=True)
             await self._pump.drain()
 
-    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[PairFault]]:
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[Fault]]:
         """Start the lab if there is one, and return the opener of links."""
         options = self._options
         ssh_config: Path | None = options.ssh_config
-        faults: list[PairFault] = []
+        faults: list[Fault] = []
         if options.lab is not None:
-            from fabtui.lab.lab import Lab, LabError
+            from fabtui.lab.lab import Lab
 
             try:
                 spec = LabSpec.parse(options.lab)
@@ -334,12 +334,9 @@ class LiveFeed(Feed):
                 raise InputError(str(error)) from None
             self._order = list(spec.names)
             await self._start()
-            try:
-                lab = await stack.enter_async_context(Lab(spec, parsed))
-            except LabError as error:
-                raise InputError(f"--lab: {error}") from None
+            lab = await stack.enter_async_context(Lab(spec, parsed))
             ssh_config = lab.ssh_config
-            faults = [fault for fault in parsed if isinstance(fault, PairFault)]
+            faults = [fault for fault in parsed if fault.kind.place == "pair"]
             if lab.note:
                 self._pump.log("notice", lab.note)
         else:

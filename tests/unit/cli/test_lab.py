@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.cli.main import main
-from fabtui.lab.standing_lab import StandingLab, labs_folder
+from fabtui.lab.lab import StandingLab, labs_folder
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_what_is_left_of_a_killed_lab_is_removed(capsys: pytest.CaptureFixture[s
 def test_a_stopped_process_of_a_lab_is_killed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fabtui.lab.standing_lab._ENDED", 0.5)
+    monkeypatch.setattr("fabtui.lab.lab._ENDED", 0.5)
     os.kill(keeper(), signal.SIGSTOP)
     assert lab(capsys, "down") == "lab: removed\n"
 
@@ -122,4 +122,8 @@ def test_bad_usage_is_one_line(words: list[str], problem: str, capsys: pytest.Ca
 def test_all_kinds_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = lab(capsys, "fault", "--list")
     assert "  n003.eth1=slow-in:6MB     what the node receives is limited to this rate" in printed
-    assert sum(line.endswith(" yes") for line in printed.splitlines()) == 2
+    assert "  n000:1>n001:2=slow:10MB   the pair is limited to this rate" in printed
+    assert [line.split()[0] for line in printed.splitlines() if "loopback" in line] == ["n002=stop", "n002=down"]
+    table = [line.split("|") for line in Path("docs/lab.md").read_text().splitlines() if line.startswith("| `")]
+    listed = [" ".join(line.split()) for line in printed.splitlines()[1:]]
+    assert [" ".join(f"{row[1]} {row[2]} {row[3]}".replace("`", "").split()) for row in table] == listed

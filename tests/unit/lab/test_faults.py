@@ -1,42 +1,48 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.lab.spec import LabSpec, NodeFault, PairFault, parse_faults, parse_rate
+from fabtui.lab.faults import Fault, LabSpec, parse_faults, parse_rate
 
 SPEC = LabSpec((4, 3, 1))
 
 
+PAIR, NODE = ("n000:1>n001:2", ("n000", "n001")), ("n001", ("n001",))
+
+
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "place", "kind", "where", "value", "variable"),
     [
-        ("n000:1>n001:2=drop", PairFault("n000:1", "n001:2", "drop", None, "n000:1>n001:2=drop")),
-        ("n000:1>n000:2=refuse", PairFault("n000:1", "n000:2", "refuse", None, "n000:1>n000:2=refuse")),
-        ("n002:0>n001:2=slow:10MB", PairFault("n002:0", "n001:2", "slow", 1e7, "n002:0>n001:2=slow:10MB")),
+        ("n000:1>n001:2=drop", "pair", "drop", PAIR, 0.0, None),
+        ("n000:1>n000:2=refuse", "pair", "refuse", ("n000:1>n000:2", ("n000", "n000")), 0.0, None),
+        ("n002:0>n001:2=slow:10MB", "pair", "slow", ("n002:0>n001:2", ("n002", "n001")), 1e7, None),
         (
             " n002:0 > n001:02=slow:1.5 MiB/s",
-            PairFault("n002:0", "n001:2", "slow", 1.5 * 2**20, " n002:0 > n001:02=slow:1.5 MiB/s"),
+            *("pair", "slow", ("n002:0>n001:2", ("n002", "n001")), 1.5 * 2**20, None),
         ),
-        ("n001=dead-after:3", NodeFault("n001", "dead-after", 3.0, "n001=dead-after:3")),
-        ("n001=dead-after:0.5s", NodeFault("n001", "dead-after", 0.5, "n001=dead-after:0.5s")),
-        ("n001=down", NodeFault("n001", "down", None, "n001=down")),
-        ("n001=hang", NodeFault("n001", "hang", None, "n001=hang")),
-        *(
-            (f"n000:1>n001:2={kind}", PairFault("n000:1", "n001:2", kind, None, f"n000:1>n001:2={kind}"))
-            for kind in ("absent", "corrupt", "kill", "stop")
-        ),
+        ("n001=dead-after:3", "node", "dead-after", NODE, 3.0, None),
+        ("n001=dead-after:0.5s", "node", "dead-after", NODE, 0.5, None),
+        ("n001=down", "node", "down", NODE, 0.0, None),
+        ("n001=stop", "node", "stop", NODE, 0.0, None),
+        ("n001=hang", "node", "stop", NODE, 0.0, None),
+        *((f"n000:1>n001:2={kind}", "pair", kind, PAIR, 0.0, None) for kind in ("absent", "corrupt", "kill", "stop")),
         (
             "n001=env:NCCL_SOCKET_IFNAME=nosuch",
-            NodeFault("n001", "env", None, "n001=env:NCCL_SOCKET_IFNAME=nosuch", ("NCCL_SOCKET_IFNAME", "nosuch")),
+            *("node", "env", ("n001 NCCL_SOCKET_IFNAME", ("n001",)), 0.0, ("NCCL_SOCKET_IFNAME", "nosuch")),
         ),
-        ("n001=env:A==b>c", NodeFault("n001", "env", None, "n001=env:A==b>c", ("A", "=b>c"))),
-        ("n001=env:A=", NodeFault("n001", "env", None, "n001=env:A=", ("A", ""))),
+        ("n001=env:A==b>c", "node", "env", ("n001 A", ("n001",)), 0.0, ("A", "=b>c")),
+        ("n001=env:A=", "node", "env", ("n001 A", ("n001",)), 0.0, ("A", "")),
     ],
 )
-def test_grammar(text: str, fault: object) -> None:
-    assert parse_faults([text], SPEC) == [fault]
+def test_grammar(text: str, place: str, kind: str, where: tuple[str, Any], value: float, variable: object) -> None:
+    (fault,) = parse_faults([text], SPEC)
+    assert (fault.kind.place, fault.kind.name) == (place, kind)
+    assert fault == Fault(text, fault.kind, where[0], where[1], (), value, fault.variable)
+    assert fault.variable == variable
 
 
 @pytest.mark.parametrize(
@@ -82,14 +88,14 @@ def test_rates(text: str, rate: float) -> None:
         ("n003=down", "no node 'n003'"),
         ("n001=drop", "fault of a node"),
         ("n001=down:3", "fault of a node"),
-        ("n001=dead-after", "fault of a node"),
-        ("n001=dead-after:", "number of seconds"),
-        ("n001=dead-after:-1", "number of seconds"),
-        ("n001=dead-after:999999", "more than a day"),
+        ("n001=dead-after", "needs a delay"),
+        ("n001=dead-after:", "not 0 to 86400 s"),
+        ("n001=dead-after:-1", "not 0 to 86400 s"),
+        ("n001=dead-after:999999", "not 0 to 86400 s"),
         ("n000:1>n001:2=kill:9", "kill or stop"),
         ("n000:1>n001:2=env:A=b", "fault of a pair"),
         ("n001=kill", "fault of a node"),
-        ("n001=env", "fault of a node"),
+        ("n001=env", "needs a variable"),
         ("n001=env:", "not NAME=VALUE"),
         ("n001=env:A", "not NAME=VALUE"),
         ("n001=env:=b", "not NAME=VALUE"),
@@ -113,7 +119,7 @@ def test_two_faults_of_one_place_are_refused() -> None:
         parse_faults(["n000:1>n001:2=drop", "n000:1>n001:2=refuse"], SPEC)
     with pytest.raises(ValueError, match="already"):
         parse_faults(["n001=down", "n001=hang"], SPEC)
-    with pytest.raises(ValueError, match="for n001 A already"):
+    with pytest.raises(ValueError, match="there is 'n001=env:A=1' already"):
         parse_faults(["n001=env:A=1", "n001=env:A=1"], SPEC)
     assert len(parse_faults(["n000:1>n001:2=drop", "n001:2>n000:1=drop", "n001=down"], SPEC)) == 3
     assert len(parse_faults(["n001=env:A=1", "n001=env:B=1", "n000=env:A=1", "n001=dead-after:3"], SPEC)) == 4

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.lab.lab import Lab
-from fabtui.lab.server import read_order
-from fabtui.lab.spec import LabSpec, parse_faults
+from fabtui.lab.faults import LabSpec, parse_faults
+from fabtui.lab.lab import Lab, Order
 
 
 @pytest.mark.parametrize(
@@ -60,6 +59,9 @@ def test_bad_shapes_are_reported_in_one_line(text: str, word: str) -> None:
 def test_order_survives_its_way() -> None:
     spec = LabSpec((2, 3))
     faults = parse_faults(["n001=dead-after:1.5", "n000=env:A=b"], spec)
-    line = Lab(spec, faults)._order
+    line = Lab(spec, faults).order.to_json()
     assert "\n" not in line
-    assert read_order(line) == (spec, faults)
+    order = Order.from_json(line)
+    assert (order.spec, parse_faults(order.faults, order.spec)) == (spec, faults)
+    standing = Order(LabSpec((2, 2), 3, standing=True), "/folder")
+    assert Order.from_json(standing.to_json()) == standing

@@ -9,19 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.lab.namespaces.faults import (
-    KINDS,
-    FaultKind,
-    LabShape,
-    effect_of,
-    kinds,
-    parse_fault,
-    parse_faults,
-    places_of,
-)
+from fabtui.lab.faults import FaultKind, LabSpec, kinds, parse_fault, parse_faults, places_of
+from fabtui.lab.namespaces.network import effect_of
 
-SHAPE = LabShape(tuple(f"n{number:03d}" for number in range(4)), 2)
-ROOTLESS = LabShape(SHAPE.nodes, 0)
+SHAPE = LabSpec((1,) * 4, 2, standing=True)
+ROOTLESS = LabSpec((1,) * 4, standing=True)
 
 
 class Wires:
@@ -31,7 +23,7 @@ class Wires:
     rails = range(2)
 
     def address(self, node: str, rail: int) -> str:
-        return f"10.{rail + 1}.0.{SHAPE.nodes.index(node) + 1}"
+        return f"10.{rail + 1}.0.{SHAPE.names.index(node) + 1}"
 
     def routes(self, node: str, rail: int) -> str:
         return f"routes of {node} eth{rail}"
@@ -40,7 +32,7 @@ class Wires:
         return ("sshd", node)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.place}-{kind.name}")
+@pytest.mark.parametrize("kind", kinds("root"), ids=lambda kind: f"{kind.place}-{kind.name}")
 def test_every_kind_has_an_example_that_is_planted_and_healed(kind: FaultKind) -> None:
     fault = parse_fault(kind.example, SHAPE)
     assert fault.kind is kind
@@ -57,7 +49,7 @@ def test_every_kind_has_an_example_that_is_planted_and_healed(kind: FaultKind) -
         ("n003.eth1=loss-out", "n003.eth1", ("n003",), (1,), 5.0),
         (" n003.eth0 = loss-in:0.2e ", None, (), (), 0.0),
         ("n001>n002=loss:2.5%", "n001>n002", ("n001", "n002"), (), 2.5),
-        ("n001.eth0 > n002.eth1=blackhole:1400", "n001.eth0 > n002.eth1", ("n001", "n002"), (0, 1), 1400.0),
+        ("n001.eth0 > n002.eth1=blackhole:1400", "n001.eth0>n002.eth1", ("n001", "n002"), (0, 1), 1400.0),
         ("rail1=cut", "rail1", (), (1,), 0.0),
         ("n000=stop", "n000", ("n000",), (), 0.0),
     ],
@@ -76,9 +68,9 @@ def test_grammar(text: str, where: str | None, nodes: tuple[str, ...], rails: tu
     [
         ("", "is not a fault; expected WHERE=FAULT"),
         ("n001", "is not a fault; expected WHERE=FAULT"),
-        ("n001=", "'' is not a fault of a node; expected crossed, firewall"),
-        ("n001=pull", "'pull' is not a fault of a node; expected crossed"),
-        ("n001.eth0=crossed", "'crossed' is not a fault of a port; expected pull"),
+        ("n001=", "'' is not a fault of a node; expected a fault of a node: crossed, firewall"),
+        ("n001=pull", "'pull' is not a fault of a node; expected a fault of a node: crossed"),
+        ("n001.eth0=crossed", "'crossed' is not a fault of a port; expected a fault of a port: pull"),
         ("n009=stop", "the lab has no node 'n009' (it has n000 to n003)"),
         ("n001.eth2=pull", "the lab has no rail 2 (it has rails 0 to 1)"),
         ("n001.ib0=pull", "'ib0' is not an interface"),
@@ -107,7 +99,7 @@ def test_any_text_is_a_fault_or_a_problem(text: str) -> None:
 
 
 def test_a_lab_without_namespaces_has_few_kinds_and_names_them() -> None:
-    assert [kind.name for kind in kinds(rootless=True)] == ["stop", "down"]
+    assert [kind.name for kind in kinds("loopback")] == ["stop", "down"]
     assert parse_fault("n001=down", ROOTLESS).kind.name == "down"
     for text in ("n001.eth0=pull", "rail0=cut", "n001=crossed", "n001>n002=drop"):
         with pytest.raises(ValueError, match=r"has no network of its own, which needs root; .* stop, down"):
@@ -126,5 +118,6 @@ def test_places_are_named_with_or_without_their_fault() -> None:
     planted = ["n001.eth0", "n001"]
     assert places_of([], planted) == planted
     assert places_of(["n001=stop", "n001"], planted) == ["n001"]
+    assert places_of([" n001 . eth0 = pull"], planted) == ["n001.eth0"]
     with pytest.raises(ValueError, match="there is no fault at 'n002'"):
         places_of(["n002"], planted)

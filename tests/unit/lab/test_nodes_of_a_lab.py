@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab import server
+from fabtui.lab import keeper, server
+from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.server import address_of, divide, node_environment, visible_gpus
-from fabtui.lab.spec import LabSpec, parse_faults
 
 
 def test_addresses_are_on_loopback_and_apart() -> None:
@@ -75,7 +75,7 @@ def test_folders_of_killed_labs_are_removed_and_no_others(tmp_path: Path) -> Non
     (tmp_path / "other" / "lock").touch()
     with (tmp_path / "fabtui-lab-alive" / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        server.remove_leftovers(tmp_path)
+        keeper.remove_leftovers(tmp_path)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"fabtui-lab-alive", "fabtui-lab-starting", "fabtui-lab-link", "other"}
     assert (tmp_path / "other" / "client_key").exists()
