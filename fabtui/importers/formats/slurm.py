@@ -1,4 +1,9 @@
-"""Output of ``sinfo``, ``squeue``, ``sacct`` and ``sstat``: default and custom columns, ``|`` and JSON."""
+"""Output of Slurm's commands, the log of slurmd, and ``topology.conf``.
+
+``sinfo``, ``squeue``, ``sacct`` and ``sstat`` have default or custom columns, ``|`` or JSON. ``scontrol`` prints records of
+nodes, jobs and partitions, the configuration, and short answers. The grammar of topologies is in
+`fabtui.scheduler.slurm_topology`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fabtui.nodeset import expand_listed
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui.scheduler.slurm_topology import joined, leaves, records
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value, plain_lines, whole
 
 
@@ -391,8 +397,250 @@ def _format(tool: _Tool, title: str, parse: Callable[[str], Reading], aliases: s
     return Format(tool.name, title, functools.partial(_likely, tool), parse, aliases=aliases)
 
 
+_FIRST = (
+    *("NodeName", "JobId", "PartitionName", "ReservationName", "FrontendName", "StepId", "UserName"),
+    "BurstBufferName",
+)
+_RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
+_PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
+_REST = re.compile(r"^\s*(Reason|Comment|AdminComment|SystemComment|Command|WorkDir|OS|Extra)=(.*)$")
+_BY = re.compile(r"^(.*?)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
+_CONFIG = re.compile(r"^\s*([A-Za-z][\w/.-]{0,60})\s+=\s?(.*)$")
+_PING = re.compile(r"^(Slurmctld\(\w{1,30}\)) at (\S{1,253}) is (\w{1,20})")
+_ERROR = re.compile(
+    r"^(?:scontrol: .{1,200}|slurm_load_\w+ error: .{1,200}|(?:Node|Job|Partition) \S{1,120} not found)"
+)
+_NOTHING = ("(null)", "N/A", "n/a", "n/s", "Unknown", "")
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Return the pairs of a line; a value goes on to the next name, so that it may hold blanks and equal signs."""
+    if rest := _REST.match(line):
+        return {rest[1]: rest[2].strip()}
+    found = list(_PAIR.finditer(line))
+    ends = [*(pair.start() for pair in found[1:]), len(line)][: len(found)]
+    return {pair[1]: line[pair.end() : end].strip() for pair, end in zip(found, ends, strict=True)}
+
+
+def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for line in lines:
+        if first := _RECORD.match(line):
+            records.append({"kind": first[1]})
+        if not records or not line.strip():
+            continue
+        # A record may stand on one line (-o).
+        pairs = _pairs(line.strip() if _RECORD.match(line) else line)
+        if not pairs and not line.startswith("#"):
+            notes.puzzled(line)
+        if line.startswith("     ") and "Nodes" in pairs:
+            # scontrol -d: what the job holds on some of its nodes.
+            records[-1].setdefault("details", []).append(pairs)
+            continue
+        for name, value in pairs.items():
+            records[-1].setdefault(name, None if value in _NOTHING else value)
+    return records
+
+
+def _explain(record: dict[str, Any]) -> None:
+    """Add derived values: the parts of a state, who set a reason and when, the number of nodes of a list."""
+    state = record.get("State") or record.get("JobState")
+    if isinstance(state, str):
+        # A * after a node's state is the older mark of a node that does not respond.
+        states = [part.lower() for part in state.rstrip("*").split("+")]
+        record["states"] = states + (["not_responding"] if state.endswith("*") else [])
+    reason = record.get("Reason")
+    if isinstance(reason, str) and (by := _BY.match(reason)):
+        record["reason"], record["reason_by"], record["reason_time"] = by[1], by[2], by[3]
+    listed = record.get("NodeList") or record.get("Nodes")
+    names = expand_listed(listed) if isinstance(listed, str) else None
+    if names is not None:
+        record["expands_to"] = len(names)
+
+
+def _shown(command: str, lines: list[str]) -> dict[str, Any] | None:
+    """Return the values of small answers that only the command in front of them explains."""
+    body = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if re.search(r"\bshow hostnames?\b", command):
+        return {"hostnames": body[:65536]}
+    if re.search(r"\bshow hostlist", command):
+        return {"hostlist": body[0] if body else None, "hostnames": expand_listed(body[0]) if body else None}
+    return None
+
+
+def _pids(lines: list[str]) -> list[dict[str, Any]] | None:
+    heading = next((at for at, line in enumerate(lines) if line.split()[:3] == ["PID", "JOBID", "STEPID"]), None)
+    if heading is None:
+        return None
+    names = [name.lower() for name in lines[heading].split()]
+    rows = [line.split() for line in lines[heading + 1 :] if line.strip() and not line.startswith("#")]
+    return [dict(zip(names, row, strict=False)) for row in rows if row[0].isdecimal()]
+
+
+def _parse_scontrol(text: str) -> Reading:
+    """Return ``records``, or what else was asked: ``config``, ``controllers``, ``processes``, ``hostnames``.
+
+    A record has all names as printed, its ``kind``, and if present ``states``, ``reason`` and ``reason_by``.
+    """
+    notes = Notes()
+    lines = plain_lines(text)
+    values: dict[str, Any] = {"records": []}
+    for line in lines:
+        if error := _ERROR.match(line.strip()):
+            notes.warn(error[0])
+        elif ping := _PING.match(line.strip()):
+            values.setdefault("controllers", []).append({"role": ping[1], "host": ping[2], "state": ping[3]})
+            if ping[3] != "UP":
+                notes.warn(ping[0])
+    head = next((line for line in lines[:5] if re.search(r"\bscontrol\b", line)), "")
+    start = next((at for at, line in enumerate(lines) if line.startswith("Configuration data as of")), None)
+    if start is not None:
+        pairs = [(found[1], found[2].strip()) for line in lines[start + 1 :] if (found := _CONFIG.match(line))]
+        values["config"] = {name: None if value in _NOTHING else value for name, value in pairs}
+    elif (processes := _pids(lines)) is not None:
+        values["processes"] = processes
+    elif head and (shown := _shown(head, lines)) is not None:
+        values.update(shown)
+    else:
+        values["records"] = _records(lines, notes)
+    for record in values["records"]:
+        _explain(record)
+        states = "+".join(record.get("states", []))
+        if record["kind"] == "NodeName" and re.search("down|drain|fail|not_r", states):
+            notes.warn(f"{record.get('NodeName')} {states}: {record.get('reason') or record.get('Reason')}")
+    if values == {"records": []}:
+        notes.warn("no record")
+    return notes.reading(values)
+
+
+def _scontrol_likely(text: str) -> float:
+    """Return the likelihood that a text is output of scontrol."""
+    if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE | re.IGNORECASE):
+        return 0.95
+    if "Configuration data as of" in text or re.search(r"^Slurmctld\(\w+\) at \S+ is ", text, re.MULTILINE):
+        return 0.95
+    if commands(text)[:1] == ["scontrol"] or re.search(r"^PID +JOBID +STEPID", text, re.MULTILINE):
+        return 0.92
+    # The text may have been piped through another command.
+    return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
+
+
+_LINE = re.compile(
+    r"^(?:(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S{1,253}) slurm\w{1,12}(?:\[\d+\])?: |slurm(?:d"
+    r"|stepd)(?:-\S{1,60})?: )?"
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\] )?"
+    r"(?:\[(?P<job>\d{1,10})(?:\.(?P<step>[\w+.]{1,20}))?\] )?"
+    r"(?:(?P<level>error|fatal|warning|debug\d?|info|verbose): )?(?P<text>.*)$"
+)
+_STEP = re.compile(
+    r"\*\*\* (?:STEP|JOB) (?P<job>\d{1,10})(?:\.(?P<step>[\w+]{1,20}))?(?: ON (?P<before>\S{1,253}))?(?: STEPD)?"
+    r" (?P<end>CANCELLED|TERMINATED|FAILED)(?: ON (?P<node>\S{1,253}))? AT (?P<at>\S{10,30})(?: DUE TO "
+    r"(?P<why>.{1,100}?))? \*\*\*"
+)
+_MOST_STEPS = 10_000
+
+
+def _parse_slurmd_log(text: str) -> Reading:
+    """Return ``steps`` that were ended (``job``, ``step``, ``node``, ``end``, ``why``), ``errors``, and ``lines``.
+
+    ``why`` is None where the log gives no reason; one that was not ending with signals drains the node.
+    """
+    notes = Notes()
+    steps: list[dict[str, Any]] = []
+    errors: list[dict[str, Any]] = []
+    lines = 0
+    for line in plain_lines(text):
+        found = _LINE.match(line)
+        if found is None or not (found["time"] or found["syslog"] or line.startswith("slurm")):
+            notes.puzzled(line)
+            continue
+        lines += 1
+        job = None if found["job"] is None else int(found["job"])
+        entry = {"time": found["time"] or found["syslog"], "job": job, "step": found["step"], "host": found["host"]}
+        ended = _STEP.search(found["text"])
+        if ended and len(steps) < _MOST_STEPS:
+            why = None if ended["why"] is None else ended["why"].lower()
+            where = ended["node"] or ended["before"]
+            ending = {"job": int(ended["job"]), "step": ended["step"], "node": where, "end": ended["end"].lower()}
+            steps.append({**entry, **ending, "why": why})
+            if why and "not ending" in why:
+                step = f" step {ended['step']}" if ended["step"] else ""
+                notes.warn(f"job {ended['job']}{step} on {where}: {why}; such a node is drained")
+        if found["level"] in ("error", "fatal") and len(errors) < _MOST_STEPS:
+            errors.append({**entry, "level": found["level"], "text": found["text"][:300]})
+            if ended is None:
+                notes.warn(found["text"])
+    if not lines:
+        notes.warn("no line of slurmd")
+    return notes.reading({"lines": lines, "steps": steps, "errors": errors})
+
+
+_SLURMD_LIKELY = first_of(
+    (0.93, r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )"),
+    (0.85, r"^(?:\S+ +\S+ \S+ \S+ )?slurmd(?:\[\d+\]|-\S+)?: "),
+)
+
+
+#: Maximum numbers of records and nodes of a result.
+_MOST_RECORDS, _MOST_NODES = 10_000, 100_000
+
+
+def _parse_topology(text: str) -> Reading:
+    """Return ``records``, and ``nodes``: the leaf switch or block of each node that is in one only."""
+    notes = Notes()
+    lines = joined(plain_lines(text))
+    found = records(lines)[:_MOST_RECORDS]
+    for line in lines:
+        bare = line.strip()
+        if bare and not bare.startswith(("#", "$")) and "=" in bare and not records([line]):
+            notes.puzzled(line)
+        elif re.match(r"(?:scontrol: |slurm_load_\w+ error|No topology)", bare):
+            notes.warn(bare)
+    at = leaves(found)
+    below: set[str] = set()
+    rows = []
+    for one in found:
+        names = expand_listed(one.nodes) if one.nodes else None
+        rows.append({**one._asdict(), "expands_to": None if names is None else len(names)})
+        if one.leaf and names:
+            several = below & set(names)
+            if several:
+                notes.warn(f"{min(several)} is below {one.name} and another leaf")
+            below |= set(names)
+    if not found:
+        notes.warn("no switch and no block: topology/flat, or the fabric is not described to Slurm")
+    nodes = [{"node": node, "leaf": leaf} for node, leaf in sorted(at.items())[:_MOST_NODES]]
+    return notes.reading({"records": rows, "nodes": nodes})
+
+
+_TOPOLOGY_LIKELY = first_of(
+    (0.97, r"(?i)^[ \t]{0,8}SwitchName=\S+[ \t].*\b(?:Nodes|Switches)="),
+    (0.97, r"(?i)^[ \t]{0,8}(?:BlockName|AggregatedBlock)=\S+[ \t].*\bNodes="),
+    (0.9, r"(?i)^[ \t]{0,8}(?:SwitchName|BlockName)=\S"),
+    (0.93, r"^[#$].{0,200}\bscontrol(?: -\S+)* show topo"),
+)
 FORMATS = [
     _format(_SINFO, "Slurm's sinfo: partitions, states of nodes, reasons", _parse_sinfo),
     _format(_SQUEUE, "Slurm's squeue: jobs and steps", _parse_squeue),
     _format(_SACCT, "Slurm's sacct and sstat: accounts of jobs", _parse_sacct, "sstat"),
+    Format(
+        "scontrol",
+        "Slurm's scontrol: records of nodes, jobs and partitions, the configuration",
+        _scontrol_likely,
+        _parse_scontrol,
+    ),
+    Format(
+        "slurmd-log",
+        "the log of slurmd: errors, and steps that did not end",
+        _SLURMD_LIKELY,
+        _parse_slurmd_log,
+        log=True,
+    ),
+    Format(
+        "slurm-topology",
+        "Slurm's topology: switches or blocks, and the leaf of each node",
+        _TOPOLOGY_LIKELY,
+        _parse_topology,
+        aliases=r"topology(?:\.conf)?",
+    ),
 ]
