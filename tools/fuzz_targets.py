@@ -33,7 +33,7 @@ from fabtui.export.csv import rows
 from fabtui.export.json import as_json
 from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
-from fabtui.importers.formats.flight_recorder import FlightDumps
+from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, events, model

@@ -12,7 +12,7 @@ from typing import Any
 from fabtui.cli.commands.ras import print_result
 from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
-from fabtui.importers.formats.flight_recorder import FORMATS, rows_of
+from fabtui.importers.formats.job_dumps import FLIGHT_RECORDER, rows_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.jobs.flight_recorder import answer
@@ -118,7 +118,7 @@ async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, wi
         silent = tuple(place for rank, place in taken.places.items() if rank not in taken.dumps)
         who = who._replace(suspects=silent)
     who = await completed(who, options, {}, ask)
-    form = FORMATS[0]
+    form = FLIGHT_RECORDER
     values = {**who.values(), "dumps": len(taken.dumps), "ranks": rows_of(taken.dumps)}
     values["files"] = [f"{taken.places[rank].node}:{path}" for rank, path in sorted(taken.files.items())]
     title = f"{fold(options.hosts)}, ranks {ranges(taken.dumps)}"
@@ -128,11 +128,8 @@ async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, wi
 
 def _no_dump(reasons: list[str], as_json: bool) -> int:
     if as_json:
-        print(
-            json.dumps(
-                {"kind": FORMATS[0].name, "values": {"answer": None, "problems": [clean(one) for one in reasons]}}
-            )
-        )
+        problems = [clean(one) for one in reasons]
+        print(json.dumps({"kind": FLIGHT_RECORDER.name, "values": {"answer": None, "problems": problems}}))
     else:
         print("\n".join(one_line(reason, 500) for reason in reasons))
     return NO_DUMP

@@ -14,7 +14,7 @@ from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice, seconds_of
 from fabtui.errors import InputError
-from fabtui.importers.formats.nccl_ras import FORMATS, values_of
+from fabtui.importers.formats.job_dumps import RAS, ras_values
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.nodeset import count
@@ -71,8 +71,8 @@ async def _execute(given: dict[str, Any], options: SessionOptions, address: str,
         # RAS does not show it; stacks do.
         words = words_without(given["words"][1:], ("--json", "--ascii"), ("--address", "--wait"))
         who = who._replace(next=[shlex.join(["fabtui", "stacks", *words])])
-    form = FORMATS[0]
-    values = {**who.values(), **values_of(found.report)}
+    form = RAS
+    values = {**who.values(), **ras_values(found.report)}
     source = Source(f"{found.node} {found.address}", "")
     units, notes = dict(form.units), found.notes
     print_result(Result(source, form.name, form.title, values, units, notes.warnings, notes.unknown, []), given)

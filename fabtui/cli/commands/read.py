@@ -18,7 +18,7 @@ from fabtui.errors import InputError
 from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.examined import errors_in, examined
-from fabtui.importers.formats.flight_recorder import FlightDumps
+from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals

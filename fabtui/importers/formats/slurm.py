@@ -1,7 +1,7 @@
 """Output of Slurm's commands, the log of slurmd, and ``topology.conf``.
 
-``sinfo``, ``squeue``, ``sacct`` and ``sstat`` have default or custom columns, ``|`` or JSON. ``scontrol`` prints records
-of nodes, jobs and partitions, the configuration, and short answers. The grammar of topologies is in
+``sinfo``, ``squeue``, ``sacct`` and ``sstat`` have default or custom columns, ``|`` or JSON. ``scontrol`` prints
+records of nodes, jobs and partitions, the configuration, and short answers. The grammar of topologies is in
 `fabtui.scheduler.slurm_topology`.
 """
 

@@ -429,8 +429,8 @@ _GPUSTAT_UNITS = {"temperature": "C", "utilization": "%", "power": "W", "memory_
 #
 # Grammar (AvatarHwang/FASOP, ``Megatron-LM-2/get_result.sh``): headings such as ``*** last output message ***``; below
 # each the ends of files, as ``tail`` prints them (``==> ../log2/4711/n060.gpu <==``), and their number of lines,
-# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat, the
-# others of Megatron-LM.
+# ``312 lines..``; then settings, ``NNODES: 8``, and ``iteration 10 : 4.125 s``. Files named ``.gpu`` are of gpustat,
+# the others of Megatron-LM.
 
 _HEADING = re.compile(r"\*{3,60} (?:last )?([a-z][a-z ]{0,40}?)(?: message)?(?: (\d{1,12}))? \*{3,60}", re.I)
 _FILE = re.compile(r"==> (?:.{0,1000}/)?([^/]{1,200}) <==", re.I)

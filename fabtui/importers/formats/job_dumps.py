@@ -1,8 +1,11 @@
-"""Dumps of PyTorch's flight recorder, of one rank or of several; a pickle has become JSON when its file was read."""
+"""What running jobs report of their ranks: dumps of PyTorch's flight recorder, and reports of NCCL RAS.
+
+A dump is of one rank; a pickle has become JSON when its file was read. Reports of RAS are what ``ncclras -v`` and the
+client of fabtui get, text or JSON.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,22 +13,21 @@ from typing import Any
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.jobs.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
+from fabtui.jobs.ras_formats import report_of
+from fabtui.jobs.ras_report import RasReport
+from fabtui.jobs.ras_report import answer as ras_answer
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_value
 
 NAME = "flight-recorder"
 
 
 def dump_of(text: str) -> FlightDump | None:
     """Return the dump in a text, None if it has none that is complete."""
-    start = text.find("{")
-    try:
-        value, _ = json.JSONDecoder(parse_constant=lambda _: None).raw_decode(text, max(start, 0))
-    except (ValueError, RecursionError):
-        return None
-    return flight_dump(value)
+    return flight_dump(json_value(text[max(text.find("{"), 0) :]))
 
 
-def parse(text: str) -> Reading:
+def _parse_dump(text: str) -> Reading:
     """Return what one rank has called and what is unfinished; who is behind takes the dumps of all ranks."""
     notes = Notes()
     dump = dump_of(text)
@@ -119,5 +121,69 @@ _LIKELY = first_of(
     (0.97, r'"(?:collective_seq_id|p2p_seq_id)"\s*:'),
     (0.95, r'"pg_status"\s*:\s*\{'),
 )
-_TITLE = "PyTorch flight recorder: collectives, sends and receives of each rank, who is behind"
-FORMATS = [Format(NAME, _TITLE, _LIKELY, parse, aliases="torchfrtrace|nccl-trace|fr")]
+FLIGHT_RECORDER = Format(
+    NAME,
+    "PyTorch flight recorder: collectives, sends and receives of each rank, who is behind",
+    _LIKELY,
+    _parse_dump,
+    aliases="torchfrtrace|nccl-trace|fr",
+)
+
+
+def _parse_ras(text: str) -> Reading:
+    """Return the report: ``answer`` and ``next`` first, then versions, totals, communicators, ranks and processes."""
+    notes = Notes()
+    report = report_of(text, notes)
+    return notes.reading({**ras_answer(report).values(), **ras_values(report)})
+
+
+def ras_values(report: RasReport) -> dict[str, Any]:
+    """Return a report as JSON-able values."""
+    every = report.communicators.values()
+    return {
+        "nccl": report.nccl,
+        "cuda_runtime": report.cuda_runtime,
+        "cuda_driver": report.cuda_driver,
+        "time": report.time,
+        "collection_time": report.seconds,
+        "timeouts": report.timeouts,
+        "nodes": report.nodes,
+        "processes": report.processes,
+        "gpus": report.gpus,
+        "groups": [row._asdict() for row in report.groups],
+        "communicators": [
+            {"communicator": one.name, "ranks": one.size, "silent": len(one.silent), "errors": len(one.errors)}
+            for one in every
+        ],
+        "ranks": [
+            {
+                "communicator": one.name,
+                "rank": rank,
+                "node": one.place(rank).node or None,
+                "pid": one.place(rank).pid,
+                "gpu": one.place(rank).gpu or None,
+                "state": one.silent.get(rank) or one.states.get(rank),
+                "error": one.errors.get(rank),
+                "launched": {name: counts[rank] for name, counts in one.counts.items() if rank in counts},
+            }
+            for one in every
+            for rank in sorted({*one.places, *one.silent, *one.errors, *one.states})
+        ],
+        "silent_processes": [process._asdict() for process in report.missing],
+    }
+
+
+_RAS_LIKELY = first_of(
+    (0.97, r'^SERVER PROTOCOL \d|"missing_ranks_count"\s*:|"communicators_count"\s*:'),
+    (0.96, r"^Group +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors|^Communicators\.\.\. \([\d.]+s\)"),
+    (0.9, r"^[ \t]*Communicator ranks have different (?:\w+ operation counts|status)$"),
+)
+RAS = Format(
+    "nccl-ras",
+    "NCCL RAS: launched collectives of each rank, silent processes, who is behind",
+    _RAS_LIKELY,
+    _parse_ras,
+    units={"collection_time": "s"},
+    aliases="ncclras|ras",
+)
+FORMATS = [FLIGHT_RECORDER, RAS]
