@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.importers.catalogue import formats
-from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.dispatch import model
+from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.pictures.timeline import timeline_svg
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.report.collectives import sweep_tables

@@ -17,11 +17,10 @@ from fabtui.config.file import read_config
 from fabtui.errors import InputError
 from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
-from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import sources
-from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
+from fabtui.importers.to_model.dispatch import convertible, errors_in, events, examined, model, rivals
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.report.imported_output import text_of
 from fabtui.report.text import takes_unicode

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose
+from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
 from fabtui.export.csv import rows
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import fabtui_files
@@ -118,3 +120,22 @@ def _add_recording(draft: SessionDraft, text: str) -> None:
     for probe in found.options.get("probes", []):
         draft.probes.setdefault(str(probe))
     draft.untested += [(src, dst, why) for (src, dst), why in found.untested.items()]
+
+
+def errors_in(result: Result) -> Causes:
+    """Return the errors in an output that may have lines of a log."""
+    reader = LogReader()
+    if result.known and formats()[result.kind].errors:
+        reader.add(result.source.text)
+    return reader.result()
+
+
+def examined(result: Result, errors: Causes | None = None) -> Diagnosis:
+    """Return the diagnosis of an output; nothing is found in one whose format is unknown.
+
+    Args:
+        result: The output.
+        errors: Errors in its lines that are evidence, too.
+    """
+    judged = result.known and (convertible(result.kind) or formats()[result.kind].facts is not None)
+    return diagnose(Evidence(model([result]) if judged else Model(), errors))

@@ -17,10 +17,10 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
-from fabtui.importers.examined import errors_in, examined
 from fabtui.importers.result import read
 from fabtui.importers.session import read_session
 from fabtui.importers.sources import sources
+from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
