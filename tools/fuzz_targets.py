@@ -40,12 +40,12 @@ from fabtui.importers.to_model.dispatch import convertible, events, model
 from fabtui.jobs import flight_recorder
 from fabtui.jobs import ras_report as ras_answer
 from fabtui.jobs.flight_recorder import flight_dump
-from fabtui.jobs.monitor.build_report import report_of as job_report
 from fabtui.jobs.monitor.job_logs import JobLogs
+from fabtui.jobs.monitor.job_rules import report_of as job_report
 from fabtui.jobs.monitor.report import JobFacts
 from fabtui.jobs.monitor.settings import configured
 from fabtui.jobs.plain_pickle import NotPlain, read_plain
-from fabtui.jobs.ras_formats import report_of as ras_report
+from fabtui.jobs.ras_report import report_of as ras_report
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model

@@ -18,9 +18,9 @@ from fabtui_node.parsers.lines import without_escapes
 
 # Prefixes of the lines of a text: rank tags, dates, logging frameworks, mail quotes, escape sequences, indents.
 #
-# A prefix is removed when most lines have it. Whether that was right is not decided here: a date before a line of the
-# kernel's log belongs to it, the same date before a table does not. The caller reads each variant and keeps the one that
-# gives most.
+# A prefix is removed when most lines have it. Whether that was right is not decided by it: a date before a line of the
+# kernel's log belongs to it, the same date before a table does not. Each variant is read, and the one that gives most
+# is kept.
 
 #: The part of all lines that has a prefix, and how many lines are looked at.
 _SHARE = 0.6

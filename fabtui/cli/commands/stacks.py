@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice
-from fabtui.jobs.stacks import StackGroup, grouped, rank_stacks
+from fabtui.jobs.who_is_behind import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
 from fabtui.report.text import takes_unicode
 from fabtui.sanitize import clean, one_line

@@ -13,8 +13,7 @@ from typing import Any
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.jobs.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
-from fabtui.jobs.ras_formats import report_of
-from fabtui.jobs.ras_report import RasReport
+from fabtui.jobs.ras_report import RasReport, report_of
 from fabtui.jobs.ras_report import answer as ras_answer
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value

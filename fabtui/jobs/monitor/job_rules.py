@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
 from fabtui.jobs.monitor.gpu_history import GpuHistory
+from fabtui.jobs.monitor.iteration_times import iteration_of
 from fabtui.jobs.monitor.job_logs import LogFile
-from fabtui.jobs.monitor.report import JobFacts
+from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
 from fabtui.jobs.monitor.settings import is_shared, meaning, partition
 from fabtui.nodeset import count, fold
 
@@ -457,3 +458,41 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
 for _id, _name, _check, _title, _meaning, _next in _ROWS:
     _own = {"id": _id, "name": _name, "title": _title, "check": _check, "next_step": _next, "__doc__": _meaning}
     register(type(_name, (JobRule,), {**_own, "severity": Severity.NOTE if _id == "J13" else Severity.BAD}))
+
+
+def report_of(facts: JobFacts, unread: Sequence[str] = ()) -> JobReport:
+    """Return the report of a job: the most severe findings first, and what hangs before others."""
+    found = [one for rule in rules_of(Domain.JOBS) for one in rule.findings(facts)]
+    found.sort(key=lambda one: (one.severity.rank, not one.facts.get("hangs")))
+    suspects = {node for one in found if one.severity is not Severity.NOTE for node in one.nodes}
+    rows = tuple(_row(facts, node, node in suspects) for node in facts.logs.nodes)
+    return JobReport(facts, rows, tuple(found), tuple(unread))
+
+
+def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:
+    logs = facts.logs
+    files = logs.of(node, "out", "err")
+    written = [file for file in files if file.size]
+    reported = facts.nodes.get(node)
+    history = logs.gpus.get(node)
+    state = "suspect" if suspect else "ok" if files or logs.of("", "out", "err") else "no logs"
+    return NodeRow(
+        node,
+        state,
+        logs.quiet(node),
+        written[-1].stream if written else None,
+        _iteration(files),
+        history.latest if history is not None else None,
+        gpu_age(facts, node),
+        sum(file.errors.count for file in files),
+        None if reported is None or reported.ranks is None else len(reported.ranks),
+    )
+
+
+def _iteration(files: Sequence[LogFile]) -> str:
+    """Return the last iteration that a node has printed, such as ``30/50``."""
+    for file in reversed(files):
+        for line in reversed(file.tail()):
+            if (found := iteration_of(line)) is not None:
+                return f"{found.number}/{found.total}"
+    return ""

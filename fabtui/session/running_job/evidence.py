@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 
 from fabtui.jobs.flight_recorder import answer as flight_answer
 from fabtui.jobs.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
-from fabtui.jobs.stacks import STOPPED, StackGroup, grouped, rank_stacks
-from fabtui.jobs.who_is_behind import Answer, JobPlace, at_rank, over_ssh, stack_command
+from fabtui.jobs.who_is_behind import (
+    STOPPED,
+    Answer,
+    JobPlace,
+    StackGroup,
+    at_rank,
+    grouped,
+    over_ssh,
+    rank_stacks,
+    stack_command,
+)
 from fabtui.nodeset import fold
 from fabtui.sanitize import clean
 from fabtui.session.options import SessionOptions

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from fabtui.jobs.flight_recorder import FlightDump, flight_dump
 from fabtui.jobs.node_evidence import addresses_of, plain_address
 from fabtui.jobs.plain_pickle import NotPlain, read_plain
-from fabtui.jobs.ras_formats import report_of
-from fabtui.jobs.ras_report import RasReport, answer
+from fabtui.jobs.ras_report import RasReport, answer, report_of
 from fabtui.jobs.who_is_behind import Answer, JobPlace
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line

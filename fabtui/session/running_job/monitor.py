@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from fabtui.errors import InputError
 from fabtui.jobs.monitor import job_logs
-from fabtui.jobs.monitor.build_report import report_of
 from fabtui.jobs.monitor.job_logs import JobLogs
-from fabtui.jobs.monitor.job_rules import STALE
+from fabtui.jobs.monitor.job_rules import STALE, report_of
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
 from fabtui.jobs.monitor.settings import configured
 from fabtui.nodeset import fold

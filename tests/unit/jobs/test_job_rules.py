@@ -7,7 +7,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
-from fabtui.jobs.monitor.build_report import report_of
+from fabtui.jobs.monitor.job_rules import report_of
 from fabtui.jobs.monitor.report import JobFacts, NodeFacts
 from fabtui.presentation.findings import as_json
 from fabtui.scheduler.slurm_job import JobStatus

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.jobs.ras_formats import report_of
-from fabtui.jobs.ras_report import BLIND, RasCommunicator, RasReport, answer
+from fabtui.jobs.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
 from fabtui.jobs.who_is_behind import Gap, JobPlace, causes_first, ranges, ranks_text, suspects
 from fabtui_node.parsers.base import Notes
 

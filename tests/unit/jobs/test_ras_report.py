@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from fabtui.jobs.ras_formats import json_of, report_of
-from fabtui.jobs.ras_report import ANY, Process, RasReport
+from fabtui.jobs.ras_report import ANY, Process, RasReport, json_of, report_of
 from fabtui.jobs.who_is_behind import JobPlace
 from fabtui_node.parsers.base import Notes
 
