@@ -5,7 +5,6 @@ A fabric of 1,024 endpoints has hundreds of thousands of pairs: as objects they 
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -275,19 +274,6 @@ def medians(results: PairResults, found: PairTable, size: int | None) -> dict[Pa
     good = np.array(good_shapes)[np.asarray(shape_of)[found.row]]
     values = {kind: found.value[good & (found.kind == number)] for number, kind in enumerate(PAIR_CLASSES)}
     return {kind: quantile(each) for kind, each in values.items() if len(each)}
-
-
-def node_blocks(found: PairTable, places: Places) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
-    """Yield for each ordered pair of nodes the worst verdict of its pairs in a layer, and the worst share of usual."""
-    count = len(places.nodes)
-    code = places.node[found.source] * count + places.node[found.target]
-    verdicts, shares = np.zeros(count * count, dtype=np.int8), np.full(count * count, np.inf)
-    np.maximum.at(verdicts, code, found.verdict)
-    np.fmin.at(shares, code, np.exp(found.share))
-    for one in np.flatnonzero(np.bincount(code)).tolist():
-        a, b = divmod(one, count)
-        share = float(shares[one])
-        yield (places.nodes[a], places.nodes[b]), SEVERITY[verdicts[one]], None if math.isinf(share) else share
 
 
 def verdict_counts(results: PairResults, found: PairTable, layer: Layer) -> Counter[Verdict]:

@@ -497,12 +497,6 @@ class Model:
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
-    def node_blocks(self, layer: Layer) -> Iterator[tuple[tuple[str, str], Verdict, float | None]]:
-        """Yield for each ordered pair of nodes its worst verdict and worst share of what is usual in a layer."""
-        from fabtui.model.pair_table import node_blocks
-
-        return node_blocks(self.pair_table(layer), self.places())
-
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
         from fabtui.model.pair_table import Places

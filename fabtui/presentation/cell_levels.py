@@ -68,15 +68,14 @@ CURSOR_ON: dict[int, CellStyle] = {
 }
 
 
-#: Verdicts with a sign, which means the same in the app, in texts and in pictures, and their words.
-SIGNS = (
-    (Verdict.FAILED, "x", "failed"),
-    (Verdict.TIMEOUT, "T", "timed out"),
-    (Verdict.SLOW, "!", "slow"),
-    (Verdict.INCONCLUSIVE, "?", "inconclusive"),
-    (Verdict.SKIPPED, "s", "skipped"),
-    (Verdict.UNTESTED, "-", "not tested"),
-)
+#: Signs of verdicts, which mean the same in the app, in texts and in pictures.
+SIGNS = {
+    Verdict.FAILED: "x",
+    Verdict.TIMEOUT: "T",
+    Verdict.SLOW: "!",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.SKIPPED: "s",
+}
 
 
 class Glyphs:
@@ -91,7 +90,7 @@ class Glyphs:
         self.ellipsis = "~" if plain else "…"
         self.arrow, self.dot, self.dash, self.differs = (">", ".", "-", "#") if plain else ("→", "·", "\u2013", "≠")
         self.of_style: dict[int, str] = {
-            **{CellStyle[verdict.name]: sign for verdict, sign, _ in SIGNS},
+            **{CellStyle[verdict.name]: sign for verdict, sign in SIGNS.items()},
             # The app leaves what is not tested yet blank.
             **dict.fromkeys((CellStyle.PAD, CellStyle.UNTESTED, CellStyle.DIAGONAL), " "),
             # These fill most of the screen: one byte each.

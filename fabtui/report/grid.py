@@ -8,14 +8,17 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fabtui.config.values import listed
-from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM, ratio
+from fabtui.model.cell_level import BY_PATH, FINE, Level
+from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.layers import Layer, Per, grid_layers, health_layers
-from fabtui.model.measurement import Measurement, Verdict, worst
+from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import SIGNS, transport_style
-from fabtui.presentation.numbers import brief_text, percent_text, scales_text, size_text
+from fabtui.presentation.cell_levels import STYLES, Glyphs, transport_style
+from fabtui.presentation.legends import meanings
+from fabtui.presentation.numbers import brief_text, scales_text, size_text
 from fabtui.report.document import Lines
 from fabtui.sanitize import one_line
 
@@ -25,22 +28,12 @@ MOST_ENDPOINTS = 64
 MOST_NODES = 256
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240
-SLOW_MARK = "!"
-LEGEND = {sign: word for _, sign, word in SIGNS}
-#: Characters of a cell without a number.
-GLYPHS = {verdict: sign for verdict, sign, _ in SIGNS if verdict is not Verdict.SLOW}
 _ROWS = "a row sends, a column receives"
-_SHARES = (
-    f"{percent_text(GOOD_FROM)} of the usual value of its class or better",
-    f"{percent_text(FAIR_FROM)} or better",
-)
-_MEANINGS = dict(zip(".98", (*_SHARES, "less, and not slow"), strict=True)) | LEGEND
-#: Meanings for layers where less is better.
-_RATIOS = (f"up to {1 / GOOD_FROM:.2f} x the usual value of its class", f"up to {1 / FAIR_FROM:.2f} x")
-_LESS_MEANINGS = dict(zip(".98", (*_RATIOS, "more than that"), strict=True)) | LEGEND
-
-#: The pairs between two nodes: the worst verdict and the smallest share of the usual value of their class.
-Block = tuple[Verdict, float | None]
+#: Levels of cells that show their value if there is room.
+_VALUED = FINE | {*BY_PATH.values(), Level.SLOW, Level.FLAPPING, Level.GONE}
+#: Those of them with a mark behind the value.
+_MARKED = (Level.SLOW, Level.FLAPPING, Level.GONE)
+_NOT_TESTED = "-"
 
 
 class Shown(NamedTuple):
@@ -71,11 +64,11 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
     return tuple(map(Layer, listed([text], grid_layers(), "--grids", "layer", ", or all")))
 
 
-def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> Iterator[Lines]:
-    """Yield the grids of layers (None: those with values); ``dot`` is drawn on the diagonal."""
+def grids(model: Model, layers: Sequence[Layer] | None, signs: Glyphs, width: int) -> Iterator[Lines]:
+    """Yield the grids of layers (None: those with values)."""
     shown = layers if layers is not None else [layer for layer in grid_layers() if has_values(model, layer)]
     for layer in shown:
-        head, *lines = grid(model, layer, dot, width)
+        head, *lines = grid(model, layer, signs, width)
         yield Lines(head, lines)
 
 
@@ -89,7 +82,7 @@ def has_values(model: Model, layer: Layer) -> bool:
     return bool(model.endpoints) if layer is Layer.HEALTH else any(True for _ in model.verdicts_in(layer))
 
 
-def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
+def grid(model: Model, layer: Layer, signs: Glyphs, width: int) -> list[str]:
     """Return the grid of a layer: by endpoint up to 64 endpoints, else by node, as detailed as the width allows."""
     ends = model.rows
     if not ends:
@@ -97,17 +90,18 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     if layer is Layer.CHANGE and not model.comparable:
         return [f"{layer}: nothing to compare with: there is no earlier session or sweep"]
     if len(ends) > MOST_ENDPOINTS:
-        return _of_nodes(model, layer, width)
+        return _of_nodes(model, layer, signs, width)
     if layer is not Layer.HEALTH:
-        lines = matrix(model, dot, layer)
+        lines = matrix(model, signs, layer)
         if max(map(len, lines)) <= width:
             return [f"{layer}, {unit_text(model, layer)}; {_ROWS}", *lines]
-    cells = [[_sign(model, layer, a, b) for b in ends] for a in ends]
+    levels = CellMatrix.of_model(model, layer).filled().tolist()
     label = max(len(one_line(str(end))) for end in ends)
     pitch = 2 if 2 * len(ends) + len(model.nodes) + label + 3 <= width else 1
+    cells = [[" " if level == Level.DIAGONAL else sign_of(level, signs) for level in row] for row in levels]
     used = {sign for row in cells for sign in row}
     head = f"{layer}, {layer.spec.title}; {_ROWS}"
-    return [head, *_signs(ends, cells, pitch), *_meanings(used, layer, width)]
+    return [head, *_signs(ends, cells, pitch), *_meanings(used, layer, signs, width)]
 
 
 def unit_text(model: Model, layer: Layer) -> str:
@@ -127,28 +121,16 @@ def unit_text(model: Model, layer: Layer) -> str:
     return unit + (f" at {size_text(sizes[-1])}" if sizes else "")
 
 
-def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
-    """Return the character of a cell without room for a number."""
-    cell = model.cell(layer, src.number, dst.number)
-    if cell.measurement is None:
-        return " " if src is dst else sign_of(cell.verdict, None)
-    share = None if layer is Layer.CHANGE else _share(model, layer, cell.measurement)
-    return sign_of(cell.verdict, share)
+def sign_of(level: int, signs: Glyphs) -> str:
+    """Return the character of a cell without a value."""
+    if level == Level.DIAGONAL:
+        return signs.dot
+    return _NOT_TESTED if level <= Level.UNTESTED else signs.of_style[STYLES[level]]
 
 
-def sign_of(verdict: Verdict, share: float | None) -> str:
-    """Return the character of a verdict; of an ok cell, that of its share of the usual value of its class."""
-    if verdict in GLYPHS:
-        return GLYPHS[verdict]
-    if verdict is Verdict.SLOW:
-        return SLOW_MARK
-    return "." if share is None or share >= GOOD_FROM else "9" if share >= FAIR_FROM else "8"
-
-
-def _share(model: Model, layer: Layer, found: Measurement) -> float | None:
-    if found.value is None or layer.spec.better is None:
-        return None
-    return ratio(layer, found.value, model.usual(found))
+def sign_words(layer: Layer, signs: Glyphs) -> dict[str, str]:
+    """Return the meaning of each character of a cell."""
+    return {signs.of_style[style]: word for style, word in meanings(layer)} | {_NOT_TESTED: "not tested"}
 
 
 def _signs(ends: Sequence[Endpoint], cells: list[list[str]], pitch: int) -> list[str]:
@@ -177,10 +159,9 @@ def _labelled(ends: Sequence[Endpoint], heads: list[str], rows: list[str]) -> li
     return [f"  {name:{label}} {text}".rstrip() for name, text in zip(names, [*heads, *rows], strict=True)]
 
 
-def _meanings(used: Collection[str], layer: Layer, width: int) -> list[str]:
-    meanings = _LESS_MEANINGS if layer.spec.less_is_better else _MEANINGS
+def _meanings(used: Collection[str], layer: Layer, signs: Glyphs, width: int) -> list[str]:
     lines: list[str] = []
-    for sign, word in ({**_MEANINGS, ".": "ok"} if layer.spec.derived else meanings).items():
+    for sign, word in sign_words(layer, signs).items():
         text = f"{sign} {word}"
         if sign in used and lines and len(lines[-1]) + 3 + len(text) <= width:
             lines[-1] += f"   {text}"
@@ -189,17 +170,16 @@ def _meanings(used: Collection[str], layer: Layer, width: int) -> list[str]:
     return lines
 
 
-def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
+def _of_nodes(model: Model, layer: Layer, signs: Glyphs, width: int) -> list[str]:
     """Return the grid of nodes; a cell is the worst pair from one node to the other."""
-    names = list(dict.fromkeys(end.node for end in model.endpoints))
+    names = list(dict.fromkeys(end.node for end in model.rows))
     count = len(names)
     if count > MOST_NODES:
         return [f"{layer}: {count} x {count} nodes, too many to print; --csv has all pairs, the app shows them"]
-    blocks = _blocks(model, layer)
-    nothing = (Verdict.UNTESTED, None)
     label = max(len(one_line(name)) for name in names)
-    wide = layer.spec.better is not None and 5 * count + label + 3 <= width
-    cells = {(a, b): _shown_block(*blocks.get((a, b), nothing), wide) for a in names for b in names}
+    valued = layer is Layer.CHANGE or (layer.spec.better is not None and not layer.spec.derived)
+    wide = valued and 5 * count + label + 3 <= width
+    cells = _node_cells(CellMatrix.of_model(model, layer), signs, wide)
     numbers = [f"{at:03d}" for at in range(count)]
     what = f"{len(model.rows)} endpoints, a cell is the worst pair of two nodes"
     lines = [f"{layer}, {layer.spec.title}; {what}; {_ROWS}"]
@@ -207,92 +187,75 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
     else:
         lines += [f"  {'':{label}} " + "".join(number[place] for number in numbers) for place in range(3)]
-    for name in names:
-        row = "".join(_padded_percent(cells[name, other]) if wide else cells[name, other] for other in names)
-        lines.append(f"  {one_line(name):{label}} {row}".rstrip())
+    for name, row in zip(names, cells, strict=True):
+        text = "".join(f"{number or mark:>4}{mark if number else ' '}" if wide else mark for number, mark in row)
+        lines.append(f"  {one_line(name):{label}} {text}".rstrip())
     lines.append("  columns: the nodes in the order of the rows, from 000")
-    used = set("".join(cells.values()))
+    used = {mark for row in cells for _, mark in row}
     if wide:
-        used -= set("0123456789")
-        lines.append("  numbers: percent of the usual value of its class")
-    return lines + _meanings(used, layer, width)
+        of = "the earlier value" if layer is Layer.CHANGE else "the usual value of its class"
+        lines.append(f"  numbers: percent of {of}")
+    return lines + _meanings(used, layer, signs, width)
 
 
-def _padded_percent(cell: str) -> str:
-    return f"{cell:>5}" if cell.endswith(SLOW_MARK) and len(cell) > 1 else f"{cell:>4} "
+def _node_cells(found: CellMatrix, signs: Glyphs, wide: bool) -> list[list[tuple[str, str]]]:
+    """Return the percentage, if there is one and it is ``wide``, and the sign of the worst cell of each two nodes."""
+    worst, slowest = found.filled(), found.slowness
+    for axis in (0, 1):
+        worst = np.maximum.reduceat(worst, found.starts, axis)
+        slowest = np.maximum.reduceat(slowest, found.starts, axis)
+
+    def cell(level: int, slowness: float) -> tuple[str, str]:
+        sign = sign_of(level, signs)
+        if not wide or level not in _VALUED or not slowness:
+            return "", sign
+        return f"{min(999, round(100 / slowness))}", sign if level in _MARKED else " "
+
+    return [
+        [cell(*pair) for pair in zip(levels, values, strict=True)]
+        for levels, values in zip(worst.tolist(), slowest.tolist(), strict=True)
+    ]
 
 
-def _shown_block(verdict: Verdict, share: float | None, wide: bool) -> str:
-    if not wide or verdict in GLYPHS or share is None:
-        return sign_of(verdict, share)
-    return f"{min(999, round(100 * share))}{SLOW_MARK if verdict is Verdict.SLOW else ''}"
-
-
-def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
-    """Return the blocks between nodes, from the measurements: there are millions of cells."""
-    wanted = health_layers() if layer is Layer.HEALTH else (Layer(layer.spec.shows or layer),)
-    found: dict[tuple[str, str], Block] = {}
-    for each in wanted:
-        if each in model.layers and each.spec.per is Per.ENDPOINT_PAIR:
-            for pair, verdict, share in model.node_blocks(each):
-                _add_block(found, pair, (verdict, None if layer.spec.better is None else share))
-    others = [each for each in wanted if each.spec.per is not Per.ENDPOINT_PAIR]
-    for m in model.measurements(*others) if others else ():
-        src, dst = _node(model, m.src), _node(model, m.dst)
-        if src is None or dst is None:
-            continue
-        block = (model.verdict(m), None if layer is Layer.HEALTH else _share(model, layer, m))
-        for pair in {(src, dst), (dst, src)} if m.layer.spec.per is Per.NODE_PAIR else {(src, dst)}:
-            _add_block(found, pair, block)
-    return found
-
-
-def _add_block(found: dict[tuple[str, str], Block], pair: tuple[str, str], block: Block) -> None:
-    known = found.get(pair, block)
-    shares = [share for share in (known[1], block[1]) if share is not None]
-    found[pair] = (worst([known[0], block[0]]), min(shares, default=None))
-
-
-def _node(model: Model, name: str) -> str | None:
-    """Return the node of an endpoint or a node; None for a group such as a rail."""
-    number = model.number(name)
-    if number is not None:
-        return model.endpoints[number].node
-    return name if name in model.nodes else None
-
-
-def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
+def matrix(model: Model, signs: Glyphs, layer: Layer = Layer.P2P) -> list[str]:
     """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters."""
     ends = model.rows
-    cells = [[cell_text(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
-    width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
-    # The mark of a slow value is in the gap after its column, so that the digits are aligned.
-    slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
-    gap = "  " if slow else " "
+    cells = cell_rows(model, layer, signs)
+    width = max(3, *(len(text) for row in cells for text, _ in row))
+    # The mark of a value is in the gap after its column, so that the digits are aligned.
+    marked = any(mark for row in cells for _, mark in row)
+    gap = "  " if marked else " "
     names = _names(ends, [at * (width + len(gap)) for at in range(len(ends))])
     indexes = gap.join(f"{'-' if end.kind == 'none' else end.index:>{width}}" for end in ends)
-    rows = [(" " if slow else "").join(_padded(cell, width) for cell in row) for row in cells]
-    shown_signs = {cell[-1] for row in cells for cell in row}
-    used = [f"{sign} {word}" for sign, word in LEGEND.items() if sign in shown_signs]
+    rows = [" ".join(f"{text:>{width}}{mark or ' ' if marked else ''}" for text, mark in row) for row in cells]
+    used = used_signs(cells, layer, signs)
     scales = scales_text(model.lowest(layer), layer.spec.unit)
     used += [scales] if scales else []
     return _labelled(ends, [names, indexes], rows) + (["  " + "   ".join(used)] if used else [])
 
 
-def cell_text(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
-    """Return the text of a cell: a value, or the character of a verdict."""
-    cell = model.cell(layer, src, dst)
-    if src == dst and cell.measurement is None:
-        return diagonal
-    if cell.verdict in GLYPHS:
-        return GLYPHS[cell.verdict]
-    if layer is Layer.TRANSPORT:
-        return transport_style(cell.text)[1] if cell.text else "-"
-    # A change without a ratio is shown as a word.
-    text = cell.text if cell.value is None and cell.text else brief_text(cell.value, cell.unit)
-    return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
+def cell_rows(model: Model, layer: Layer, signs: Glyphs) -> list[list[tuple[str, str]]]:
+    """Return the text of each cell, a value or the character of its level, and the mark behind it."""
+    numbers = [end.number for end in model.rows]
+
+    def shown(level: int, src: int, dst: int) -> tuple[str, str]:
+        cell = model.cell(layer, src, dst) if level in _VALUED else None
+        if cell is None or cell.measurement is None:
+            return sign_of(level, signs), ""
+        mark = signs.of_style[STYLES[level]] if level in _MARKED else ""
+        if layer is Layer.TRANSPORT:
+            return (transport_style(cell.text)[1] if cell.text else _NOT_TESTED), mark
+        # A change without a ratio is shown as a word.
+        return (cell.text if cell.value is None and cell.text else brief_text(cell.value, cell.unit)), mark
+
+    levels = CellMatrix.of_model(model, layer).filled().tolist()
+    return [
+        [shown(level, src, dst) for level, dst in zip(row, numbers, strict=True)]
+        for row, src in zip(levels, numbers, strict=True)
+    ]
 
 
-def _padded(cell: str, width: int) -> str:
-    mark = SLOW_MARK if cell.endswith(SLOW_MARK) else " "
-    return f"{cell.removesuffix(SLOW_MARK):>{width}}{mark}"
+def used_signs(cells: Sequence[Sequence[tuple[str, str]]], layer: Layer, signs: Glyphs) -> list[str]:
+    """Return the meanings of the characters and marks of cells with values, which show how good they are."""
+    used = {mark or text for row in cells for text, mark in row} - {signs.of_style[STYLES[level]] for level in FINE}
+    return [f"{sign} {word}" for sign, word in sign_words(layer, signs).items() if sign in used]

@@ -33,7 +33,7 @@ from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
 from fabtui.report.collectives import collective_tables, sweep_tables
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
-from fabtui.report.grid import LEGEND, MOST_ENDPOINTS, cell_text, grid, has_values, unit_text
+from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.problems import entry, findings_head
 from fabtui.report.summary import outcome_text, verdicts_line
 
@@ -159,20 +159,16 @@ def _values(model: Model, layer: Layer) -> Block:
         return _addresses(model, layer)
     ends = model.rows
     if len(ends) > MOST_ENDPOINTS:
-        head, *lines = grid(model, layer, "·", _UNLIMITED)
+        head, *lines = grid(model, layer, UNICODE, _UNLIMITED)
         return Lines(head, lines, folded=True)
+    cells = cell_rows(model, layer, UNICODE)
+    # A page has room for words.
+    words = sign_words(layer, UNICODE) if layer is Layer.HEALTH else {}
+    texts = [[words.get(text, text) + mark for text, mark in row] for row in cells]
+    rows = [[str(end), *row] for end, row in zip(ends, texts, strict=True)]
     title = f"{layer}, {unit_text(model, layer)}; {_ROWS}"
-    rows = [[str(a), *(_cell(model, layer, a.number, b.number) for b in ends)] for a in ends]
-    used = {cell[-1:] for row in rows for cell in row[1:]}
-    notes = "   ".join(f"{sign} {word}" for sign, word in LEGEND.items() if sign in used)
-    head_row = ["", *map(str, ends)]
-    return Table(title, [head_row, *rows], notes=[notes] if notes else [], folded=True, grid=True)
-
-
-def _cell(model: Model, layer: Layer, src: int, dst: int) -> str:
-    if layer is Layer.HEALTH and src != dst:
-        return str(model.cell(layer, src, dst).verdict)
-    return cell_text(model, layer, src, dst, "·")
+    notes = [] if words else list(filter(None, ["   ".join(used_signs(cells, layer, UNICODE))]))
+    return Table(title, [["", *map(str, ends)], *rows], notes=notes, folded=True, grid=True)
 
 
 def _addresses(model: Model, layer: Layer) -> Table:

@@ -77,10 +77,10 @@ def _grids(model: Model, signs: Glyphs, shown: Shown) -> Iterator[Block]:
     if layers is not None and not layers:
         layers = tuple(layer for layer in (Layer.P2P, Layer.WORLD) if layer in tested)
         if layers == (Layer.P2P, Layer.WORLD) and (alike := list(_world_line(model))):
-            yield from grids(model, layers[:1], signs.dot, shown.width)
+            yield from grids(model, layers[:1], signs, shown.width)
             yield from alike
             return
-    yield from grids(model, layers, signs.dot, shown.width)
+    yield from grids(model, layers, signs, shown.width)
 
 
 def _world_line(model: Model) -> Iterator[Paragraph]:
