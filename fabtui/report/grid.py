@@ -239,7 +239,7 @@ def cell_rows(model: Model, layer: Layer, signs: Glyphs) -> list[list[tuple[str,
     numbers = [end.number for end in model.rows]
 
     def shown(level: int, src: int, dst: int) -> tuple[str, str]:
-        cell = model.cell(layer, src, dst) if level in _VALUED else None
+        cell = model.cell(layer, src, dst) if level in _VALUED and layer is not Layer.HEALTH else None
         if cell is None or cell.measurement is None:
             return sign_of(level, signs), ""
         mark = signs.of_style[STYLES[level]] if level in _MARKED else ""

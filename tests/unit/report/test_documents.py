@@ -29,6 +29,7 @@ RECORDINGS = sorted((ROOT / "recordings").glob("*.jsonl.gz"))
 #: Layers of pairs beside p2p.
 OTHERS = (Layer.WORLD, Layer.LATENCY)
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)
+NAMES = [f"n00{node}:{index}" for node in range(2) for index in range(4)]
 #: Elements of a report; any other came from a text.
 ELEMENTS = frozenset(
     (
@@ -105,6 +106,12 @@ def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
     for line in lines[1:]:
         # The title is apart from the id of the rule.
         assert line.rpartition(" FT")[0] in words if " FT" in line else line in words
+
+
+def test_the_health_of_each_pair_is_a_word() -> None:
+    lines = markdown(document(diagnose(session(FAULTS)), ["a"])).splitlines()
+    at = next(at for at, line in enumerate(lines) if line.split() == ["n000:0", "n000:1", *NAMES[2:]])
+    assert lines[at + 2].split() == ["n000:1", "ok", "·", *["ok"] * 4, "timeout", "ok"]
 
 
 def test_only_the_own_script_may_run_and_nothing_may_be_fetched() -> None:
