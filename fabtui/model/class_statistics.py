@@ -68,9 +68,9 @@ class SortedFloats:
         """Return all numbers in ascending order, to be read only."""
         return self._settled()
 
-    def add(self, value: float) -> None:
-        """Insert a number."""
-        self._waiting.append(value)
+    def add(self, *values: float) -> None:
+        """Insert numbers."""
+        self._waiting.extend(values)
 
     def remove(self, value: float) -> bool:
         """Remove one number of this value; return True if there was one."""
@@ -102,20 +102,23 @@ class ClassValues:
     def __len__(self) -> int:
         return len(self._sorted)
 
-    def add(self, value: float) -> None:
-        """Add a value."""
-        self._sorted.add(value)
-        self._change()
+    def add(self, *values: float) -> None:
+        """Add values."""
+        before = len(self._sorted)
+        self._sorted.add(*values)
+        for count in range(before + 1, before + len(values) + 1):
+            self._change(count)
 
     def remove(self, value: float) -> None:
         """Remove a value that a newer attempt replaces; an unknown one is ignored."""
         if self._sorted.remove(value):
-            self._change()
+            self._change(len(self._sorted))
 
-    def _change(self) -> None:
+    def _change(self, count: int) -> None:
+        """Note a change after which there are this number of values."""
         self._changes += 1
         # Among very many values, a few more change the reference by less than the noise.
-        if self._changes * _STALE > len(self._sorted):
+        if self._changes * _STALE > count:
             self.settle()
 
     def settle(self) -> bool:

@@ -288,15 +288,16 @@ class CounterLog:
         if self._in_world:
             self._worlds.append(time)
 
-    def ended(self, measurement: Measurement) -> None:
-        """Note that the test of a pair has ended; the start of a long one is kept."""
-        if measurement.layer is not Layer.P2P:
-            return
-        began = self._began.pop((measurement.src, measurement.dst), None)
-        if began is not None and measurement.time - began > LONG:
-            if len(self._long) >= _MOST_LONG:
-                del self._long[next(iter(self._long))]
-            self._long[measurement.src, measurement.dst, measurement.time] = began
+    def ended(self, measurements: Iterable[Measurement]) -> None:
+        """Note that tests of pairs have ended; the starts of long ones are kept."""
+        for measurement in measurements if self._began else ():
+            if measurement.layer is not Layer.P2P:
+                continue
+            began = self._began.pop((measurement.src, measurement.dst), None)
+            if began is not None and measurement.time - began > LONG:
+                if len(self._long) >= _MOST_LONG:
+                    del self._long[next(iter(self._long))]
+                self._long[measurement.src, measurement.dst, measurement.time] = began
 
     def between(self, node: str, since: float, until: float) -> Deltas:
         """Return the deltas of a node, merged over the intervals that overlap a time; {} if unknown.

@@ -37,6 +37,9 @@ COMPACT_FROM = 1 << 24
 #: Decompressed chunks that are cached: the grid and the diagnosis read neighbouring rows.
 _CACHED = 4
 
+#: Measurements are validated: they have no cycles.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
 Text = tuple[str | None, dict[str, Any] | None]
 
 
@@ -78,7 +81,7 @@ class TextSpool:
             return NO_TEXT
         if len(self._pending) == CHUNK_TEXTS or self._characters >= CHUNK_CHARACTERS:
             self._close_chunk()
-        text = json.dumps((raw, extra), separators=(",", ":"))
+        text = _ENCODER.encode((raw, extra))
         self._pending.append(text)
         self._pending_in_use += 1
         self._characters += len(text)
@@ -178,8 +181,8 @@ NONE = -1
 #: Shape number of a row that was removed.
 _UNUSED = 0
 _NO_ROW = _MAXIMUM = 0xFFFFFFFF
-#: Next wider type of a column.
-_WIDER = {"B": "H", "H": "I"}
+#: Numbers of shapes and ends from here on need four bytes.
+_SHORT = 1 << 16
 
 
 class Shape(NamedTuple):
@@ -187,7 +190,8 @@ class Shape(NamedTuple):
 
     Attributes:
         asked: Requested message size, or None.
-        integral: Which of value and time were whole numbers; JSON and CSV print those without a fraction.
+        whole_value: Whether the value was a whole number; JSON and CSV print those without a fraction.
+        whole_time: Whether the time was a whole number.
     """
 
     layer: Layer
@@ -201,19 +205,8 @@ class Shape(NamedTuple):
     arm: str | None
     asked: int | None
     has_value: bool
-    integral: tuple[bool, bool]
-
-
-def _put(column: array[int], row: int, number: int) -> array[int]:
-    """Set or append a number of a column, and return the column: a wider one if the number did not fit."""
-    try:
-        if row == len(column):
-            column.append(number)
-        else:
-            column[row] = number
-    except OverflowError:
-        return _put(array(_WIDER[column.typecode], column), row, number)
-    return column
+    whole_value: bool
+    whole_time: bool
 
 
 class MeasurementStore:
@@ -228,45 +221,36 @@ class MeasurementStore:
         #: Every end: its name, and its address or None.
         self._ends: list[tuple[str, str | None]] = []
         self._end_numbers: dict[tuple[str, str | None], int] = {}
-        self._shape_of = array("B")
+        self._shape_of = array("H")
         self._source = array("H")
         self._target = array("H")
         self._value = array("d")
         self._time = array("d")
-        self._attempts = array("B")
+        self._attempts = array("I")
         self._text = array("I")
         #: Row of the previous attempt; None while there are first attempts only, as in most sessions.
         self._previous: array[int] | None = None
         self._free: list[int] = []
         self._spool = TextSpool()
 
-    def _end(self, name: str, address: str | None) -> int:
-        key = (name, address)
-        end = self._end_numbers.get(key)
-        if end is None:
-            end = self._end_numbers[key] = len(self._ends)
-            self._ends.append(key)
-        return end
+    def _new_end(self, end: tuple[str, str | None]) -> int:
+        number = self._end_numbers[end] = len(self._ends)
+        self._ends.append(end)
+        if number == _SHORT:
+            self._source, self._target = array("I", self._source), array("I", self._target)
+        return number
 
-    def _shape(self, one: Measurement) -> int:
-        integral = (type(one.value) is int, type(one.time) is int)
-        # A plain tuple is equal to the shape, and made in a fifth of the time.
-        fields = (
-            *(one.layer, one.verdict, one.unit, one.bytes, one.how, one.transport, one.error, one.made, one.arm),
-            *(one.asked_bytes, one.value is not None, integral),
-        )
-        number = self._shape_numbers.get(fields)
-        if number is None:
-            shape = Shape(*fields)
-            if self._free_shapes:
-                number = self._free_shapes.pop()
-                self._shapes[number] = shape
-            else:
-                number = len(self._shapes)
-                self._shapes.append(shape)
-                self._uses.append(0)
-            self._shape_numbers[shape] = number
-        self._uses[number] += 1
+    def _new_shape(self, shape: Shape) -> int:
+        if self._free_shapes:
+            number = self._free_shapes.pop()
+            self._shapes[number] = shape
+        else:
+            number = len(self._shapes)
+            self._shapes.append(shape)
+            self._uses.append(0)
+            if number == _SHORT:
+                self._shape_of = array("I", self._shape_of)
+        self._shape_numbers[shape] = number
         return number
 
     def add(self, one: Measurement, previous: int = NONE) -> int:
@@ -277,21 +261,37 @@ class MeasurementStore:
             previous: Row of the previous attempt, or `NONE`.
         """
         # Anything that may fail comes first: columns of different lengths would corrupt the store.
-        floats = ((self._value, 0.0 if one.value is None else float(one.value)), (self._time, float(one.time)))
-        shape, text = self._shape(one), self._spool.add(one.raw, one.extra)
-        source, target = self._end(one.src, one.src_addr), self._end(one.dst, one.dst_addr)
-        row = self._free.pop() if self._free else len(self._shape_of)
-        for column, number in floats:
-            if row == len(column):
-                column.append(number)
-            else:
-                column[row] = number
-        self._shape_of = _put(self._shape_of, row, shape)
-        self._source = _put(self._source, row, source)
-        self._target = _put(self._target, row, target)
+        given, raw, extra, numbers = one.value, one.raw, one.extra, self._end_numbers
+        value, time = 0.0 if given is None else float(given), float(one.time)
+        asked = one.bytes if extra is None else one.asked_bytes
+        # A plain tuple is equal to the shape, and made in a fifth of the time.
+        fields = (
+            *(one.layer, one.verdict, one.unit, one.bytes, one.how, one.transport, one.error, one.made, one.arm),
+            *(asked, given is not None, type(given) is int, type(one.time) is int),
+        )
+        if (shape := self._shape_numbers.get(fields)) is None:
+            shape = self._new_shape(Shape(*fields))
+        if (source := numbers.get(end := (one.src, one.src_addr))) is None:
+            source = self._new_end(end)
+        if (target := numbers.get(end := (one.dst, one.dst_addr))) is None:
+            target = self._new_end(end)
+        text = NO_TEXT if raw is None and extra is None else self._spool.add(raw, extra)
         # A damaged recording may have any number here.
-        self._attempts = _put(self._attempts, row, min(max(one.attempts, 0), _MAXIMUM))
-        self._text = _put(self._text, row, text)
+        attempts = one.attempts if 0 <= one.attempts <= _MAXIMUM else min(max(one.attempts, 0), _MAXIMUM)
+        self._uses[shape] += 1
+        if self._free:
+            row = self._free.pop()
+            self._value[row], self._time[row], self._shape_of[row], self._source[row] = value, time, shape, source
+            self._target[row], self._attempts[row], self._text[row] = target, attempts, text
+        else:
+            row = len(self._shape_of)
+            self._value.append(value)
+            self._time.append(time)
+            self._shape_of.append(shape)
+            self._source.append(source)
+            self._target.append(target)
+            self._attempts.append(attempts)
+            self._text.append(text)
         if previous != NONE and self._previous is None:
             self._previous = array("I", [_NO_ROW]) * row
         if self._previous is not None:
@@ -339,10 +339,9 @@ class MeasurementStore:
         """Return the shapes, the shape number of each row, and the value of each row; to be read only."""
         return self._shapes, self._shape_of, self._value
 
-    @property
-    def end_names(self) -> list[str]:
-        """Name of each end, by the numbers in `end_columns`; a name may be there several times."""
-        return [name for name, _ in self._ends]
+    def end_name(self, number: int) -> str:
+        """Return the name of an end by its number in `end_columns`; a name may have several."""
+        return self._ends[number][0]
 
     @property
     def end_columns(self) -> tuple[array[int], array[int]]:
@@ -379,7 +378,7 @@ class MeasurementStore:
         shape = self.shape(row)
         if not shape.has_value:
             return None
-        return int(self._value[row]) if shape.integral[0] else self._value[row]
+        return int(self._value[row]) if shape.whole_value else self._value[row]
 
     def time(self, row: int) -> float:
         """Return the time of a row (epoch seconds)."""
@@ -411,10 +410,12 @@ class MeasurementStore:
         shape = self.shape(row)
         src, src_addr = self._ends[self._source[row]]
         dst, dst_addr = self._ends[self._target[row]]
-        time = self._time[row]
-        return StoredMeasurement.of(
-            *(None if self._text[row] == NO_TEXT else self._spool, self._text[row], shape.asked),
+        time, text = self._time[row], self._text[row]
+        values = (
             *(shape.layer, src, dst, shape.verdict, self.value(row), shape.unit, shape.bytes),
-            *(int(time) if shape.integral[1] else time, shape.how, shape.transport, src_addr, dst_addr),
-            *(self._attempts[row], shape.error, shape.made, shape.arm),
+            *(int(time) if shape.whole_time else time, shape.how, shape.transport, src_addr, dst_addr),
+            *(self._attempts[row], shape.error, shape.made),
         )
+        if text == NO_TEXT:
+            return Measurement(*values, arm=shape.arm)
+        return StoredMeasurement.of(self._spool, text, shape.asked, *values, shape.arm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 from fabtui.model.layers import Layer
@@ -54,14 +54,17 @@ class _Row:
         return self.numbers[at] if at < len(self.targets) and self.targets[at] == target else default
 
     def set(self, target: int, number: int) -> None:
-        if target >= _SHORT and self.targets.typecode == "H":
-            self.targets = array("I", self.targets)
         at = bisect_left(self.targets, target)
         if at < len(self.targets) and self.targets[at] == target:
             self.numbers[at] = number
         else:
-            self.targets.insert(at, target)
-            self.numbers.insert(at, number)
+            self.insert(at, target, number)
+
+    def insert(self, at: int, target: int, number: int) -> None:
+        if target >= _SHORT and self.targets.typecode == "H":
+            self.targets = array("I", self.targets)
+        self.targets.insert(at, target)
+        self.numbers.insert(at, number)
 
 
 class PairIndex(Generic[Kind]):
@@ -90,6 +93,19 @@ class PairIndex(Generic[Kind]):
             row = rows[source] = _Row()
         row.set(self._names.number(dst), number)
 
+    def add(self, kind: Kind, src: str, dst: str, make: Callable[[], int]) -> int:
+        """Set the number of a pair that has none to what ``make`` returns, and return it; -1 if it has one."""
+        rows, source, target = self._rows.setdefault(kind, {}), self._names.number(src), self._names.number(dst)
+        row = rows.get(source)
+        if row is None:
+            row = rows[source] = _Row()
+        at = bisect_left(row.targets, target)
+        if at < len(row.targets) and row.targets[at] == target:
+            return -1
+        number = make()
+        row.insert(at, target, number)
+        return number
+
     def items(self) -> Iterator[tuple[Kind, str, str, int]]:
         """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
         names = self._names
@@ -111,44 +127,6 @@ class PairIndex(Generic[Kind]):
         names = self._names
         for source, row in list(self._rows.get(kind, {}).items()):
             yield names[source], [names[target] for target in row.targets], list(row.numbers)
-
-
-class PairList:
-    """Layers and ordered pairs of names in the order of arrival; it only grows."""
-
-    def __init__(self) -> None:
-        self._names = Names()
-        self._layers = array("B")
-        self._ends = array("H")
-        self._seen: list[Layer] = []
-
-    def append(self, key: Key) -> None:
-        """Add a pair of a layer."""
-        layer, src, dst = key
-        if layer not in self._seen:
-            self._seen.append(layer)
-        self._layers.append(self._seen.index(layer))
-        ends = (self._names.number(src), self._names.number(dst))
-        if max(ends) >= _SHORT and self._ends.typecode == "H":
-            self._ends = array("I", self._ends)
-        self._ends.extend(ends)
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-    def __iter__(self) -> Iterator[Key]:
-        return (self[at] for at in range(len(self)))
-
-    @overload
-    def __getitem__(self, at: int) -> Key: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Key]: ...
-    def __getitem__(self, at: int | slice) -> Key | list[Key]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
-        src, dst = self._ends[2 * at : 2 * at + 2]
-        return self._seen[self._layers[at]], self._names[src], self._names[dst]
 
 
 class PairArray(Sequence[Pair]):

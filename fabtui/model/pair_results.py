@@ -5,14 +5,17 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
-from fabtui.model.endpoints import ClassKey, PairClass
+from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, MeasurementStore, Shape
-from fabtui.model.pair_index import Key, PairIndex, PairList
+from fabtui.model.pair_index import Key, PairIndex
+
+if TYPE_CHECKING:
+    from fabtui.model.places import Places
 
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
@@ -37,17 +40,17 @@ class PairResults:
     Values between addresses are stored elsewhere (`fabtui.model.address_log`), and judged here.
 
     Args:
-        key_between: Returns the class of two names.
+        table: Endpoints of the session.
         key_of: Returns the class a measurement is compared within.
 
     Attributes:
-        tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
+        tested: Number of ordered pairs that were tested in p2p or world.
         bidirectional: Whether a p2p test measured both directions at once.
         slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
-    def __init__(self, key_between: Callable[[str, str], ClassKey], key_of: Callable[[Measurement], ClassKey]) -> None:
-        self._key_between = key_between
+    def __init__(self, table: EndpointTable, key_of: Callable[[Measurement], ClassKey]) -> None:
+        self._table = table
         self._key_of = key_of
         self._store = MeasurementStore()
         #: Row of the latest attempt at each ordered pair in a layer.
@@ -55,7 +58,10 @@ class PairResults:
         #: Row of the latest attempt with the largest message, where it is not the latest.
         self._largest: dict[Key, int] = {}
         self._by_class: dict[tuple[Layer, ClassKey], ClassValues] = {}
+        #: Rows of first attempts that are not in their class yet, by layer.
+        self._pending: dict[Layer, array[int]] = {}
         self._regroup = False
+        self._places: tuple[object, Places] | None = None
         #: Number of changes of each layer, and of the classes.
         self._changes: Counter[Layer] = Counter()
         self._regroupings = 0
@@ -64,7 +70,7 @@ class PairResults:
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
         self.bidirectional = False
-        self.tested = PairList()
+        self.tested = 0
         self._flapping: dict[Key, int] = {}
         #: Pairs with attempts since `flapping` was read.
         self._repeated: dict[Key, None] = {}
@@ -74,26 +80,28 @@ class PairResults:
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
-    def last_row(self, measurement: Measurement) -> int:
-        """Return the row of the latest attempt at the pair of a measurement in its layer, or `NONE`."""
-        return self._rows.get(measurement.layer, measurement.src, measurement.dst)
+    def add_first(self, measurement: Measurement) -> bool:
+        """Add a measurement if it is the first of its pair in its layer; return whether it is."""
+        layer, src, dst = measurement.layer, measurement.src, measurement.dst
+        row = self._rows.add(layer, src, dst, lambda: self._store.add(measurement))
+        if row == NONE:
+            return False
+        self._changes[layer] += 1
+        if (pending := self._pending.get(layer)) is None:
+            pending = self._pending[layer] = array("I")
+        pending.append(row)
+        if layer in _OTHER:
+            self.tested += self._rows.get(_OTHER[layer], src, dst) == NONE
+            self._note_stall(row, measurement)
+        return True
 
-    def add(self, measurement: Measurement, before: int | None = None) -> None:
-        """Add a measurement, which replaces an earlier attempt at the same pair; ``before`` is its `last_row`."""
+    def add_again(self, measurement: Measurement) -> None:
+        """Add a measurement, which replaces an earlier attempt at the same pair."""
         key = (measurement.layer, measurement.src, measurement.dst)
         self._changes[measurement.layer] += 1
-        if before is None:
-            before = self._rows.get(*key)
-        # Before the row is stored: regrouping counts all stored rows.
+        before = self._rows.get(*key)
+        # Before the row is stored: grouping counts all stored rows.
         values = self._values_for(measurement)
-        if before == NONE:
-            other = _OTHER.get(measurement.layer)
-            if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
-                self.tested.append(key)
-            self._append(key, before, measurement)
-            if measurement.verdict is Verdict.OK and measurement.value is not None:
-                values.add(measurement.value)
-            return
         was = self._good_value(self._counting_row(key, before))
         rows = self._append(key, before, measurement)
         now = self._good_value(self._counting_row(key, rows[0]))
@@ -123,23 +131,24 @@ class PairResults:
         self._arm_rows.set(kind, measurement.src, measurement.dst, row)
 
     def _append(self, key: Key, before: int, measurement: Measurement) -> list[int]:
-        """Store a measurement; return the rows of all attempts at the same pair, the latest first."""
+        """Store a further attempt at a pair; return the rows of all its attempts, the latest first."""
         store = self._store
-        largest = NONE if before == NONE else self._largest.pop(key, before)
+        largest = self._largest.pop(key, before)
         row = store.add(measurement, before)
         self._rows.set(*key, row)
         self.stalled.pop(before, None)
-        if measurement.verdict is Verdict.OK and measurement.layer is Layer.P2P and measurement.extra:
-            self.bidirectional |= "both_ways" in measurement.extra
-            if _stalls(measurement.extra):
-                self.stalled[row] = None
-        if largest == NONE:
-            return [row]
+        self._note_stall(row, measurement)
         if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
             self._largest[key] = largest
         rows = store.attempts(row)
         self._forget_oldest(rows)
         return rows
+
+    def _note_stall(self, row: int, measurement: Measurement) -> None:
+        if measurement.extra and measurement.layer is Layer.P2P and measurement.verdict is Verdict.OK:
+            self.bidirectional |= "both_ways" in measurement.extra
+            if _stalls(measurement.extra):
+                self.stalled[row] = None
 
     def _forget_oldest(self, rows: list[int]) -> None:
         """Keep memory bounded in a session that watches for days."""
@@ -184,19 +193,35 @@ class PairResults:
         """Return a key that changes when the verdict of a pair of a layer may have changed."""
         return self._changes[layer], self._regroupings, self.slow_below
 
+    def places(self) -> Places:
+        """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
+        from fabtui.model.places import Places
+
+        revision = self._regroupings, len(self._table.endpoints)
+        if self._places is None or self._places[0] != revision:
+            self._places = revision, Places.of(self._table)
+        return self._places[1]
+
     @property
     def _values(self) -> dict[tuple[Layer, ClassKey], ClassValues]:
         """Good values by layer and class."""
         if self._regroup:
             self._regroup = False
-            found: dict[tuple[Layer, ClassKey], array[float]] = {}
+            self._pending.clear()
             for layer, src, dst, row in self._rows.items():
-                if (value := self._good_value(self._counting_row((layer, src, dst), row))) is not None:
-                    found.setdefault((layer, self._key_between(src, dst)), array("d")).append(value)
+                self._pending.setdefault(layer, array("I")).append(self._counting_row((layer, src, dst), row))
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
-            for key, values in found.items():
-                self._by_class[key] = ClassValues(values, key[0].spec.less_is_better)
+        while self._pending:
+            self._group(*self._pending.popitem())
         return self._by_class
+
+    def _group(self, layer: Layer, rows: array[int]) -> None:
+        """Add the values of rows to those of their classes; all at once, because reading a recording adds millions."""
+        from fabtui.model.places import values_by_class
+
+        for key, values in values_by_class(self._store, self._table, self.places(), rows):
+            known = self._by_class.setdefault((layer, key), ClassValues(less_is_better=layer.spec.less_is_better))
+            known.add(*values)
 
     def _values_for(self, measurement: Measurement) -> ClassValues:
         key = (measurement.layer, self._key_of(measurement))
@@ -368,7 +393,7 @@ class PairResults:
         """Return the verdicts of attempts at a pair, without building an object for each."""
         layer, src, dst = key
         store, shapes = self._store, [self._store.shape(row) for row in rows]
-        values = self._values.get((layer, self._key_between(src, dst))) if layer.spec.judged else None
+        values = self._values.get((layer, self._table.key_between(src, dst))) if layer.spec.judged else None
         counting = store.shape(self._latest_row(*key)).asked
         return [
             Verdict.SLOW
@@ -385,7 +410,7 @@ class PairResults:
         """Return the verdict of the attempt that counts of a pair, without building an object for it."""
         if shape.verdict is not Verdict.OK or value is None or not shape.layer.spec.judged:
             return shape.verdict
-        values = self._values.get((shape.layer, self._key_between(src, dst)))
+        values = self._values.get((shape.layer, self._table.key_between(src, dst)))
         slow = values is not None and values.is_slow(value, self.slow_below)
         return Verdict.SLOW if slow else Verdict.OK
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, EndpointTable, PairClass, address_order
+from fabtui.model.endpoints import PAIR_CLASSES, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
+from fabtui.model.places import Places, numbers_of_ends
 from fabtui_node.parsers.nccl.transports import Path, path_of
 
 if TYPE_CHECKING:
@@ -63,58 +64,6 @@ def quantile(values: Floats, share: float = 0.5) -> float:
     high = min(low + 1, len(values) - 1)
     found = np.partition(values, (low, high))
     return float(found[low] + (place - low) * (found[high] - found[low]))
-
-
-@dataclass(slots=True)
-class Places:
-    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown.
-
-    Attributes:
-        nodes: Names of the nodes, by the numbers in ``node``.
-        order: Order of the addresses of CPU ranks with a rail.
-    """
-
-    nodes: list[str]
-    node: Ints
-    rail: Ints
-    leaf: Ints
-    half: Ints
-    hardware: Ints
-    order: Ints
-
-    @classmethod
-    def of(cls, table: EndpointTable) -> Places:
-        """Return the places of all endpoints of a table."""
-        nodes: dict[str, int] = {}
-        leaves: dict[str, int] = {}
-        node = [nodes.setdefault(end.node, len(nodes)) for end in table.endpoints]
-        rail = [end.index if end.rail is None else end.rail for end in table.endpoints]
-        leaf = [
-            -1 if (name := table.leaves.get(end.number)) is None else leaves.setdefault(name, len(leaves))
-            for end in table.endpoints
-        ]
-        half = [table.halves.get(end.number, -1) for end in table.endpoints]
-        sockets = {end.number: address_order(end.address or "") for end in table.endpoints if end.by_sockets}
-        ranks = {address: at for at, address in enumerate(sorted(set(sockets.values())))}
-        order = [ranks[sockets[end.number]] if end.number in sockets else -1 for end in table.endpoints]
-        columns = (node, rail, leaf, half, table.hardware, order)
-        return cls(list(nodes), *(np.array(column, dtype=np.int32) for column in columns))
-
-    def carriers(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
-        """Return the endpoints over whose NICs the data of pairs goes, see `EndpointTable.carriers`."""
-        first, second = self.order[source], self.order[target]
-        moved = (first >= 0) & (second >= 0) & (self.node[source] != self.node[target])
-        moved &= self.rail[source] != self.rail[target]
-        if not moved.any():
-            return source, target
-        names, rails = np.unique(self.rail, return_inverse=True)
-        rail = np.where(first < second, rails[source], rails[target])
-        # The first endpoint of each node on each rail.
-        found = np.full((len(self.nodes), len(names)), -1)
-        numbers = np.arange(len(self.node))[::-1]
-        found[self.node[numbers], rails[numbers]] = numbers
-        there, back = (np.where(moved, found[self.node[ends], rail], ends) for ends in (source, target))
-        return np.where(there < 0, source, there), np.where(back < 0, target, back)
 
 
 @dataclass(slots=True)
@@ -243,9 +192,8 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
     rows = array("i", results.rows((layer,)))
     if len(rows) == len(at_last):
         return _reordered(at_last, np.asarray(rows, dtype=np.int32))
-    numbers = np.array([-1 if (at := table.number(name)) is None else at for name in results.store.end_names])
     chosen = np.asarray(rows, dtype=np.int32)
-    ends = [numbers[np.array(column)[chosen]] if len(numbers) else chosen for column in results.store.end_columns]
+    ends = numbers_of_ends(results.store, table, chosen)
     known = (ends[0] >= 0) & (ends[1] >= 0)
     *_, found = _filled(results, table, layer, (ends[0][known], ends[1][known], chosen[known]))
     assert found is not None
@@ -301,7 +249,7 @@ def _filled(
         # A lasting view of an array that may still grow would prevent that.
         shape_column[part], value_column[part] = shape_of[part], values[part]
         yield None
-    classes = _Classes(results, layer, Places.of(table))
+    classes = _Classes(results, layer)
     yield None
     found = _empty(*columns)
     yield None
@@ -329,22 +277,15 @@ class _Classes:
     Args:
         results: All results.
         layer: The layer of the table.
-        places: Places of the endpoints.
     """
 
-    def __init__(self, results: PairResults, layer: Layer, places: Places) -> None:
-        self._results, self._layer, self._places = results, layer, places
-        self._size = int(places.hardware.max(initial=0)) + 1
+    def __init__(self, results: PairResults, layer: Layer) -> None:
+        self._results, self._layer, self._places = results, layer, results.places()
         self._values: dict[int, ClassValues | None] = {}
 
     def fill(self, table: PairTable, part: slice, value: Floats) -> None:
         """Set relation, share, spread, limit and slowness of some pairs with these values."""
-        places, size = self._places, self._size
-        source, target = table.source[part], table.target[part]
-        table.kind[part], apart = relations(places, source, target)
-        low = np.minimum(places.hardware[source], places.hardware[target])
-        high = np.maximum(places.hardware[source], places.hardware[target])
-        code = ((table.kind[part] * 2 + apart) * size + low) * size + high
+        table.kind[part], code = self._places.classes(table.source[part], table.target[part])
         sign = -1.0 if self._layer.spec.less_is_better else 1.0
         verdict, share = table.verdict[part], table.share[part]
         table.share[part], table.spread[part], table.limit[part] = np.nan, np.nan, -np.inf
@@ -365,22 +306,5 @@ class _Classes:
 
     def _values_of(self, code: int) -> ClassValues | None:
         if code not in self._values:
-            rest, second = divmod(code, self._size)
-            rest, first = divmod(rest, self._size)
-            kind, apart = divmod(rest, 2)
-            key = ClassKey(PAIR_CLASSES[kind], bool(apart), (first, second))
-            self._values[code] = self._results.values(self._layer, key)
+            self._values[code] = self._results.values(self._layer, self._places.key(code))
         return self._values[code]
-
-
-def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
-    """Return the relation of pairs, as in `PairTable`, and whether they are apart, as in `ClassKey`."""
-    same_node = places.node[source] == places.node[target]
-    sockets = (places.order[source] >= 0) & (places.order[target] >= 0)
-    same_rail = (places.rail[source] == places.rail[target]) | sockets
-    leaf, other_leaf = places.leaf[source], places.leaf[target]
-    half, other_half = places.half[source], places.half[target]
-    apart_leaf = (leaf >= 0) & (other_leaf >= 0) & (leaf != other_leaf)
-    apart_half = (half >= 0) & (other_half >= 0) & (half != other_half)
-    kind = np.where(same_node, 0, np.where(~same_rail, 3, np.where(apart_leaf, 2, 1)))
-    return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int32)

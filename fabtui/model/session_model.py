@@ -41,8 +41,6 @@ from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
-from fabtui.model.measurement_store import NONE
-from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.model.turns import FOLLOWED, TurnLog
@@ -51,7 +49,8 @@ if TYPE_CHECKING:
     from array import array
 
     from fabtui.model.measurement_store import Shape
-    from fabtui.model.pair_table import PairTable, Places
+    from fabtui.model.pair_table import PairTable
+    from fabtui.model.places import Places
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
@@ -128,7 +127,7 @@ class Model:
         self.commands = CommandLog(self.log)
         self._table = EndpointTable()
         self._walked: dict[str, str] = {}  #: Leaf of each port by GUID, from nodes that scanned the whole fabric.
-        self.results = PairResults(self._table.key_between, self.key_of)
+        self.results = PairResults(self._table, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
         self.inferred_leaves = False
         self.comparison: list[str] = []
@@ -316,52 +315,58 @@ class Model:
         self._change_all(event.pairs)
 
     def _on_measured(self, event: Measured) -> None:
+        self._counters.ended(event.measurements)
         for measurement in event.measurements:
-            self._counters.ended(measurement)
+            if self._changed is not None:
+                self._change(measurement.src, measurement.dst)
             self._take(measurement)
 
     def _on_counters(self, event: CounterDeltas) -> None:
         self._counters.take(event.node, event.since, event.until, event.deltas)
 
     def _take(self, measurement: Measurement) -> None:
-        self._change(measurement.src, measurement.dst)
-        layer, pair = measurement.layer, (measurement.src, measurement.dst)
-        self._has_new_pairs |= layer in (Layer.P2P, Layer.WORLD) and measurement.arm is None
-        if layer.spec.by_address and measurement.arm is None:
+        layer = measurement.layer
+        if measurement.arm is not None:
+            if not self.experiments.take(measurement):
+                self.results.add_to_arm(measurement)
+        elif layer.spec.by_address:
             self.results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
             return
+        else:
+            followed = layer in FOLLOWED
+            self._has_new_pairs |= followed
+            if not self.results.add_first(measurement):
+                self._take_again(measurement)
+            elif followed and measurement.verdict is not Verdict.OK:
+                self.turns.take(self.now, measurement, None, measurement.verdict)
+        if layer is not Layer.LATENCY:
+            # Latency comes with the bandwidth of the same test.
+            pair = measurement.src, measurement.dst
+            self.done += 1
+            self.running.discard(pair)
+            if self.untested and measurement.arm is None:
+                self.untested.pop(pair, None)
+
+    def _take_again(self, measurement: Measurement) -> None:
+        """Add a further result of a pair; log a change of the verdict of the pair."""
+        layer = measurement.layer
+        between = layer, measurement.src, measurement.dst
         since = self.phase.since if layer == self.phase.name else 0.0
         if self.phase.name == _WATCH:
             since = self._watch_since
-        last = NONE if measurement.arm is not None else self.results.last_row(measurement)
-        if last != NONE and since > self.compared_since:
+        if since > self.results.compared_since:
             self._note_sweep(measurement, since)
-        if self.experiments.take(measurement):
-            pass
-        elif measurement.arm is not None:
-            self.results.add_to_arm(measurement)
-        else:
-            self._add_followed(measurement, last) if layer in FOLLOWED else self.results.add(measurement, last)
-        if layer is not Layer.LATENCY:
-            # Latency comes with the bandwidth of the same test.
-            self.done += 1
-            self.running.discard(pair)
-            if measurement.arm is None:
-                self.untested.pop(pair, None)
-
-    def _add_followed(self, measurement: Measurement, last: int) -> None:
-        """Add a result; log a change of the verdict of its pair. The first results of a sweep are no changes."""
-        between = measurement.layer, measurement.src, measurement.dst
-        before = None if last == NONE else self.results.verdict_between(*between)
-        self.results.add(measurement, last)
-        if before is None and not measurement.verdict.bad:
+        if layer not in FOLLOWED:
+            self.results.add_again(measurement)
             return
+        before = self.results.verdict_between(*between)
+        self.results.add_again(measurement)
         after = self.results.verdict_between(*between)
         assert after is not None
         counts = measurement if before is after else self.latest(*between) or measurement
         turn = self.turns.take(self.now, counts, before, after)
-        if turn is not None and turn.before is not None:
+        if turn is not None:
             self.log.append(LogLine(turn.time, "warning" if turn.after.bad else "notice", None, turn.text))
 
     def _note_sweep(self, measurement: Measurement, since: float) -> None:
@@ -499,9 +504,7 @@ class Model:
 
     def places(self) -> Places:
         """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
-        from fabtui.model.pair_table import Places
-
-        return Places.of(self._table)
+        return self.results.places()
 
     def hardware_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of hardware numbers that classes of this session may have."""
@@ -532,11 +535,6 @@ class Model:
     def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
         """Return the shapes, the shape number and the value of the rows of a `PairTable`; to be read only."""
         return self.results.store.columns()
-
-    @property
-    def tested(self) -> PairList:
-        """Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place."""
-        return self.results.tested
 
     @property
     def flapping(self) -> dict[tuple[Layer, str, str], int]:

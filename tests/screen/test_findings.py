@@ -355,8 +355,8 @@ async def test_findings_follow_a_session_by_themselves(opened: Opened) -> None:
 
 def test_each_pair_is_surveyed_once_whatever_layers_it_was_tested_in() -> None:
     story = sweep_of_two()
-    count = len(story.shadow.tested)
+    count = story.shadow.results.tested
     assert count == 56
     story.measured(Measurement(Layer.WORLD, *FAILED, Verdict.OK, 44.0, "GB/s", 1 << 28, story.now))
     story.measured(*story.good(*FAILED))
-    assert len(story.shadow.tested) == count
+    assert story.shadow.results.tested == count

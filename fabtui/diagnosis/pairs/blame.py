@@ -22,7 +22,8 @@ import numpy as np
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Subject
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.pair_table import PairTable, Places, parts, quantile
+from fabtui.model.pair_table import PairTable, parts, quantile
+from fabtui.model.places import Places
 from fabtui.nodeset import fold
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer, measured_key_layers
 from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
-from fabtui.model.pair_table import PairTable, Places, joined, members, parts
+from fabtui.model.pair_table import PairTable, joined, members, parts
+from fabtui.model.places import Places
 from fabtui.model.session_model import Model
 
 #: Minimum number of messages for a meaningful 99th percentile.

@@ -18,7 +18,8 @@ from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import PairTable, Places, parts
+from fabtui.model.pair_table import PairTable, parts
+from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line

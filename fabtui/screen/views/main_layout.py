@@ -126,7 +126,7 @@ def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
     connecting = choices.connecting
     if connecting is None:
         # A further sweep probes the nodes as well.
-        connecting = model.phase.name in _BEFORE_TESTS and not model.tested
+        connecting = model.phase.name in _BEFORE_TESTS and not model.results.tested
     if connecting or not has_grid(model):
         return "connecting"
     return "worst" if choices.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"

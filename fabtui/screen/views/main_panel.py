@@ -55,7 +55,7 @@ class PanelContent:
         """Return the verdict on the session on one line."""
         found, untested = self.diagnosis, len(self._context.model.untested)
         # The tally and the list of findings are replaced when they change.
-        measured = 0 if sum(found.tally.counts.values()) else len(self._context.model.tested)
+        measured = 0 if sum(found.tally.counts.values()) else self._context.model.results.tested
         whole = not any(record.state.gone for record in self._context.model.nodes.values())
         key = (
             *(found.tally.counts, found.found, found.final, found.none_text, found.so_far),

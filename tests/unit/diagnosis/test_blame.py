@@ -12,7 +12,8 @@ import pytest
 from fabtui.diagnosis.finding import Direction, Kind, Reach
 from fabtui.diagnosis.pairs.blame import Blame, blamed, blocked_across
 from fabtui.model.endpoints import Endpoint, EndpointTable
-from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable, Places, relations
+from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable
+from fabtui.model.places import Places, relations
 
 #: Returns the share of the usual value of a pair; 0 if it is dead, None if it was not tested.
 Judge = Callable[[str, str], float | None]

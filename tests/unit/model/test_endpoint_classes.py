@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
-from fabtui.model.pair_table import Places, relations
+from fabtui.model.places import Places, relations
 
 
 def table(models: dict[str, str], rails: int = 2) -> EndpointTable:

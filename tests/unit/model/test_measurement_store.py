@@ -17,7 +17,7 @@ from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, e
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import CHUNK_TEXTS, NONE, MeasurementStore
-from fabtui.model.pair_index import PairIndex, PairList
+from fabtui.model.pair_index import PairIndex
 from fabtui.model.session_model import Model
 
 RAW = (
@@ -90,7 +90,7 @@ def test_what_is_stored_comes_back() -> None:
     for one in _events(700):
         model.apply(one)
     assert list(model.measurements()) == sent
-    assert model.tested[:2] == [(Layer.P2P, "n000:0", "n000:1"), (Layer.P2P, "n000:0", "n000:2")]
+    assert model.results.tested == len({(m.src, m.dst) for m in sent})
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,3 @@ def test_an_index_takes_more_than_65536_names() -> None:
         65_536,
         69_999,
     ]
-
-
-def test_a_pair_list_is_read_in_parts() -> None:
-    pairs = PairList()
-    keys = [(Layer.P2P, "a:0", "b:0"), (Layer.WORLD, "b:0", "a:0"), (Layer.P2P, "a:0", "a:1")]
-    for key in keys:
-        pairs.append(key)
-    assert (len(pairs), pairs[0], pairs[-1], pairs[1:9], list(pairs)) == (3, keys[0], keys[2], keys[1:], keys)
-    many = [(Layer.P2P, f"a:{number}", f"b:{number}") for number in range(50_000)]
-    for key in many:
-        pairs.append(key)
-    assert pairs[3:] == many
