@@ -17,7 +17,7 @@ from fabtui.model.endpoints import PAIR_CLASSES, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
-from fabtui.model.places import Places, numbers_of_ends
+from fabtui.model.places import numbers_of_ends
 from fabtui_node.parsers.nccl.transports import Path, path_of
 
 if TYPE_CHECKING:
