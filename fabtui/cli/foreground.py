@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -10,7 +11,14 @@ import sys
 import termios
 from collections.abc import Iterator
 
+from fabtui.cli.options_from_args import Request, print_problems
+from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
+from fabtui.cli.printing import is_plain
+from fabtui.config.file import ConfigFile
+from fabtui.report.grid import Shown, shown_from
+from fabtui.report.progress import Progress
 from fabtui.session.feeds.base import Feed
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.transport.login_answers import LoginQuestion
 
 Ended = asyncio.Future[signal.Signals]
@@ -143,3 +151,47 @@ async def _line(terminal: int, before: Attributes, prompt: str, echo: bool) -> s
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
             os.write(terminal, b"\n")
     return data.decode(errors="replace").rstrip("\r\n") if data else None
+
+
+def as_text(
+    args: argparse.Namespace,
+    config: ConfigFile,
+    request: Request,
+    watch: float = 0.0,
+    *,
+    every_layer: bool = False,
+) -> int:
+    """Run the session of a request, and watch for a time (s); return the exit code.
+
+    With ``every_layer`` there is no live line either, for screen readers and logs.
+
+    Raises:
+        InputError: An output could not be written.
+    """
+    shown = shown_from(vars(args), everything=every_layer)
+    print_problems(config)
+    if request.options.origin and "quiet" not in args:
+        print(request.options.origin, file=sys.stderr)
+    progress = Progress(sys.stderr, quiet="quiet" in args, text=every_layer)
+    ascii_only = "ascii" in args or config.enabled("screen.ascii")
+    return asyncio.run(_session(request, progress, shown, ascii_only, watch))
+
+
+async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
+    feed = LiveFeed(request.options)
+    feed.ask = ask_on_terminal
+    progress.watch(feed)
+    interrupted = await run_until_signal(feed, watch)
+    progress.end()
+    found = feed.diagnosis()
+
+    def report(lines: list[str]) -> int:
+        code = print_session(found, ascii_only or is_plain(), shown)
+        # Printed even if a file could not be written: the recording is what remains then.
+        if request.options.record is not None:
+            lines.append(recording_line(request.options.record, feed.recording_stopped))
+        print_lines(lines)
+        return code
+
+    code = write_first(write_outputs(feed.model, request, found), report)
+    return code if interrupted is None else interrupted_code(interrupted)

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -261,17 +261,16 @@ def print_problems(config: ConfigFile) -> None:
         print(f"fabtui: {config.describe(problem)}; this setting is ignored", file=sys.stderr)
 
 
-def job_options(args: argparse.Namespace, own: tuple[str, ...]) -> SessionOptions:
+def job_options(args: argparse.Namespace) -> SessionOptions:
     """Return the nodes and the connection; without nodes those of the job that this runs in, else this machine.
-
-    ``own`` are the command's own arguments, by name.
 
     Raises:
         InputError: An argument is not valid.
     """
     config = read_config(args)
     print_problems(config)
-    given = {name: value for name, value in vars(args).items() if name not in own}
+    # Here, --json names no file.
+    given = {name: value for name, value in vars(args).items() if name != "json"}
     named = {"nodes", "hostfile", "jobid", "pods", "via", "transport"} & set(given)
     if not named and ("no_job" in given or not _in_job()):
         given["transport"] = "local"
@@ -284,21 +283,6 @@ def _in_job() -> bool:
         return current_job() is not None
     except InputError:
         return False
-
-
-def seconds_of(given: Mapping[str, Any], name: str, default: float, least: float, most: float) -> float:
-    """Return an argument that is a time (s).
-
-    Raises:
-        InputError: It is no number in the range.
-    """
-    try:
-        seconds = float(given.get(name, default))
-    except ValueError:
-        seconds = -1.0
-    if not least <= seconds <= most:
-        raise InputError(f"--{name}: {given[name]!r} is not a number of seconds from {least:g} to {most:g}")
-    return seconds
 
 
 @functools.cache

@@ -34,14 +34,21 @@ def read_session(name: str) -> Model:
     return model_of(results)
 
 
+def check_recording(path: Path) -> None:
+    """Check that a file is a recording.
+
+    Raises:
+        InputError: It is not; it is a `DamagedRecording` if it was one.
+    """
+    next(iter(read_events(path)))
+
+
 def is_recording(path: Path) -> bool:
     """Return True if a file is a recording, of any size, damaged or not."""
     try:
-        next(iter(read_events(path)))
-    except DamagedRecording:
-        return True
-    except InputError:
-        return False
+        check_recording(path)
+    except InputError as error:
+        return isinstance(error, DamagedRecording)
     return True
 
 

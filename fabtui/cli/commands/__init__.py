@@ -1,1 +1,5 @@
-"""The commands, one module each with ``execute(args)``; only the module of the command that runs is imported."""
+"""Subcommands of fabtui.
+
+Each module has its help, ``HELP``, and ``execute(args)``, which runs the command and returns the exit code. It raises
+`InputError` for arguments that are not valid, and for files that cannot be read or written.
+"""

@@ -85,11 +85,7 @@ def show(make_feed: Callable[[], Feed], settings: ScreenSettings, alternative: s
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show the nodes of the arguments on the screen; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or there is no terminal.
-    """
+    """Show the nodes of the arguments on the screen; return the exit code."""
     # Until the first frame only modules are imported; `fabtui.screen.launch` enables the garbage collector again.
     gc.disable()
     config = read_config(args)

@@ -29,11 +29,7 @@ The file is --config, FABTUI_CONFIG or your own (fabtui config path). Invalid se
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show, validate, create or locate the settings file; return the exit code.
-
-    Raises:
-        InputError: The file is not valid, or cannot be read or written.
-    """
+    """Show, validate, create or locate the settings file; return the exit code."""
     if args.action == "path":
         print(config_path(args))
     else:

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 
+from fabtui.cli.printing import print_text
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.log_causes import LogReader
@@ -20,7 +21,6 @@ from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
 from fabtui.report.imported_output import diagnosis_lines
-from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 
 HELP = """\
@@ -48,11 +48,7 @@ _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Explain rules, errors, texts or logs; return the exit code.
-
-    Raises:
-        InputError: A file, rule or error does not exist, or cannot be read.
-    """
+    """Explain rules, errors, texts or logs; return the exit code."""
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     words = [word for word in getattr(args, "what", []) if word.strip()]
     if "list" in args:
@@ -141,6 +137,5 @@ def _explain_text(words: list[str], width: int) -> int:
 
 
 def _print(lines: list[str]) -> int:
-    text = "".join(f"{line.rstrip()}\n" for line in lines)
-    sys.stdout.write(text if takes_unicode(sys.stdout) else text.encode("ascii", "replace").decode("ascii"))
+    print_text("".join(f"{line.rstrip()}\n" for line in lines))
     return 0

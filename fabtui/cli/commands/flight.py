@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from dataclasses import replace
 from typing import Any
 
-from fabtui.cli.commands.ras import print_result
-from fabtui.cli.options_from_args import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.printing import confirmed, print_json, print_result
+from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.importers.formats.job_dumps import FLIGHT_RECORDER, rows_of
 from fabtui.importers.result import Result
@@ -48,15 +47,11 @@ _HOW = "start the job with TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/fr and TORCH_FR_
 
 
 def execute(args: argparse.Namespace) -> int:
-    """List the ranks, ask, collect the dumps, print who is behind; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or nobody can be asked.
-    """
+    """List the ranks, ask, collect the dumps, print who is behind; return the exit code."""
     given = vars(args)
-    options = job_options(args, ("json", "ascii", "yes", "within", "pipe"))
+    options = job_options(args)
     stem = str(given.get("pipe", ""))
-    within = seconds_of(given, "within", 20.0, 1.0, _LONGEST)
+    within = seconds(given.get("within", "20"), "--within", 1.0, _LONGEST)
     listed = asyncio.run(replies(options, "flight", {"stem": stem}, _LISTING, lambda _: False, notice))
     with_pipe = {reply.node: dicts((reply.value or {}).get("ranks")) for reply in listed}
     nodes = [node for node, ranks in with_pipe.items() if ranks]
@@ -91,19 +86,9 @@ def _reasons(listed: list[Reply]) -> list[str]:
 
 
 def _confirmed(number: int, nodes: list[str], with_pipe: dict[str, list[dict[str, Any]]]) -> bool:
-    """Ask whether ranks may write their dumps.
-
-    Raises:
-        InputError: Standard input is no terminal.
-    """
-    if not sys.stdin.isatty():
-        raise InputError(f"{count(number, 'rank')} would each write a file; standard input is no terminal: add --yes")
-    pipe = one_line(text(with_pipe[nodes[0]][0].get("pipe")) or "", 200)
-    question = (
-        f"{count(number, 'rank')} on {fold(nodes)} will each write a dump to a file there (FIFO {pipe}). Go on? [y/N] "
-    )
-    print(question, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    pipe, ranks = one_line(text(with_pipe[nodes[0]][0].get("pipe")) or "", 200), count(number, "rank")
+    question = f"{ranks} on {fold(nodes)} will each write a dump to a file there (FIFO {pipe}). Go on?"
+    return confirmed(question, f"{ranks} would each write a file")
 
 
 async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, within: float) -> int:
@@ -129,7 +114,7 @@ async def _collect(options: SessionOptions, given: dict[str, Any], stem: str, wi
 def _no_dump(reasons: list[str], as_json: bool) -> int:
     if as_json:
         problems = [clean(one) for one in reasons]
-        print(json.dumps({"kind": FLIGHT_RECORDER.name, "values": {"answer": None, "problems": problems}}))
+        print_json({"kind": FLIGHT_RECORDER.name, "values": {"answer": None, "problems": problems}})
     else:
         print("\n".join(one_line(reason, 500) for reason in reasons))
     return NO_DUMP

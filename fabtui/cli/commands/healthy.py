@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.cli.options_from_args import output_path
 from fabtui.cli.outputs import write_each, write_first
+from fabtui.cli.printing import print_json, print_text
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.errors import InputError
@@ -19,7 +18,6 @@ from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.nodeset import check_name
 from fabtui.presentation.healthy_text import as_json, host_lines
 from fabtui.report.healthy import healthy_text
-from fabtui.report.text import takes_unicode
 
 HELP = """\
 Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others.
@@ -36,11 +34,7 @@ exit codes: 0 all nodes are healthy; 1 some are left out; 2 bad usage or input, 
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the healthy set of a session; return the exit code.
-
-    Raises:
-        InputError: The file cannot be used, or the host file cannot be written.
-    """
+    """Print the healthy set of a session; return the exit code."""
     # Checked before anything is read.
     hostfile = output_path(vars(args), "hostfile")
     model = read_session(args.file)
@@ -49,12 +43,10 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
 
     def report(lines: list[str]) -> None:
-        unicode = takes_unicode(sys.stdout)
         if "json" in args:
-            print(json.dumps(as_json(found), ensure_ascii=not unicode, allow_nan=False))
-            return
-        text = healthy_text(model, found) + "".join(f"\n{line}\n" for line in lines)
-        sys.stdout.write(text if unicode else text.encode("ascii", "replace").decode("ascii"))
+            print_json(as_json(found))
+        else:
+            print_text(healthy_text(model, found) + "".join(f"\n{line}\n" for line in lines))
 
     write_first(_write(found, hostfile) if hostfile is not None else [], report)
     return BAD if found.left_out else ALL_OK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import notice, print_problems, request_from
+from fabtui.cli.printing import is_plain, print_json
 from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, readable_file, seconds
 from fabtui.errors import InputError
@@ -24,7 +24,6 @@ from fabtui.export.job import job_values
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
 from fabtui.presentation.job_lines import job_text
-from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.scheduler.slurm_job import JobStatus
@@ -56,19 +55,12 @@ _SHARE = 5.0
 _LONGEST_IDLE = 7 * 86400.0
 #: Maximum number of jobs that an error names.
 _MOST_LISTED = 8
-#: Arguments that are not options of a link, or name nodes, which Slurm does here.
-_OWN = (
-    *("job", "logs", "conf", "idle", "once", "follow", "json", "no_links", "ascii"),
-    *("jobid", "nodes", "hostfile", "exclude", "no_job", "pods", "transport", "via"),
-)
+#: Arguments that name nodes, which Slurm does here; ``--json`` names no file.
+_OWN = ("json", "jobid", "nodes", "hostfile", "exclude", "no_job", "pods", "transport", "via")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Report on a job: on the screen, or as text or JSON; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or Slurm does not know the job and there are no logs.
-    """
+    """Report on a job: on the screen, or as text or JSON; return the exit code."""
     config = read_config(args)
     query = query_from(vars(args), os.environ)
     options = _options(args, config, query)
@@ -189,16 +181,15 @@ def _check_known(report: JobReport, logs: str) -> None:
 def _printer(args: argparse.Namespace) -> Callable[[JobReport], None]:
     """Return what prints reports: whole ones, in follow mode after the first one a line for each change."""
     given = set(vars(args))
-    unicode = takes_unicode(sys.stdout) and "ascii" not in given
     printed: set[str] = set()
 
     def print_report(report: JobReport) -> None:
         lines = _lines(report)
         if "json" in given:
-            print(json.dumps(job_values(report), ensure_ascii=not unicode, allow_nan=False), flush=True)
+            print_json(job_values(report), given)
         elif not printed:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
-            print(job_text(report, max(60, width), ascii_only=not unicode), end="", flush=True)
+            print(job_text(report, max(60, width), ascii_only=is_plain(given)), end="", flush=True)
         else:
             for line in [line for key, line in lines.items() if key not in printed]:
                 print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)

@@ -40,11 +40,7 @@ _ONLY = {"nodes": "up", "rails": "up", "endpoints": "up", "loopback": "up", "lis
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Make a lab, change its faults, describe it, or take it down; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or the lab cannot do that.
-    """
+    """Make a lab, change its faults, describe it, or take it down; return the exit code."""
     given = vars(args)
     action = args.action
     for name, where in _ONLY.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from fabtui.cli.options_from_args import output_path
 from fabtui.cli.outputs import write_each, write_first
+from fabtui.cli.printing import print_json
 from fabtui.diagnosis.node_bandwidth import node_bandwidth
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
@@ -36,11 +36,7 @@ exit codes: 0 printed; 2 bad usage or input, or no two nodes were tested
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the order of the nodes of a session; return the exit code.
-
-    Raises:
-        InputError: The file cannot be used, or a host file cannot be written.
-    """
+    """Print the order of the nodes of a session; return the exit code."""
     # Checked before anything is read.
     paths = {name: path for name in ("hostfile", "slurm_hostfile") if (path := output_path(vars(args), name))}
     if len(set(paths.values())) < len(paths):
@@ -64,7 +60,7 @@ def execute(args: argparse.Namespace) -> int:
         if "json" in args:
             value |= {"unknown": order.unknown, "left_out": left_out, "source": source_text(found), **texts}
             hops = {name: None if (hop := value[name]) is None else hop._asdict() for name in ("before", "after")}
-            print(json.dumps(value | hops, allow_nan=False))
+            print_json(value | hops)
             return
         shown = [*order_lines(order, ring), f"source: {one_line(source_text(found))}"]
         if left_out:

@@ -42,16 +42,9 @@ exit codes: 0 no findings (notes do not count); 1 a fault, a difference or a cha
 2 bad usage or input; 3 something could not be inspected; 130 interrupted
 """
 
-#: Options with another meaning than in a session.
-_OWN = (*TEXT_FORMATS, "all", "baseline", "quiet", "ascii", "fail_on", "expect")
-
 
 def execute(args: argparse.Namespace) -> int:
-    """Run a preflight; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or an output could not be written.
-    """
+    """Run a preflight; return the exit code."""
     given = vars(args)
     outputs = text_outputs(given)
     expectations(given.get("expect", ()))
@@ -63,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> SessionOptions:
     config = read_config(args)
     print_problems(config)
-    given = {name: value for name, value in vars(args).items() if name not in _OWN}
+    given = {name: value for name, value in vars(args).items() if name not in TEXT_FORMATS}
     request = request_from(argparse.Namespace(**given), config)
     # All light probes; each node skips those that it has no hardware for.
     return replace(request.options, probes=PREFLIGHT, preflight_only=True)

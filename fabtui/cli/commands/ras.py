@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import shlex
-import shutil
-import sys
-from collections.abc import Mapping
 from typing import Any
 
-from fabtui.cli.options_from_args import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.printing import print_json, print_result
+from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.importers.formats.job_dumps import RAS, ras_values
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.nodeset import count
-from fabtui.report.imported_output import text_of
-from fabtui.report.text import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.evidence import completed
@@ -43,20 +38,15 @@ exit codes: 0 no rank is behind; 1 a rank is behind and nothing moves; 2 bad usa
 #: Exit codes: a rank is behind; no node gave a report.
 BEHIND, NO_REPORT = 1, 3
 _LONGEST_WAIT = 600.0
-_OWN = ("address", "wait", "json", "ascii")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Ask; print who is behind; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid.
-    """
+    """Ask; print who is behind; return the exit code."""
     given = vars(args)
-    address, wait = str(given.get("address", "")), seconds_of(given, "wait", 5.0, 0.0, _LONGEST_WAIT)
+    address, wait = str(given.get("address", "")), seconds(given.get("wait", "5"), "--wait", 0.0, _LONGEST_WAIT)
     if address and endpoint(address) is None:
         raise InputError(f"--address: {address!r} is not HOST:PORT; for example localhost:28028 or [::1]:28028")
-    return asyncio.run(_execute(given, job_options(args, _OWN), address, wait))
+    return asyncio.run(_execute(given, job_options(args), address, wait))
 
 
 async def _execute(given: dict[str, Any], options: SessionOptions, address: str, wait: float) -> int:
@@ -92,7 +82,7 @@ def _no_report(found: list[Reply], as_json: bool) -> int:
                 lines.append((reply.node, str(problem.get("text", "")), _hint(reply, str(problem.get("kind", "")))))
     if as_json:
         rows = [{"node": node, "problem": clean(text), "next": clean(hint) or None} for node, text, hint in lines]
-        print(json.dumps({"kind": "nccl-ras", "values": {"answer": None, "problems": rows}}))
+        print_json({"kind": RAS.name, "values": {"answer": None, "problems": rows}})
         return NO_REPORT
     for node, text, hint in lines:
         print(f"{one_line(node)}: {one_line(text, 500)}" + (f"; {one_line(hint, 500)}" if hint else ""))
@@ -111,17 +101,6 @@ def _hint(reply: Reply, kind: str) -> str:
     if kind == "silent":
         return "next, on the node: ps -eo pid,stat,wchan:32,args shows stopped (T) processes"
     return ""
-
-
-def print_result(result: Result, given: Mapping[str, Any]) -> None:
-    """Print a result as text, or as JSON if that was asked for."""
-    unicode = takes_unicode(sys.stdout)
-    if "json" in given:
-        print(json.dumps(result.as_json(), ensure_ascii=not unicode, allow_nan=False))
-        return
-    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = shutil.get_terminal_size().columns if limited else 10_000
-    sys.stdout.write(text_of(result, width, plain="ascii" in given or not unicode))
 
 
 def words_without(words: list[str], switches: tuple[str, ...], valued: tuple[str, ...]) -> list[str]:

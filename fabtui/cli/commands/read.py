@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +10,15 @@ from pathlib import Path
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_path
 from fabtui.cli.outputs import write_first, write_outputs
+from fabtui.cli.printing import print_json, print_result
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
 from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
-from fabtui.importers.formats.job_dumps import FlightDumps
-from fabtui.importers.result import Result, read
-from fabtui.importers.sources import sources
+from fabtui.importers.formats.job_dumps import results_of
+from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import convertible, errors_in, events, examined, model, rivals
 from fabtui.presentation.findings import as_json as finding_json
-from fabtui.report.imported_output import text_of
-from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
@@ -43,16 +38,10 @@ exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not r
 
 #: Exit code if a format was not recognised, or there was nothing to export.
 NOT_RECOGNISED = 3
-#: Width of the text in a pipe or a file: unlimited.
-_UNLIMITED = 10_000
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Read the files; return the exit code.
-
-    Raises:
-        InputError: A file cannot be read, or the arguments are not valid.
-    """
+    """Read the files; return the exit code."""
     if "list" in args:
         return _list()
     files = getattr(args, "files", [])
@@ -91,16 +80,6 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if recognised else NOT_RECOGNISED
 
 
-def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
-    """Yield the result of each file; flight recorder dumps of the ranks of a job are one result, at the end."""
-    dumps = FlightDumps()
-    for source in sources(files):
-        result = read(source, kind)
-        if not dumps.take(result):
-            yield result
-    yield from dumps.results()
-
-
 def _list() -> int:
     width = max(map(len, formats()))
     for name in sorted(formats(), key=str.lower):
@@ -111,16 +90,12 @@ def _list() -> int:
 
 
 def _show(result: Result, number: int, args: argparse.Namespace) -> None:
-    unicode = takes_unicode(sys.stdout)
     if "json" in args:
         found = examined(result, errors_in(result)).all_findings
-        value = result.as_json() | {"findings": cleaned([finding_json(one) for one in found])}
-        print(json.dumps(value, ensure_ascii=not unicode, allow_nan=False))
+        print_json(result.as_json() | {"findings": cleaned([finding_json(one) for one in found])}, vars(args))
     elif "open" not in args:
-        limited = sys.stdout.isatty() or "COLUMNS" in os.environ
-        width = shutil.get_terminal_size().columns if limited else _UNLIMITED
-        text = text_of(result, width, plain="ascii" in args or not unicode)
-        sys.stdout.write(("\n" if number else "") + text)
+        sys.stdout.write("\n" if number else "")
+        print_result(result, vars(args))
 
 
 def _export(results: list[Result], csv: Path) -> Iterator[str]:

@@ -14,8 +14,7 @@ from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.importers.session import replayed
-from fabtui.model.recording import read_events
+from fabtui.importers.session import check_recording, replayed
 from fabtui.paths import recordings_folder, user_path
 from fabtui.report.grid import shown_from
 from fabtui.report.recordings import recordings_text
@@ -37,11 +36,7 @@ examples:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Replay a recording, or list the recordings without one; return the exit code.
-
-    Raises:
-        InputError: The file is not a recording, or the arguments are not valid.
-    """
+    """Replay a recording, or list the recordings without one; return the exit code."""
     if "file" not in args:
         return _list(args)
     path = user_path(args.file)
@@ -69,15 +64,6 @@ def _list(args: argparse.Namespace) -> int:
     folder = recordings_folder() if own is None else user_path(str(own.value))
     sys.stdout.write(recordings_text(folder))
     return 0
-
-
-def check_recording(path: str | Path) -> None:
-    """Check that a file is a recording.
-
-    Raises:
-        InputError: It is not.
-    """
-    next(iter(read_events(user_path(path))))
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:

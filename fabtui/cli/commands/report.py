@@ -9,14 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.commands.read import results_of
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths
 from fabtui.cli.outputs import output_files, print_lines, write_each
+from fabtui.cli.printing import print_text
 from fabtui.config.values import listed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.collectives_table import table_rows
+from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.session import is_recording, read_session, replayed
 from fabtui.importers.to_model.dispatch import convertible, rivals
@@ -34,7 +35,6 @@ from fabtui.report.contents import Against, document, write_document
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
-from fabtui.report.text import takes_unicode
 from fabtui.session.options import SessionOptions
 
 HELP = """\
@@ -57,11 +57,7 @@ _STDOUT = "-"
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write a report; return the exit code of the session, or 0 if all formats of other files are known.
-
-    Raises:
-        InputError: A file cannot be read, or the report cannot be written.
-    """
+    """Write a report; return the exit code of the session, or 0 if all formats of other files are known."""
     files = getattr(args, "files", [])
     if not files:
         raise InputError("no file given; fabtui report FILE... -o report.html, - for standard input")
@@ -86,7 +82,7 @@ def execute(args: argparse.Namespace) -> int:
         text = markdown(found)
         for line in lines:
             print(line, file=sys.stderr)
-        sys.stdout.write(text if takes_unicode(sys.stdout) else text.encode("ascii", "replace").decode("ascii"))
+        print_text(text)
     else:
         print_lines(lines)
     if damage:

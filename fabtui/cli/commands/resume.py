@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabtui.cli.commands.app import on_screen
-from fabtui.cli.commands.run import as_text
+from fabtui.cli.foreground import as_text
 from fabtui.cli.options_from_args import Request, exposition_of, output_paths, recording_path
+from fabtui.cli.printing import confirmed
 from fabtui.config.file import read_config
 from fabtui.config.options import session_changes
 from fabtui.errors import InputError
@@ -39,11 +40,7 @@ NOT_CONFIRMED = 130
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Continue the session of a recording, in a new one that begins with a copy of it; return the exit code.
-
-    Raises:
-        InputError: Nothing of it can be continued.
-    """
+    """Continue the session of a recording, in a new one that begins with a copy of it; return the exit code."""
     path = Path(args.file).expanduser().absolute()
     found = resumption(path)
     config = read_config(args)
@@ -90,14 +87,7 @@ def _runs(options: SessionOptions) -> Iterator[str]:
 
 
 def _confirmed(path: Path, runs: list[str]) -> bool:
-    """Ask whether these options may be used: somebody else may have written the file.
-
-    Raises:
-        InputError: Standard input is no terminal.
-    """
+    """Ask whether these options may be used: somebody else may have written the file."""
     shown = "\n".join(f"  {one_line(text, 300)}" for text in runs[:20])
-    if not sys.stdin.isatty():
-        first = one_line(runs[0], 200)
-        raise InputError(f"{path} would have this used: {first}; standard input is no terminal: add --yes")
-    print(f"{one_line(path.name)} has these options:\n{shown}\nUse them? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    question = f"{one_line(path.name)} has these options:\n{shown}\nUse them?"
+    return confirmed(question, f"{path} would have this used: {one_line(runs[0], 200)}")

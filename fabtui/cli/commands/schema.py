@@ -18,11 +18,7 @@ examples:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print a schema; return the exit code.
-
-    Raises:
-        InputError: There is none of that name.
-    """
+    """Print a schema; return the exit code."""
     name = getattr(args, "name", "session")
     if name not in FORMATS:
         raise InputError(f"there is no schema {name!r}; there are {', '.join(FORMATS)}")

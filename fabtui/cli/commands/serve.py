@@ -10,11 +10,12 @@ import socket
 import sys
 from importlib.util import find_spec
 
-from fabtui.cli.commands.replay import check_recording
 from fabtui.cli.options_from_args import request_from
 from fabtui.config.file import read_config
 from fabtui.config.values import count
 from fabtui.errors import InputError
+from fabtui.importers.session import check_recording
+from fabtui.paths import user_path
 
 HELP = """\
 Serve the app to a browser on this machine, or through ssh -L to a browser elsewhere.
@@ -33,11 +34,7 @@ _OWN = {"--port": True, "--replay": True}
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until a signal arrives; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, the extra is not installed, or the port is in use.
-    """
+    """Serve until a signal arrives; return the exit code."""
     if find_spec("aiohttp") is None or find_spec("textual_serve") is None:
         raise InputError("serve needs packages that are not installed; pip install 'fabtui[serve]'")
     from fabtui.serve.web import serve
@@ -59,7 +56,7 @@ def _app_arguments(args: argparse.Namespace) -> list[str]:
     config = read_config(args)
     words = _without_own(args.words[1:])
     if "replay" in args:
-        check_recording(args.replay)
+        check_recording(user_path(args.replay))
         return ["replay", args.replay, *words]
     if "speed" in args:
         raise InputError("--speed needs --replay")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from fabtui.cli.printing import confirmed
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_atomically
@@ -50,11 +51,7 @@ _KEPT = (
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show what would be replaced, ask, and write the copy; return the exit code.
-
-    Raises:
-        InputError: The file cannot be read, or the copy cannot be written.
-    """
+    """Show what would be replaced, ask, and write the copy; return the exit code."""
     if args.file == "-":
         raise InputError("share needs the name of a file, not standard input (-)")
     path = user_path(args.file)
@@ -72,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
             source.write(rewriter.value, file)
         print("\n".join(_preview(path, source, identities, rewriter)))
         print(_compared(path, made))
-        if "yes" not in args and not _confirmed(out):
+        if "yes" not in args and not confirmed(f"Write {out}?", f"{out} is written after a question"):
             print("nothing was written", file=sys.stderr)
             return NOT_CONFIRMED
         with made.open("rb") as file:
@@ -142,15 +139,3 @@ def _compared(path: Path, made: Path) -> str:
         return f"the copy reads back with the same {count(before.total(), 'finding')}"
     differ = ", ".join(sorted(rule for rule in before | after if before[rule] != after[rule]))
     return f"THE COPY LEADS TO OTHER FINDINGS: {differ}"
-
-
-def _confirmed(out: Path) -> bool:
-    """Ask whether the copy may be written.
-
-    Raises:
-        InputError: Standard input is no terminal.
-    """
-    if not sys.stdin.isatty():
-        raise InputError(f"{out} is written after a question, and standard input is no terminal: add --yes")
-    print(f"Write {out}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

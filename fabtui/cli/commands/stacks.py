@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.printing import print_json, print_text
 from fabtui.jobs.who_is_behind import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
-from fabtui.report.text import takes_unicode
 from fabtui.sanitize import clean, one_line
 from fabtui.session.running_job.inquiry import Reply, replies
 
@@ -34,23 +32,17 @@ _DEADLINE = 60.0
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Inspect the ranks on all nodes; print them; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid.
-    """
+    """Inspect the ranks on all nodes; print them; return the exit code."""
     given = vars(args)
-    options = job_options(args, ("json", "ascii"))
+    options = job_options(args)
     found = asyncio.run(replies(options, "stacks", {}, _DEADLINE, lambda _: False, notice))
     stacks = [one for reply in found if reply.value is not None for one in rank_stacks(reply.node, reply.value)]
     groups = grouped(stacks)
     problems = {reply.node: reply.problem for reply in found if reply.value is None}
-    unicode = takes_unicode(sys.stdout) and "ascii" not in given
     if "json" in given:
-        print(json.dumps(_values(groups, problems), ensure_ascii=not unicode))
+        print_json(_values(groups, problems), given)
     else:
-        lines = "\n".join(_lines(groups, problems, found)) + "\n"
-        sys.stdout.write(lines if unicode else lines.encode("ascii", "replace").decode("ascii"))
+        print_text("\n".join(_lines(groups, problems, found)) + "\n", given)
     return 0 if stacks else NO_RANK
 
 

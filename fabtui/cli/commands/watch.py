@@ -57,11 +57,7 @@ class _Settings(NamedTuple):
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Repeat rounds until a signal; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid, or another process watches for the same file.
-    """
+    """Repeat rounds until a signal; return the exit code."""
     config = read_config(args)
     # Days of rounds would fill the disk.
     args.no_record = True

@@ -10,13 +10,15 @@ import sys
 import time
 from typing import NamedTuple
 
-from fabtui.cli.options_from_args import job_options, notice, seconds_of
+from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.printing import is_plain
+from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
 from fabtui.jobs.watchdog import IDLE, State, WatchdogVerdict
 from fabtui.nodeset import fold
 from fabtui.paths import private_folder, state_folder
-from fabtui.report.text import takes_unicode, wrapped
+from fabtui.report.text import wrapped
 from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.evidence import HangReport, report_hang
@@ -43,7 +45,6 @@ exit codes: 0 the job has ended and did not hang; 1 it hung; 2 bad usage or inpu
 
 #: Exit codes: the job hung; nothing of it could be read; interrupted.
 HUNG, UNREAD, INTERRUPTED = 1, 3, 130
-_OWN = ("job", "logs", "idle", "every", "on_hang", "once", "json", "ascii")
 _LONGEST = 86400.0
 
 
@@ -58,26 +59,21 @@ class _Settings(NamedTuple):
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Watch until the job ends; return the exit code.
-
-    Raises:
-        InputError: The arguments are not valid.
-    """
+    """Watch until the job ends; return the exit code."""
     given = vars(args)
     if job := given.get("job"):
         if "jobid" in given and given["jobid"] != job:
             raise InputError(f"two jobs are given: {job} and --jobid {given['jobid']}")
         args.jobid = job
-    idle = seconds_of(given, "idle", IDLE, 1.0, _LONGEST)
-    unicode = takes_unicode(sys.stdout) and "ascii" not in given
+    idle = seconds(given.get("idle", str(IDLE)), "--idle", 1.0, _LONGEST)
     settings = _Settings(
-        seconds_of(given, "every", EVERY, 0.5, 600.0),
+        seconds(given.get("every", str(EVERY)), "--every", 0.5, 600.0),
         str(given.get("on_hang", "")),
         "once" in given,
         "json" in given,
-        unicode,
+        not is_plain(given),
     )
-    options = job_options(args, _OWN)
+    options = job_options(args)
     if "," in options.job:
         raise InputError("one job at a time; each job has logs of its own")
     query = JobQuery(options.job, str(given.get("logs", "")), None, idle, options.hosts)

@@ -6,12 +6,12 @@ client of fabtui get, text or JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fabtui.importers.result import Result
-from fabtui.importers.sources import Source
+from fabtui.importers.result import Result, read
+from fabtui.importers.sources import Source, sources
 from fabtui.jobs.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.jobs.ras_report import RasReport, report_of
 from fabtui.jobs.ras_report import answer as ras_answer
@@ -100,6 +100,16 @@ class FlightDumps:
             warnings = [*warnings, "the file's name does not end in a rank, so that it is not known whose dump it is"]
         ranks = f"{job}*" if len(dumps) > 1 else job + (str(next(iter(known))) if known else "")
         return Result(Source(ranks, ""), NAME, self._titles[job], values, {}, warnings, [], [])
+
+
+def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
+    """Yield the result of each file; flight recorder dumps of the ranks of a job are one result, at the end."""
+    dumps = FlightDumps()
+    for source in sources(files):
+        result = read(source, kind)
+        if not dumps.take(result):
+            yield result
+    yield from dumps.results()
 
 
 def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:

@@ -122,8 +122,8 @@ def test_a_node_that_cannot_be_reached(capsys: Out) -> None:
     ("argv", "words"),
     [
         (["--address", "localhost"], "is not HOST:PORT"),
-        (["--wait", "-1"], "is not a number of seconds"),
-        (["--wait", "x"], "is not a number of seconds"),
+        (["--wait", "-1"], "is not a time from 0 to 600 seconds"),
+        (["--wait", "x"], "is not a time from 0 to 600 seconds"),
     ],
 )
 def test_wrong_arguments(argv: list[str], words: str, capsys: Out) -> None:

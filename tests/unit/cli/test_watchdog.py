@@ -127,8 +127,8 @@ def test_a_report_that_cannot_be_written(
     ("argv", "words"),
     [
         (["7", "--jobid", "8"], "two jobs are given: 7 and --jobid 8"),
-        (["--every", "0"], "--every: '0' is not a number of seconds from 0.5 to 600"),
-        (["--idle", "x"], "--idle: 'x' is not a number of seconds"),
+        (["--every", "0"], "--every: '0' is not a time from 0.5 to 600 seconds"),
+        (["--idle", "x"], "--idle: 'x' is not a time"),
     ],
 )
 def test_wrong_arguments(argv: list[str], words: str, capsys: Out) -> None:
