@@ -34,17 +34,11 @@ def chosen(name: str) -> Format:
 
 
 class Guess(NamedTuple):
-    """The format that a text most likely has.
+    """The format that a text most likely has."""
 
-    Attributes:
-        format: The format, or None if none fits, or two fit equally.
-        sure: Its likelihood, from 0 to 1.
-        others: Names of the other formats it may have, the most likely first.
-    """
-
-    format: Format | None
-    sure: float
-    others: list[str]
+    format: Format | None  #: The format, or None if none fits, or two fit equally.
+    sure: float  #: Its likelihood, from 0 to 1.
+    others: list[str]  #: Names of the other formats it may have, the most likely first.
 
 
 @functools.cache

@@ -86,29 +86,18 @@ _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 
 
 class Prefix(NamedTuple):
-    """A prefix that most lines have.
+    """A prefix that most lines have."""
 
-    Attributes:
-        pattern: The prefix, from the line's start.
-        who: True if it names of which process, host or file a line is, and there are several.
-        weak: True if so few lines have it that it may be the name of a program.
-    """
-
-    pattern: re.Pattern[str]
-    who: bool
-    weak: bool = False
+    pattern: re.Pattern[str]  #: The prefix, from the line's start.
+    who: bool  #: True if it names of which process, host or file a line is, and there are several.
+    weak: bool = False  #: True if so few lines have it that it may be the name of a program.
 
 
 class Variant(NamedTuple):
-    """A text with prefixes removed.
+    """A text with prefixes removed."""
 
-    Attributes:
-        layers: What is removed, in this order.
-        by_who: True if lines of one process, host or file are put together.
-    """
-
-    layers: tuple[Prefix, ...] = ()
-    by_who: bool = False
+    layers: tuple[Prefix, ...] = ()  #: What is removed, in this order.
+    by_who: bool = False  #: True if lines of one process, host or file are put together.
 
     def of(self, text: str) -> str:
         """Return the text without these prefixes."""
@@ -210,15 +199,10 @@ _DEEP = 40
 
 
 class Recognised(NamedTuple):
-    """A format, and the reading of a text in it.
+    """A format, and the reading of a text in it."""
 
-    Attributes:
-        guess: The format, how likely it is, and others.
-        reading: What was read; None if the format is not known.
-    """
-
-    guess: Guess
-    reading: Reading | None
+    guess: Guess  #: The format, how likely it is, and others.
+    reading: Reading | None  #: What was read; None if the format is not known.
 
 
 class _Candidate(NamedTuple):
@@ -311,27 +295,16 @@ MOST_RAW = 256 * 1024
 
 
 class Result(NamedTuple):
-    """Result of reading a text.
+    """Result of reading a text."""
 
-    Attributes:
-        source: The text and where it is from.
-        kind: The name of its format, or ``unknown``.
-        title: The title of the format.
-        values: What was understood; empty where the kind is unknown.
-        units: The unit of each value in ``values`` that has one, by its name.
-        warnings: What the text complains of, and what makes it doubtful.
-        unknown: Lines that were not understood.
-        others: Other formats it may have, the most likely first.
-    """
-
-    source: Source
-    kind: str
-    title: str
-    values: dict[str, Any]
-    units: dict[str, str]
-    warnings: list[str]
-    unknown: list[str]
-    others: list[str]
+    source: Source  #: The text and where it is from.
+    kind: str  #: The name of its format, or ``unknown``.
+    title: str  #: The title of the format.
+    values: dict[str, Any]  #: What was understood; empty where the kind is unknown.
+    units: dict[str, str]  #: The unit of each value in ``values`` that has one, by its name.
+    warnings: list[str]  #: What the text complains of, and what makes it doubtful.
+    unknown: list[str]  #: Lines that were not understood.
+    others: list[str]  #: Other formats it may have, the most likely first.
 
     @property
     def known(self) -> bool:

@@ -28,17 +28,11 @@ _GZIP = b"\x1f\x8b"
 
 
 class Source(NamedTuple):
-    """A text and where it is from.
+    """A text and where it is from."""
 
-    Attributes:
-        name: What users call it: a path, or ``-``.
-        text: What it holds, bytes that are not UTF-8 shown as U+FFFD.
-        cut: Why not all of it is there, or None.
-    """
-
-    name: str
-    text: str
-    cut: str | None = None
+    name: str  #: What users call it: a path, or ``-``.
+    text: str  #: What it holds, bytes that are not UTF-8 shown as U+FFFD.
+    cut: str | None = None  #: Why not all of it is there, or None.
 
 
 def sources(names: Sequence[str]) -> Iterator[Source]:

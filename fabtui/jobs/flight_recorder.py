@@ -41,45 +41,27 @@ _RANK_AT_END = re.compile(r"(\d{1,9})(?:\.(?:pickle|pkl|json|bin|dump))?(?:\.gz)
 
 
 class Call(NamedTuple):
-    """A collective, send or receive.
+    """A collective, send or receive."""
 
-    Attributes:
-        number: Its sequence number: of collectives, or of sends and receives, of its process group.
-        operation: ``all_reduce``, ``send``, ``recv``.
-        peers: Source and destination of a send or receive, as ranks of the group; None for a collective.
-        shape: Sizes and types of its inputs: ``4194304 Float``.
-        done: True if it has finished.
-        site: Where it was called from: ``rank.py:16``; "" if unknown.
-        order: Its number among all calls of the rank.
-    """
-
-    number: int
-    operation: str
+    number: int  #: Its sequence number: of collectives, or of sends and receives, of its process group.
+    operation: str  #: ``all_reduce``, ``send``, ``recv``.
+    #: Source and destination of a send or receive, as ranks of the group; None for a collective.
     peers: tuple[int, int] | None
-    shape: str
-    done: bool
-    site: str
-    order: int
+    shape: str  #: Sizes and types of its inputs: ``4194304 Float``.
+    done: bool  #: True if it has finished.
+    site: str  #: Where it was called from: ``rank.py:16``; "" if unknown.
+    order: int  #: Its number among all calls of the rank.
 
 
 class GroupCalls(NamedTuple):
-    """Calls of one process group.
+    """Calls of one process group."""
 
-    Attributes:
-        name: Its name, unique in the job.
-        description: ``default_pg``, ``TP 3``; the name where there is none.
-        members: Its ranks in the job, in the order of the group; empty if unknown.
-        called: The last collective that was called, or None.
-        finished: The last collective that has finished, or None.
-        calls: Its last calls.
-    """
-
-    name: str
-    description: str
-    members: tuple[int, ...]
-    called: int | None
-    finished: int | None
-    calls: tuple[Call, ...]
+    name: str  #: Its name, unique in the job.
+    description: str  #: ``default_pg``, ``TP 3``; the name where there is none.
+    members: tuple[int, ...]  #: Its ranks in the job, in the order of the group; empty if unknown.
+    called: int | None  #: The last collective that was called, or None.
+    finished: int | None  #: The last collective that has finished, or None.
+    calls: tuple[Call, ...]  #: Its last calls.
 
     @property
     def unfinished(self) -> list[Call]:

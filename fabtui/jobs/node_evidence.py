@@ -32,45 +32,26 @@ _TITLES = {
 
 
 class Sign(NamedTuple):
-    """Report of a node that may explain why a rank stands.
+    """Report of a node that may explain why a rank stands."""
 
-    Attributes:
-        place: Endpoint or node: ``n062:0``, ``n062 mlx5_3``.
-        text: What and when: ``Xid 79 at 12:03: GPU has fallen off the bus``.
-        kind: Its kind in the kernel's log, or ``port``.
-        code: The number of an Xid, or None.
-        device: The interface or GPU index that the next command inspects; "" if unknown.
-        own: True if it is about a GPU of a late rank.
-    """
-
-    place: str
-    text: str
-    kind: str
-    code: int | None
-    device: str
-    own: bool
+    place: str  #: Endpoint or node: ``n062:0``, ``n062 mlx5_3``.
+    text: str  #: What and when: ``Xid 79 at 12:03: GPU has fallen off the bus``.
+    kind: str  #: Its kind in the kernel's log, or ``port``.
+    code: int | None  #: The number of an Xid, or None.
+    device: str  #: The interface or GPU index that the next command inspects; "" if unknown.
+    own: bool  #: True if it is about a GPU of a late rank.
 
 
 class NodeEvidence(NamedTuple):
-    """Evidence of a node.
+    """Evidence of a node."""
 
-    Attributes:
-        node: Its name.
-        signs: What may explain it, the most likely first.
-        log: ``yes``, ``not permitted`` or ``unknown``: whether the kernel's log was read.
-        ports: Number of its RDMA ports.
-        hours: The period of the reports (h).
-        stacks: Where the late ranks are, by their process as RAS numbers it.
-        gone: Processes that have ended.
-    """
-
-    node: str
-    signs: tuple[Sign, ...]
-    log: str
-    ports: int
-    hours: float
-    stacks: Mapping[int, RankStack]
-    gone: frozenset[int]
+    node: str  #: Its name.
+    signs: tuple[Sign, ...]  #: What may explain it, the most likely first.
+    log: str  #: ``yes``, ``not permitted`` or ``unknown``: whether the kernel's log was read.
+    ports: int  #: Number of its RDMA ports.
+    hours: float  #: The period of the reports (h).
+    stacks: Mapping[int, RankStack]  #: Where the late ranks are, by their process as RAS numbers it.
+    gone: frozenset[int]  #: Processes that have ended.
 
 
 def plain_address(address: str) -> str:

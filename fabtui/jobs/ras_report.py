@@ -51,27 +51,21 @@ class RasGroup(NamedTuple):
 
 @dataclass
 class RasCommunicator:
-    """A communicator.
+    """A communicator."""
 
-    Attributes:
-        name: Its hash, 16 hexadecimal digits.
-        size: The number of its ranks, or None.
-        places: Where its ranks run, by rank, as far as the report lists them.
-        counts: How many operations a rank has launched, by operation and rank.
-        tallies: How many ranks have launched how many operations, by operation and number of operations. The text lists
-            not all ranks of a tally.
-        silent: Ranks without data: ``dead``, ``unresponsive`` or ``missing``.
-        errors: What ranks report, by rank.
-        states: States of ranks that differ: ``INIT``, ``NOCOMM`` and others, by rank.
-    """
-
-    name: str
-    size: int | None = None
+    name: str  #: Its hash, 16 hexadecimal digits.
+    size: int | None = None  #: The number of its ranks, or None.
+    #: Where its ranks run, by rank, as far as the report lists them.
     places: dict[int, JobPlace] = field(default_factory=dict)
+    #: How many operations a rank has launched, by operation and rank.
     counts: dict[str, dict[int, int]] = field(default_factory=dict)
+    #: How many ranks have launched how many operations, by operation and number of operations. The text lists not all
+    #: ranks of a tally.
     tallies: dict[str, dict[int, int]] = field(default_factory=dict)
+    #: Ranks without data: ``dead``, ``unresponsive`` or ``missing``.
     silent: dict[int, str] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)  #: What ranks report, by rank.
+    #: States of ranks that differ: ``INIT``, ``NOCOMM`` and others, by rank.
     states: dict[int, str] = field(default_factory=dict)
 
     def place(self, rank: int) -> JobPlace:

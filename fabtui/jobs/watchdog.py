@@ -85,31 +85,18 @@ class RasPulse(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """Everything that is known of a job at one time. Unknown values are None.
+    """Everything that is known of a job at one time. Unknown values are None."""
 
-    Attributes:
-        when: Time (s) on a clock that only goes forward.
-        quiet: How long (s) no output has grown, on all nodes.
-        interval: Usual time (s) between two printed iterations.
-        late: How long (s) ago the last iteration was printed.
-        gpus: The GPUs of the job.
-        traffic: Bytes so far by node, over all NICs and NVLinks.
-        ras: Report of RAS.
-        timeout: The line of PyTorch's watchdog, if it has reported a timeout; else "".
-        files: Bytes so far by node that ranks have read from and written to files.
-        suspended: Whether the scheduler has suspended the job.
-    """
-
-    when: float
-    quiet: float | None = None
-    interval: float | None = None
-    late: float | None = None
-    gpus: tuple[GpuPulse, ...] = ()
-    traffic: Mapping[str, int] | None = None
-    ras: RasPulse | None = None
-    timeout: str = ""
-    files: Mapping[str, int] | None = None
-    suspended: bool = False
+    when: float  #: Time (s) on a clock that only goes forward.
+    quiet: float | None = None  #: How long (s) no output has grown, on all nodes.
+    interval: float | None = None  #: Usual time (s) between two printed iterations.
+    late: float | None = None  #: How long (s) ago the last iteration was printed.
+    gpus: tuple[GpuPulse, ...] = ()  #: The GPUs of the job.
+    traffic: Mapping[str, int] | None = None  #: Bytes so far by node, over all NICs and NVLinks.
+    ras: RasPulse | None = None  #: Report of RAS.
+    timeout: str = ""  #: The line of PyTorch's watchdog, if it has reported a timeout; else "".
+    files: Mapping[str, int] | None = None  #: Bytes so far by node that ranks have read from and written to files.
+    suspended: bool = False  #: Whether the scheduler has suspended the job.
 
 
 def output_limit(pulse: Pulse, idle: float = IDLE) -> float:
@@ -317,21 +304,13 @@ class WatchdogPhase(StrEnum):
 
 
 class WatchdogVerdict(NamedTuple):
-    """Result of a sample.
+    """Result of a sample."""
 
-    Attributes:
-        phase: The state now.
-        readings: What each signal shows.
-        fired: True if the job hangs since this sample: at most once until it continues.
-        recovered: True if a job that hung continues since this sample.
-        why: Why it is in this state, for users.
-    """
-
-    phase: WatchdogPhase
-    readings: tuple[HangReading, ...]
-    fired: bool
-    recovered: bool
-    why: str
+    phase: WatchdogPhase  #: The state now.
+    readings: tuple[HangReading, ...]  #: What each signal shows.
+    fired: bool  #: True if the job hangs since this sample: at most once until it continues.
+    recovered: bool  #: True if a job that hung continues since this sample.
+    why: str  #: Why it is in this state, for users.
 
 
 class Watchdog:

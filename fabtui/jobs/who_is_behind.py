@@ -14,19 +14,12 @@ _MOST_RANGES = 8
 
 
 class JobPlace(NamedTuple):
-    """A rank of a communicator or process group, and where it runs.
+    """A rank of a communicator or process group, and where it runs."""
 
-    Attributes:
-        rank: Its number in the communicator or group.
-        node: Name or address of the node; "" if unknown.
-        pid: Its process on the node, or None.
-        gpu: Its GPUs as nvidia-smi numbers them (``5`` or ``4,5``); "" if unknown.
-    """
-
-    rank: int
-    node: str = ""
-    pid: int | None = None
-    gpu: str = ""
+    rank: int  #: Its number in the communicator or group.
+    node: str = ""  #: Name or address of the node; "" if unknown.
+    pid: int | None = None  #: Its process on the node, or None.
+    gpu: str = ""  #: Its GPUs as nvidia-smi numbers them (``5`` or ``4,5``); "" if unknown.
 
     @property
     def process(self) -> tuple[str, int | None, str] | int:
@@ -66,29 +59,17 @@ def has(places: int) -> str:
 
 
 class Gap(NamedTuple):
-    """An operation that some ranks have called and others have not.
+    """An operation that some ranks have called and others have not."""
 
-    Attributes:
-        operation: Its name as the source writes it: ``AllReduce``, ``all_reduce``.
-        number: Its number in the communicator or group: the first that not all have called.
-        group: The communicator or process group, for users.
-        size: The number of ranks of the group, or None.
-        behind: The ranks that have not called it, as far as they are listed.
-        unlisted: How many more have not called it.
-        waiting: The ranks that have called it, as far as they are listed.
-        highest: The last operation that a rank has called.
-        text: The sentence about it, where the source knows more than this.
-    """
-
-    operation: str
-    number: int
-    group: str
-    size: int | None
-    behind: tuple[JobPlace, ...]
-    unlisted: int
-    waiting: tuple[JobPlace, ...]
-    highest: int
-    text: str = ""
+    operation: str  #: Its name as the source writes it: ``AllReduce``, ``all_reduce``.
+    number: int  #: Its number in the communicator or group: the first that not all have called.
+    group: str  #: The communicator or process group, for users.
+    size: int | None  #: The number of ranks of the group, or None.
+    behind: tuple[JobPlace, ...]  #: The ranks that have not called it, as far as they are listed.
+    unlisted: int  #: How many more have not called it.
+    waiting: tuple[JobPlace, ...]  #: The ranks that have called it, as far as they are listed.
+    highest: int  #: The last operation that a rank has called.
+    text: str = ""  #: The sentence about it, where the source knows more than this.
 
     def sentence(self) -> str:
         """Return who has not called what, in one sentence."""
@@ -125,19 +106,12 @@ def suspects(gaps: Iterable[Gap]) -> list[JobPlace]:
 
 
 class Answer(NamedTuple):
-    """Answer to the question who is behind.
+    """Answer to the question who is behind."""
 
-    Attributes:
-        sentences: The answer, the most important sentence first.
-        next: Commands to type next, each with its node.
-        hangs: True if a rank is behind, silent or failed; None if the source does not show it.
-        suspects: The ranks that it names, on whose nodes the cause is to be looked for.
-    """
-
-    sentences: list[str]
-    next: list[str]
-    hangs: bool | None
-    suspects: tuple[JobPlace, ...] = ()
+    sentences: list[str]  #: The answer, the most important sentence first.
+    next: list[str]  #: Commands to type next, each with its node.
+    hangs: bool | None  #: True if a rank is behind, silent or failed; None if the source does not show it.
+    suspects: tuple[JobPlace, ...] = ()  #: The ranks that it names, on whose nodes the cause is to be looked for.
 
     def values(self) -> dict[str, Any]:
         """Return it as JSON-able values."""
@@ -176,19 +150,13 @@ _BUSY = 0.5
 
 
 class RankStack(NamedTuple):
-    """Place in the program of a rank.
+    """Place in the program of a rank."""
 
-    Attributes:
-        place: Its rank, node and process.
-        frames: Functions from the innermost, such as ``all_reduce (distributed_c10d.py:3068)``; none if unknown.
-        activity: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
-        problem: Why there are no frames, or "".
-    """
-
-    place: JobPlace
+    place: JobPlace  #: Its rank, node and process.
+    #: Functions from the innermost, such as ``all_reduce (distributed_c10d.py:3068)``; none if unknown.
     frames: tuple[str, ...]
-    activity: str
-    problem: str
+    activity: str  #: What the kernel shows: ``running``, ``sleeping in hrtimer_nanosleep``, ``stopped``.
+    problem: str  #: Why there are no frames, or "".
 
 
 class StackGroup(NamedTuple):

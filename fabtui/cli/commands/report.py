@@ -124,17 +124,11 @@ Files = list[tuple[Path, Callable[[Path], None]]]
 
 
 class PictureRequest(NamedTuple):
-    """Pictures to be written.
+    """Pictures to be written."""
 
-    Attributes:
-        targets: For each format a file or a folder, and whether it is a folder.
-        names: Layers, and `CURVES`; empty for all with results.
-        modes: Modes of matrices; empty for both, or ``verdict`` for a file.
-    """
-
-    targets: dict[str, tuple[Path, bool]]
-    names: list[str]
-    modes: tuple[Mode, ...]
+    targets: dict[str, tuple[Path, bool]]  #: For each format a file or a folder, and whether it is a folder.
+    names: list[str]  #: Layers, and `CURVES`; empty for all with results.
+    modes: tuple[Mode, ...]  #: Modes of matrices; empty for both, or ``verdict`` for a file.
 
 
 def picture_request(args: argparse.Namespace) -> PictureRequest:

@@ -26,17 +26,11 @@ class _Table(NamedTuple):
 
 
 class _Tool(NamedTuple):
-    """Marks of the tables of one tool.
+    """Marks of the tables of one tool."""
 
-    Attributes:
-        name: The tool.
-        heading: What the heading of its tables looks like.
-        json_lists: The lists of its JSON output.
-    """
-
-    name: str
-    heading: re.Pattern[str]
-    json_lists: tuple[str, ...]
+    name: str  #: The tool.
+    heading: re.Pattern[str]  #: What the heading of its tables looks like.
+    json_lists: tuple[str, ...]  #: The lists of its JSON output.
 
 
 _HEAD_WORD = r"#?[A-Z][A-Z_0-9:()/#]*"

@@ -16,17 +16,11 @@ KEPT = 50
 
 
 class LineKind(NamedTuple):
-    """A kind of error.
+    """A kind of error."""
 
-    Attributes:
-        name: Its name in JSON.
-        cause: Whether it can begin a failure; a consequence alone does not show what was wrong.
-        pattern: What its lines contain.
-    """
-
-    name: str
-    cause: bool
-    pattern: re.Pattern[str]
+    name: str  #: Its name in JSON.
+    cause: bool  #: Whether it can begin a failure; a consequence alone does not show what was wrong.
+    pattern: re.Pattern[str]  #: What its lines contain.
 
 
 def _kind(name: str, pattern: str, *, cause: bool = True, flags: int = 0) -> LineKind:
@@ -98,16 +92,11 @@ _ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \
 
 
 class ErrorLine(NamedTuple):
-    """A line that reports an error.
+    """A line that reports an error."""
 
-    Attributes:
-        kind: What it is.
-        text: The line without the label of its rank, not cleaned.
-        when: Its time stamp, else when it was read while the file grew (s since the epoch); None if unknown.
-    """
-
-    kind: LineKind
-    text: str
+    kind: LineKind  #: What it is.
+    text: str  #: The line without the label of its rank, not cleaned.
+    #: Its time stamp, else when it was read while the file grew (s since the epoch); None if unknown.
     when: float | None
 
     @property
@@ -127,17 +116,11 @@ def _meaning(text: str) -> Meaning | None:
 
 
 class DeadTask(NamedTuple):
-    """A task that ended before the others.
+    """A task that ended before the others."""
 
-    Attributes:
-        nodes: Its node, or several, as the launcher writes them; "" if the launcher does not name it.
-        task: Its number or numbers in the step, or the rank on its node.
-        how: How it ended, in the words of the launcher.
-    """
-
-    nodes: str
-    task: str
-    how: str
+    nodes: str  #: Its node, or several, as the launcher writes them; "" if the launcher does not name it.
+    task: str  #: Its number or numbers in the step, or the rank on its node.
+    how: str  #: How it ended, in the words of the launcher.
 
 
 def error_of(line: str, seen: float | None = None) -> ErrorLine | None:

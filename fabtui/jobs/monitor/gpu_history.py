@@ -21,23 +21,14 @@ _MEGABYTE = 1 << 20
 
 
 class Gpu(NamedTuple):
-    """A GPU at one time. Unknown values are None.
+    """A GPU at one time. Unknown values are None."""
 
-    Attributes:
-        number: Its number on the node.
-        utilization: In percent.
-        used: Memory in use (bytes).
-        total: Its memory (bytes).
-        power: In W.
-        processes: Whether a process uses it.
-    """
-
-    number: int
-    utilization: int | None
-    used: int | None
-    total: int | None
-    power: float | None
-    processes: bool | None
+    number: int  #: Its number on the node.
+    utilization: int | None  #: In percent.
+    used: int | None  #: Memory in use (bytes).
+    total: int | None  #: Its memory (bytes).
+    power: float | None  #: In W.
+    processes: bool | None  #: Whether a process uses it.
 
     @property
     def busy(self) -> bool | None:

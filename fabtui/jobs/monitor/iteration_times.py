@@ -17,21 +17,13 @@ _LONGEST = 60
 
 
 class IterationLine(NamedTuple):
-    """A printed iteration.
+    """A printed iteration."""
 
-    Attributes:
-        number: Its number.
-        total: The last iteration of the training.
-        fields: Names and values, as printed.
-        start: Where it begins in its line.
-        cut: True if the last field is not closed by a bar; it may have lost its end and is left out.
-    """
-
-    number: int
-    total: int
-    fields: dict[str, str]
-    start: int
-    cut: bool
+    number: int  #: Its number.
+    total: int  #: The last iteration of the training.
+    fields: dict[str, str]  #: Names and values, as printed.
+    start: int  #: Where it begins in its line.
+    cut: bool  #: True if the last field is not closed by a bar; it may have lost its end and is left out.
 
     @property
     def elapsed(self) -> tuple[float | None, str]:
@@ -66,27 +58,16 @@ _ENOUGH = 4
 
 
 class Iteration(NamedTuple):
-    """A printed iteration.
+    """A printed iteration."""
 
-    Attributes:
-        number: Its number.
-        total: The last iteration of the training.
-        seconds: Time per iteration, as printed; None if the line has none or is cut off.
-        loss: The loss as printed, "" without one.
-        nan: Number of iterations with NaN that the line counts.
-        skipped: Number of skipped iterations that the line counts.
-        seen: When the line was read (s, our clock); None if it was there before the first reading.
-        first: Whether it is the first one after a start or restart.
-    """
-
-    number: int
-    total: int
-    seconds: float | None
-    loss: str = ""
-    nan: int = 0
-    skipped: int = 0
-    seen: float | None = None
-    first: bool = False
+    number: int  #: Its number.
+    total: int  #: The last iteration of the training.
+    seconds: float | None  #: Time per iteration, as printed; None if the line has none or is cut off.
+    loss: str = ""  #: The loss as printed, "" without one.
+    nan: int = 0  #: Number of iterations with NaN that the line counts.
+    skipped: int = 0  #: Number of skipped iterations that the line counts.
+    seen: float | None = None  #: When the line was read (s, our clock); None if it was there before the first reading.
+    first: bool = False  #: Whether it is the first one after a start or restart.
 
 
 def iteration_of(line: str, seen: float | None = None) -> Iteration | None:

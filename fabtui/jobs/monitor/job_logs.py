@@ -23,17 +23,11 @@ LONGEST = 600
 
 
 class NewLines(NamedTuple):
-    """Lines that were not read before.
+    """Lines that were not read before."""
 
-    Attributes:
-        head: Lines from the start of a file whose middle is left out.
-        lines: The new lines.
-        again: Whether the file has started again: it was truncated or rotated.
-    """
-
-    head: list[str]
-    lines: list[str]
-    again: bool
+    head: list[str]  #: Lines from the start of a file whose middle is left out.
+    lines: list[str]  #: The new lines.
+    again: bool  #: Whether the file has started again: it was truncated or rotated.
 
 
 class LogFile:

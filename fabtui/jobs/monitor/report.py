@@ -18,75 +18,46 @@ HEALTHY, SUSPECT, UNREAD = 0, 1, 3
 
 
 class NodeRow(NamedTuple):
-    """State of a node within a job. Unknown values are None.
+    """State of a node within a job. Unknown values are None."""
 
-    Attributes:
-        node: Its name.
-        state: ``ok``, ``suspect`` or ``no logs``.
-        quiet: How long (s) its output has not grown.
-        stream: The kind of output that was written last.
-        iteration: The last iteration it has printed, such as ``30/50``; "" if it prints none.
-        sample: Its GPUs.
-        sample_age: How old (s) that sample is.
-        errors: Number of lines with errors.
-        ranks: Number of its ranks, where the node was asked.
-    """
-
-    node: str
-    state: str
-    quiet: float | None
-    stream: Stream | None
-    iteration: str
-    sample: GpuSample | None
-    sample_age: float | None
-    errors: int
-    ranks: int | None
+    node: str  #: Its name.
+    state: str  #: ``ok``, ``suspect`` or ``no logs``.
+    quiet: float | None  #: How long (s) its output has not grown.
+    stream: Stream | None  #: The kind of output that was written last.
+    iteration: str  #: The last iteration it has printed, such as ``30/50``; "" if it prints none.
+    sample: GpuSample | None  #: Its GPUs.
+    sample_age: float | None  #: How old (s) that sample is.
+    errors: int  #: Number of lines with errors.
+    ranks: int | None  #: Number of its ranks, where the node was asked.
 
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """Answer of a node itself, over an open link.
+    """Answer of a node itself, over an open link."""
 
-    Attributes:
-        ranks: The ranks of its processes, each with a state of the kernel (``R``, ``S``, ``D``, ``T``).
-        most_ranks: The largest number of ranks so far.
-        fewer_since: Since when (s since the epoch) there are fewer ranks than that; None if there are not.
-        addresses: Its network addresses.
-        problem: Why it did not answer, or "".
-        gpu_problem: Why it has no values of GPUs, or "".
-    """
-
+    #: The ranks of its processes, each with a state of the kernel (``R``, ``S``, ``D``, ``T``).
     ranks: tuple[tuple[int, str], ...] | None = None
-    most_ranks: int = 0
+    most_ranks: int = 0  #: The largest number of ranks so far.
+    #: Since when (s since the epoch) there are fewer ranks than that; None if there are not.
     fewer_since: float | None = None
-    addresses: tuple[str, ...] = ()
-    problem: str = ""
-    gpu_problem: str = ""
+    addresses: tuple[str, ...] = ()  #: Its network addresses.
+    problem: str = ""  #: Why it did not answer, or "".
+    gpu_problem: str = ""  #: Why it has no values of GPUs, or "".
 
 
 @dataclass(frozen=True)
 class JobFacts:
-    """Everything that the rules look at.
+    """Everything that the rules look at."""
 
-    Attributes:
-        status: What the scheduler knows.
-        logs: The content of the logs.
-        conf: Settings of the configuration file; None without one.
-        conf_name: Its name for users.
-        idle: Time (s) without any output after which a job counts as silent.
-        when: Now (s since the epoch, our clock).
-        nodes: Answers of the nodes themselves.
-        addresses: Names and addresses of nodes by node, as Slurm and the name service know them; also of nodes that
-            are not in the job.
-    """
-
-    status: JobStatus
-    logs: JobLogs
-    conf: Mapping[str, str] | None = None
-    conf_name: str = ""
-    idle: float = 180.0
-    when: float = 0.0
-    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    status: JobStatus  #: What the scheduler knows.
+    logs: JobLogs  #: The content of the logs.
+    conf: Mapping[str, str] | None = None  #: Settings of the configuration file; None without one.
+    conf_name: str = ""  #: Its name for users.
+    idle: float = 180.0  #: Time (s) without any output after which a job counts as silent.
+    when: float = 0.0  #: Now (s since the epoch, our clock).
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)  #: Answers of the nodes themselves.
+    #: Names and addresses of nodes by node, as Slurm and the name service know them; also of nodes that are not in the
+    #: job.
     addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -97,19 +68,12 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class JobReport:
-    """A job at one time.
+    """A job at one time."""
 
-    Attributes:
-        facts: What the rules have looked at; ``facts.logs`` has the ends of the files.
-        rows: One for each node.
-        findings: What is wrong, the most severe first.
-        unread: What could not be read, one line each.
-    """
-
-    facts: JobFacts
-    rows: tuple[NodeRow, ...]
-    findings: tuple[Finding, ...]
-    unread: tuple[str, ...] = ()
+    facts: JobFacts  #: What the rules have looked at; ``facts.logs`` has the ends of the files.
+    rows: tuple[NodeRow, ...]  #: One for each node.
+    findings: tuple[Finding, ...]  #: What is wrong, the most severe first.
+    unread: tuple[str, ...] = ()  #: What could not be read, one line each.
 
     @property
     def status(self) -> JobStatus:
