@@ -27,7 +27,7 @@ from fabtui.jobs.who_is_behind import (
     stack_command,
     suspects,
 )
-from fabtui_node.parsers.lines import json_list, json_object
+from fabtui_node.parsers.lines import json_list, json_object, json_whole
 
 #: How many finished calls of a group are kept: those before are of no use for the question who is behind.
 _FINISHED = 64
@@ -132,12 +132,12 @@ def _call(entry: dict[str, Any]) -> Call | None:
         operation = found[1]
         first, second = int(found[2]), int(found[3])
         peers = (first, second) if operation == "send" else (second, first)
-    number = _whole(entry.get("p2p_seq_id" if peers else "collective_seq_id", entry.get("seq_id")))
+    number = json_whole(entry.get("p2p_seq_id" if peers else "collective_seq_id", entry.get("seq_id")))
     if number is None or not operation:
         return None
     site = _site(json_list(entry.get("frames")))
     done = entry.get("state") == "completed" or entry.get("retired") is True
-    return Call(number, operation[:60], peers, _shape(entry), done, site, _whole(entry.get("record_id")) or 0)
+    return Call(number, operation[:60], peers, _shape(entry), done, site, json_whole(entry.get("record_id")) or 0)
 
 
 def _shape(entry: dict[str, Any]) -> str:
@@ -151,7 +151,7 @@ def _site(frames: list[Any]) -> str:
     for frame in frames[:64]:
         file = _text(frame.get("filename")) if isinstance(frame, dict) else ""
         if file and not _OF_TORCH.search(file):
-            return f"{file.rpartition('/')[2]}:{_whole(frame.get('line')) or 0}"[:120]
+            return f"{file.rpartition('/')[2]}:{json_whole(frame.get('line')) or 0}"[:120]
     return ""
 
 
@@ -169,22 +169,18 @@ def _calls_of(key: tuple[str, str], calls: list[Call], status: dict[str, Any], m
 
 
 def _known(*numbers: Any) -> list[int]:
-    return [number for one in numbers if (number := _whole(one)) is not None]
+    return [number for one in numbers if (number := json_whole(one)) is not None]
 
 
 def _members(about: dict[str, Any]) -> tuple[int, ...]:
     """Return the ranks of a group: a text ``[0, 1]`` or a list."""
     ranks = about.get("ranks")
     texts: Iterable[Any] = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else json_list(ranks)
-    return tuple(int(text) for text in texts if isinstance(text, str) or _whole(text) is not None)
+    return tuple(int(text) for text in texts if isinstance(text, str) or json_whole(text) is not None)
 
 
 def _text(value: Any) -> str:
     return value[:200] if isinstance(value, str) else ""
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
 # Answer of flight recorder dumps of several ranks to the question who is behind.

@@ -21,7 +21,7 @@ from fabtui.jobs.who_is_behind import (
 )
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import Notes
-from fabtui_node.parsers.lines import json_list, json_number, json_object, plain_lines
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_whole, plain_lines
 
 #: NCCL 2.24 and 2.25 count all collectives together.
 ANY = "collective"
@@ -305,11 +305,11 @@ def parse_json(text: str, notes: Notes) -> RasReport:
     about = json_object(value, "ras")
     report = RasReport(
         nccl=_text(value.get("nccl_version")),
-        cuda_runtime=_whole(value.get("cuda_runtime_version")),
-        cuda_driver=_whole(value.get("cuda_driver_version")),
+        cuda_runtime=json_whole(value.get("cuda_runtime_version")),
+        cuda_driver=json_whole(value.get("cuda_driver_version")),
         time=_text(value.get("timestamp")),
         seconds=json_number(about.get("collection_time_sec")),
-        timeouts=_whole(about.get("timeouts_count")) or 0,
+        timeouts=json_whole(about.get("timeouts_count")) or 0,
         complete=True,
     )
     for one in value["communicators"]:
@@ -326,16 +326,16 @@ def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
     name = _text(value.get("hash"))
     if not name:
         return None
-    found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], _whole(value.get("size")))
+    found = RasCommunicator(name.removeprefix("0x").zfill(16)[:40], json_whole(value.get("size")))
     for one in json_list(value.get("ranks")):
         rank = _place(found, one)
         if rank is None:
             continue
         for operation, number in json_object(one, "collective_counts").items():
-            if (launched := _whole(number)) is not None:
+            if (launched := json_whole(number)) is not None:
                 found.counts.setdefault(operation[:40], {})[rank] = launched
         status = json_object(one, "status")
-        for code in (_whole(status.get("init_state")), _whole(status.get("async_error"))):
+        for code in (json_whole(status.get("init_state")), json_whole(status.get("async_error"))):
             if code is not None and code not in _FINE:
                 found.errors[rank] = _ERRORS.get(code, f"NCCL result {code}")
         states = [name for name in ("finalize_called", "destroy_flag", "abort_flag") if status.get(name) is True]
@@ -353,13 +353,13 @@ def _communicator(value: dict[str, Any]) -> RasCommunicator | None:
 def _place(communicator: RasCommunicator, value: Any) -> int | None:
     """Note where a rank runs; return the rank, or None if there is none."""
     found = value if isinstance(value, dict) else {}
-    rank = _whole(found.get("rank"))
+    rank = json_whole(found.get("rank"))
     if rank is None:
         return None
-    gpu = _whole(found.get("nvml_dev"))
-    gpu = _whole(found.get("cuda_dev")) if gpu is None else gpu
+    gpu = json_whole(found.get("nvml_dev"))
+    gpu = json_whole(found.get("cuda_dev")) if gpu is None else gpu
     node = (_text(found.get("host")) or "")[:255]
-    communicator.places[rank] = JobPlace(rank, node, _whole(found.get("pid")), "" if gpu is None else str(gpu))
+    communicator.places[rank] = JobPlace(rank, node, json_whole(found.get("pid")), "" if gpu is None else str(gpu))
     return rank
 
 
@@ -384,10 +384,6 @@ def _totals(report: RasReport) -> None:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
 
 
 #: Maximum number of ranks that one range may stand for.
@@ -454,7 +450,6 @@ class _Parser:
         self._value: int | str | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         text = line.strip()
         if text in ("Errors", "Warnings"):
             self._section = text

@@ -61,7 +61,6 @@ class _Parser:
         self.mixed = False
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         if block := _BLOCK.match(line):
             values = dict.fromkeys(("seconds", "throughput", "printed_busbw", "busbw"))
             self.current = {"rank": int(block["rank"]), "host": block["host"], **values}

@@ -33,7 +33,6 @@ class _Parser:
         self.matrix: dict[str, Any] | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         words = line.split()
         if device := _DEVICE.match(line):
             bus = f"{int(device[5], 16):04x}:{int(device[3], 16):02x}:{int(device[4], 16):02x}"

@@ -171,7 +171,6 @@ class _Parser:
         self.order: tuple[str, str] | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         marked = _MARKED.fullmatch(line)
         if marked or not line.startswith("    "):
             self._end()

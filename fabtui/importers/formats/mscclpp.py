@@ -42,7 +42,6 @@ class _Parser:
         self.columns: list[str] = []
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         short = line.strip()[:1000]
         if name := _NAME.fullmatch(short):
             self._table("experiment", name[1])

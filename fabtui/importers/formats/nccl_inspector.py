@@ -13,7 +13,7 @@ import statistics
 from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_number, json_object, json_objects, number, plain_lines
+from fabtui_node.parsers.lines import json_number, json_object, json_objects, json_whole, number, plain_lines
 
 _METRIC = re.compile(
     r"nccl_(p2p_)?(bus_bandwidth_gbs|(?:collective_)?exec_time_microseconds)\{([^{}]{0,2000})\} (\S{1,40})\s*"
@@ -37,15 +37,15 @@ class _Records:
         header, metadata = json_object(value, "header"), json_object(value, "metadata")
         kind = "coll" if "coll_perf" in value else "p2p"
         perf = json_object(value, f"{kind}_perf")
-        name, rank, operation = header.get("id"), _whole(header.get("rank")), perf.get(kind)
+        name, rank, operation = header.get("id"), json_whole(header.get("rank")), perf.get(kind)
         if not isinstance(name, str) or rank is None or not isinstance(operation, str):
             return False
         version = metadata.get("inspector_output_format_version")
         if isinstance(version, str):
             self.versions.setdefault(version)
         known = self.communicators.setdefault(name, {"communicator": name, "name": header.get("comm_name")})
-        known |= {"ranks": _whole(header.get("n_ranks")), "nodes": _whole(header.get("nnodes"))}
-        size, busbw = _whole(perf.get(f"{kind}_msg_size_bytes")), json_number(perf.get(f"{kind}_busbw_gbs"))
+        known |= {"ranks": json_whole(header.get("n_ranks")), "nodes": json_whole(header.get("nnodes"))}
+        size, busbw = json_whole(perf.get(f"{kind}_msg_size_bytes")), json_number(perf.get(f"{kind}_busbw_gbs"))
         if size is not None and busbw is not None:
             time = json_number(perf.get(f"{kind}_exec_time_us"))
             self.operations.setdefault((name, operation, size), []).append((busbw, time, rank))
@@ -54,8 +54,8 @@ class _Records:
 
     def _last(self, name: str, rank: int, kind: str, serial: Any, metadata: dict[str, Any]) -> None:
         row = self.ranks.setdefault((name, rank), {"communicator": name, "rank": rank, "last": {}})
-        row |= {"node": metadata.get("hostname"), "pid": _whole(metadata.get("pid"))}
-        number_of = _whole(serial)
+        row |= {"node": metadata.get("hostname"), "pid": json_whole(metadata.get("pid"))}
+        number_of = json_whole(serial)
         if number_of is not None:
             row["last"][kind] = max(number_of, row["last"].get(kind, number_of))
 
@@ -99,10 +99,6 @@ class _Records:
             notes.warn(
                 f"communicator {communicator}: the last collective is {max(last.values())}; behind: rank {shown}"
             )
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _gauges(text: str, notes: Notes) -> list[dict[str, Any]]:

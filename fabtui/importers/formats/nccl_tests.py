@@ -13,7 +13,16 @@ from typing import Any
 
 from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines, whole
+from fabtui_node.parsers.lines import (
+    json_list,
+    json_number,
+    json_object,
+    json_value,
+    json_whole,
+    number,
+    plain_lines,
+    whole,
+)
 
 Row = dict[str, Any]
 
@@ -38,7 +47,7 @@ def _json_table(value: Row) -> Row:
         **_devices(devices),
         "options": {name: item for name, item in options.items() if isinstance(item, (int, float))},
         "rows": [row for entry in value["results"] if (row := _json_row(json_object(entry)))],
-        "out_of_bounds": _whole(json_object(value, "out_of_bounds").get("count")),
+        "out_of_bounds": json_whole(json_object(value, "out_of_bounds").get("count")),
         "average": json_number(json_object(value, "average_bus_bandwidth").get("bandwidth")),
     }
 
@@ -51,7 +60,7 @@ def _devices(devices: list[Row]) -> Row:
 
 def _json_version(value: Row) -> str | None:
     """Return NCCL's version, of a number such as 22809."""
-    code = _whole(value.get("nccl_version"))
+    code = json_whole(value.get("nccl_version"))
     if code is None or code <= 0:
         return None
     # Up to 2.8 the number had two digits less.
@@ -60,16 +69,16 @@ def _json_version(value: Row) -> str | None:
 
 
 def _device(entry: Row) -> Row | None:
-    rank, device = _whole(entry.get("rank")), _whole(entry.get("device"))
+    rank, device = json_whole(entry.get("rank")), json_whole(entry.get("device"))
     if rank is None or device is None or not isinstance(entry.get("hostname"), str):
         return None
     bus, name = str(entry.get("device_hex") or "")[:20] or None, str(entry.get("device_info") or "").strip()[:200]
     place = {"rank": rank, "host": entry["hostname"][:253], "device": device}
-    return {**place, "bus": bus, "name": name, "pid": _whole(entry.get("pid"))}
+    return {**place, "bus": bus, "name": name, "pid": json_whole(entry.get("pid"))}
 
 
 def _json_row(entry: Row) -> Row | None:
-    size, count = _whole(entry.get("size")), _whole(entry.get("count"))
+    size, count = json_whole(entry.get("size")), json_whole(entry.get("count"))
     sides = {place: _json_side(entry.get(place)) for place in ("out_of_place", "in_place")}
     if size is None or count is None or not any(sides.values()):
         return None
@@ -91,11 +100,6 @@ def _json_side(value: Any) -> Row | None:
     wrong = json_number(found.get("nwrong"))
     algbw = json_number(found.get("alg_bw"))
     return {"time": time, "algbw": algbw, "busbw": busbw, "wrong": None if wrong is None else int(wrong)}
-
-
-def _whole(value: Any) -> int | None:
-    plain = isinstance(value, int) and not isinstance(value, bool)
-    return value if plain and 0 <= value < 1 << 62 else None
 
 
 _INTEGERS = frozenset({"int8", "uint8", "int32", "uint32", "int64", "uint64", "char", "int"})
@@ -163,7 +167,6 @@ class _Parser:
         self.sides: list[tuple[str, ...]] | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         if _UNMARKED.match(line):
             line = "# " + line.lstrip()
         if "#" in line and self._comment(line[line.index("#") :]):

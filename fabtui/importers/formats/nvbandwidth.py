@@ -59,7 +59,6 @@ class _Parser:
         return self.tests[-1]
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         words = line.split()
         if self.matrix is not None and words and self._cells(words):
             return

@@ -55,7 +55,6 @@ class _Parser:
         self.columns: list[tuple[str, str | None]] = []
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         at = line.find("#")
         if at >= 0:
             self._comment(line[at:])

@@ -39,7 +39,6 @@ class _Parser:
         self.current: dict[str, Any] | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         if head := _FILE_HEAD.match(line):
             self.job = head["job"]
             self._pair(int(head["src"]), int(head["dst"]))

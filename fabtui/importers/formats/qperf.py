@@ -49,7 +49,6 @@ class _Parser:
         self.tests: list[dict[str, Any]] = []
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         if title := _TEST.fullmatch(line[:200]):
             if title[1].lower() != "quit" and len(self.tests) < _MOST:
                 self._begin(title[1].lower())

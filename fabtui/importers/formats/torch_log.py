@@ -60,7 +60,6 @@ class _Parser:
         self._caught: int | None = None
 
     def line(self, line: str) -> None:
-        """Take one line in."""
         rank = _rank_of(line)
         if rank is not None and len(self.ranks) < 100_000:
             self.ranks.setdefault(rank)

@@ -382,7 +382,6 @@ class _Samples:
         self.count = self.busy = 0
 
     def line(self, line: str, notes: Notes) -> None:
-        """Take one line in."""
         line = line.strip()
         if header := _HEADER.fullmatch(line[:400]):
             self._end()

@@ -99,6 +99,11 @@ def json_number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def json_whole(value: Any) -> int | None:
+    """Return a JSON value as a number that counts or names something; None for any other value."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
+
+
 def json_object(value: Any, *names: str) -> dict[str, Any]:
     """Return the object at a path of names in a JSON value, an empty one where there is none."""
     for name in names:
