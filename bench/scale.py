@@ -69,9 +69,9 @@ class SocketPipe(BytePipe):
         await self._over.wait()
         return b""
 
-    async def write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
+    @property
+    def _stdin(self) -> asyncio.StreamWriter:
+        return self._writer
 
     def write_eof(self) -> None:
         return

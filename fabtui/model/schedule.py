@@ -178,17 +178,20 @@ class Dispatcher:
         return {(self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None}
 
     def take(
-        self, held: Set[int] = frozenset(), fits: Callable[[int, int], bool] = lambda a, b: True
+        self,
+        held: Set[int] = frozenset(),
+        fits: Callable[[int, int], bool] = lambda a, b: True,
+        full: Set[int] = frozenset(),
     ) -> list[tuple[int, int]]:
         """Return the pairs that may start now, without those of ``held`` endpoints, and mark them as running.
 
-        Pairs that do not fit wait; then `is_full` is set.
+        Pairs that do not fit wait; then `is_full` is set. Endpoints that are ``full`` start pairs within their node only.
         """
         self.is_full = False
         started: list[tuple[int, int]] = []
         # What does not depend on running pairs alone is tried again the next time.
         again: set[int] = set()
-        for a, b in self._candidates():
+        for a, b in self._candidates(full, again):
             if self._width is not None and len(self._running) >= self._width:
                 again |= {a, b}
                 break
@@ -228,16 +231,21 @@ class Dispatcher:
                 self._free.discard(end)
                 del self._others[end]
 
-    def _candidates(self) -> list[tuple[int, int]]:
-        """Return the waiting pairs that might start, in their order."""
-        free, fresh, waiting = self._free, self._fresh & self._free, self._waiting
-        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(self._waiting):
-            return list(self._waiting)
+    def _candidates(self, full: Set[int], again: set[int]) -> list[tuple[int, int]]:
+        """Return the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
+        free, fresh, waiting, node = self._free, self._fresh & self._free, self._waiting, self._node
+        if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(waiting):
+            left = [(a, b) for a, b in waiting if node[a] == node[b] or not (a in full or b in full)]
+            again |= fresh if len(left) < len(waiting) else set()
+            return left
         found: set[tuple[int, int]] = set()
         for end in fresh:
             # Usually few endpoints are free.
-            others = self._others[end]
+            others, here = self._others[end], node[end]
             for other in free if len(free) < len(others) else free.intersection(others):
+                if (end in full or other in full) and here != node[other]:
+                    again.add(end)
+                    continue
                 if (end, other) in waiting:
                     found.add((end, other))
                 if (other, end) in waiting:

@@ -193,11 +193,20 @@ class NodeClient:
     def post(self, message: dict[str, Any]) -> None:
         """Send a message to the rank host soon; what is posted in one turn of the loop travels as one message."""
         self._posted.append(message)
-        if self._posting is None:
-            self._posting = asyncio.ensure_future(self._send_posted())
+        if len(self._posted) == 1 and self._posting is None:
+            asyncio.get_running_loop().call_soon(self._put_posted)
 
-    async def _send_posted(self) -> None:
+    def _put_posted(self) -> None:
+        while self._posted:
+            message = self._take_posted()
+            if not self.link.put({"t": "rank", "m": message}):
+                self._posting = asyncio.ensure_future(self._send_posted(message))
+                return
+
+    async def _send_posted(self, message: dict[str, Any]) -> None:
+        """Send a message, and what is posted meanwhile."""
         try:
+            await self.rank(message)
             while self._posted:
                 await self.rank(self._take_posted())
         finally:

@@ -52,10 +52,23 @@ class BytePipe(ABC):
         data: bytes = await self._process.stderr.read(4096)
         return data
 
+    @property
+    def _stdin(self) -> Any:
+        return self._process.stdin
+
+    @property
+    def unsent(self) -> int:
+        """Number of written bytes that the transport has not taken yet."""
+        return int(self._stdin.transport.get_write_buffer_size())
+
+    def put(self, data: bytes) -> None:
+        """Write to standard input without waiting; for small data while nothing is unsent."""
+        self._stdin.write(data)
+
     async def write(self, data: bytes) -> None:
         """Write to standard input; returns when the transport's buffer has room again."""
-        self._process.stdin.write(data)
-        await self._process.stdin.drain()
+        self._stdin.write(data)
+        await self._stdin.drain()
 
     @abstractmethod
     def write_eof(self) -> None:

@@ -327,6 +327,16 @@ class FramedLink(Link):
             await self._supply(self._cargo, str(message.get("t")))
         await self._write(data)
 
+    def put(self, message: Message) -> bool:
+        """Send a message if that takes no waiting; see `Link.put`."""
+        if self._lost is not None or self._writing.locked() or self._pipe.unsent:
+            return False
+        # `send` finds the same problem, and reports it.
+        with contextlib.suppress(Exception):
+            self._pipe.put(_encode(message))
+            return True
+        return False
+
     async def _supply(self, cargo: Cargo, kind: str) -> None:
         """Send ahead what a message of a kind needs and the node does not have yet."""
         for part in cargo.needed_by(kind):

@@ -96,6 +96,10 @@ class Link(ABC):
             ValueError: The message is not valid JSON or larger than a frame.
         """
 
+    def put(self, message: Message) -> bool:
+        """Send a message of the rank host if that takes no waiting; return False if it needs `send`."""
+        return False
+
     @abstractmethod
     async def receive(self) -> Message:
         """Return the next message; waits without end, for the link itself notices when none can come.

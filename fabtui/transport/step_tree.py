@@ -65,10 +65,9 @@ class CalledPipe(BytePipe):
         """Return some bytes of standard error, none at its end."""
         return await self._errors()
 
-    async def write(self, data: bytes) -> None:
-        """Write to the node."""
-        self._writer.write(data)
-        await self._writer.drain()
+    @property
+    def _stdin(self) -> asyncio.StreamWriter:
+        return self._writer
 
     def write_eof(self) -> None:
         """End the node's input."""

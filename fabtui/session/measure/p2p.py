@@ -246,8 +246,6 @@ class PairSweep:
         return self._kept.key(a, b, unlimited=self._unlimited)
 
     def _fits(self, a: int, b: int) -> bool:
-        if (a in self._full or b in self._full) and self._context.endpoints[a].node != self._context.endpoints[b].node:
-            return False
         return self._kept.fits(self._key(a, b))
 
     def _busy_nodes(self) -> set[str]:
@@ -260,8 +258,13 @@ class PairSweep:
         tests: dict[str, list[list[int]]] = {}
         # Endpoints without room are left out at once, as there may be very many pairs of them.
         self._full = frozenset() if self._reuses else self._kept.full()
-        held = self._kept.full(ctas=NODE_CTAS) if self._full and not self._alone else frozenset()
-        for a, b in self._dispatcher.take(self._recovery.ends | held, self._fits):
+        held, full = self._recovery.ends, self._full
+        if self._alone:
+            # Their order counts.
+            full = frozenset()
+        elif full:
+            held |= self._kept.full(ctas=NODE_CTAS)
+        for a, b in self._dispatcher.take(held, self._fits, full):
             ends = self._context.endpoints
             pair = _Running(next(self._context.ids), ends[a], ends[b], time.monotonic(), self._key(a, b))
             self._running[pair.number] = pair

@@ -320,6 +320,11 @@ class ChannelPipe(BytePipe):
                 raise NodeUnreachable("closed", f"{name} closed the connection after the login: {error}") from None
             raise
 
+    @property
+    def unsent(self) -> int:
+        """Number of written bytes that the channel has not taken yet."""
+        return int(self._process.stdin.channel.get_write_buffer_size())
+
     def write_eof(self) -> None:
         """End standard input."""
         with contextlib.suppress(OSError, asyncssh.Error):

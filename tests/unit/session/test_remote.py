@@ -6,6 +6,8 @@ import asyncio
 import gc
 from typing import Any
 
+import pytest
+
 from fabtui.session.node_client import MAX_TOGETHER, NodeClient, ProbeFailed
 from fabtui.transport.link import LinkLost
 
@@ -22,6 +24,9 @@ class GoneLink:
         await self.end.wait()
         await asyncio.sleep(0)
         raise LinkLost("closed", "the connection was cut")
+
+    def put(self, message: dict[str, Any]) -> bool:
+        return False
 
     async def receive(self) -> dict[str, Any]:
         await self.end.wait()
@@ -58,25 +63,38 @@ class TakingLink(GoneLink):
         super().__init__()
         self.sent: list[dict[str, Any]] = []
 
+    def put(self, message: dict[str, Any]) -> bool:
+        self.sent.append(message["m"])
+        return True
+
+
+class WaitingLink(TakingLink):
+    """A link that takes everything, but not at once."""
+
+    def put(self, message: dict[str, Any]) -> bool:
+        return False
+
     async def send(self, message: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
         self.sent.append(message["m"])
 
 
-async def test_what_is_posted_in_one_turn_travels_as_one_message() -> None:
-    link = TakingLink()
+@pytest.mark.parametrize("kind", [TakingLink, WaitingLink])
+async def test_what_is_posted_in_one_turn_travels_as_one_message(kind: type[TakingLink]) -> None:
+    link = kind()
     remote = NodeClient(link)  # type: ignore[arg-type]
     for number in range(3):
         remote.post({"op": "alive", "n": number})
     await asyncio.sleep(0)
     remote.post({"op": "quit"})
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     assert [one["n"] for one in link.sent[0]["messages"]] == [0, 1, 2]
     assert link.sent[1:] == [{"op": "quit"}]
 
 
-async def test_large_values_are_sent_in_several_messages() -> None:
-    link = TakingLink()
+@pytest.mark.parametrize("kind", [TakingLink, WaitingLink])
+async def test_large_values_are_sent_in_several_messages(kind: type[TakingLink]) -> None:
+    link = kind()
     remote = NodeClient(link)  # type: ignore[arg-type]
     for number in range(5):
         remote.post({"op": "store", "q": number, "value": "x" * (MAX_TOGETHER // 2 + 1), "error": None})
