@@ -185,7 +185,7 @@ class Dispatcher:
     ) -> list[tuple[int, int]]:
         """Return the pairs that may start now, without those of ``held`` endpoints, and mark them as running.
 
-        Pairs that do not fit wait; then `is_full` is set. Endpoints that are ``full`` start pairs within their node only.
+        Pairs that do not fit wait; then `is_full` is set. ``full`` endpoints start pairs within their node only.
         """
         self.is_full = False
         started: list[tuple[int, int]] = []

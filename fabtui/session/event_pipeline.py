@@ -158,9 +158,14 @@ class EventPump:
         """Emit a line for the event log."""
         self.emit(LogEntry(level=level, node=node, text=text))
 
+    @property
+    def is_full(self) -> bool:
+        """True while too many events are queued (a slow disk)."""
+        return len(self._pending) > MAX_PENDING
+
     async def room(self) -> None:
-        """Wait while too many events are queued (a slow disk); for the readers of the nodes' messages."""
-        while len(self._pending) > MAX_PENDING:
+        """Wait while too many events are queued; for the readers of the nodes' messages."""
+        while self.is_full:
             async with self._moved:
                 await self._moved.wait()
 

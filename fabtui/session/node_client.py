@@ -215,13 +215,15 @@ class NodeClient:
 
     def _take_posted(self) -> dict[str, Any]:
         """Return what was posted as one message, as much as fits into it."""
+        if len(self._posted) == 1:
+            return self._posted.pop()
         size = count = 0
         while count < len(self._posted) and size <= MAX_TOGETHER:
             value = self._posted[count].get("value")
             size += len(value) if isinstance(value, str) else 0
             count += 1
         taken, self._posted = self._posted[:count], self._posted[count:]
-        return taken[0] if len(taken) == 1 else {"op": "several", "messages": taken}
+        return {"op": "several", "messages": taken} if count > 1 else taken[0]
 
     async def spawn(self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
         """Start the rank host, after ending a running one.

@@ -158,6 +158,8 @@ def loads(body: bytes) -> Any:
 
 def _may_be_deep(body: bytes) -> bool:
     """Return False if values are nested less than ``MAX_DEPTH`` deep."""
+    if body.count(b"{") + body.count(b"[") < MAX_DEPTH:
+        return False
     brackets = body.translate(None, _NO_BRACKETS)
     for _ in range(MAX_DEPTH):
         inner = brackets.replace(b"{}", b"").replace(b"[]", b"")

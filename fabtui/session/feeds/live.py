@@ -459,7 +459,8 @@ class LiveFeed(Feed):
                 except Exception as error:
                     # No message of one node may end the session of the others.
                     client.reject(error)
-                await self._pump.room()
+                if self._pump.is_full:
+                    await self._pump.room()
         finally:
             inventory.cancel()
             await asyncio.gather(inventory, return_exceptions=True)

@@ -67,10 +67,6 @@ class _Running:
         self.keys, self.ends = ((a, b), (b, a)), frozenset((a, b))
 
     @property
-    def directions(self) -> list[tuple[Endpoint, Endpoint]]:
-        return [(self.a, self.b), (self.b, self.a)]
-
-    @property
     def nodes(self) -> set[str]:
         return {self.a.node, self.b.node}
 
@@ -317,11 +313,11 @@ class PairSweep:
     ) -> None:
         """Note that an endpoint has ended its part of a pair, and replace the reports it did not send."""
         pair.free.add(rank)
-        for src, dst in pair.directions:
-            key = (src.number, dst.number, "src" if src.number == rank else "dst")
-            if key not in pair.sides and pair.void is None and key[:2] != pair.not_begun:
+        for src, dst in pair.keys if len(pair.sides) < 4 and pair.void is None else ():
+            key = (src, dst, "src" if src == rank else "dst")
+            if key not in pair.sides and key[:2] != pair.not_begun:
                 pair.sides[key] = Side(False, timeout, text, kind, gone)
-                self._report(pair, src.number, dst.number)
+                self._report(pair, src, dst)
         if len(pair.free) == 2:
             self._end(pair)
         elif not any(side.ok for side in pair.sides.values()):

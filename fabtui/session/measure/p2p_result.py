@@ -7,7 +7,6 @@ import functools
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -190,30 +189,34 @@ def direction(
     verdict, error, kind = _judge(src_side, dst_side)
     made = verdict is not Verdict.INCONCLUSIVE and (src_side.made or dst_side.made)
     rate = dst_side.rate if verdict is Verdict.OK else None
+    addresses = src_side.src_addr or dst_side.src_addr, dst_side.dst_addr or src_side.dst_addr
+    extra = _extra(dst_side, asked, kind)
+    if ctas is not None:
+        extra["ctas"] = ctas
     found = [
         Measurement(
-            layer=Layer.P2P,
-            src=src,
-            dst=dst,
-            verdict=verdict,
-            value=None if rate is None else rate / 1e9,
-            unit="GB/s",
-            bytes=dst_side.bytes or src_side.bytes,
-            time=time,
-            how=how,
-            transport=transport,
-            src_addr=src_side.src_addr or dst_side.src_addr,
-            dst_addr=dst_side.dst_addr or src_side.dst_addr,
-            attempts=attempts,
-            error=error,
-            made=made,
-            raw=raw or None,
-            extra={**_extra(dst_side, asked, kind), **({} if ctas is None else {"ctas": ctas})} or None,
+            Layer.P2P,
+            src,
+            dst,
+            verdict,
+            None if rate is None else rate / 1e9,
+            "GB/s",
+            dst_side.bytes or src_side.bytes,
+            time,
+            how,
+            transport,
+            *addresses,
+            attempts,
+            error,
+            made,
+            raw or None,
+            extra or None,
         )
     ]
     latency = src_side.latency if src_side.latency is not None else dst_side.latency
     if verdict is Verdict.OK and latency is not None:
-        how = f"{how}; half of the median round trip of 8 bytes"
-        own: dict[str, Any] = {"layer": Layer.LATENCY, "value": latency * 1e6, "unit": "us", "bytes": 8, "how": how}
-        found.append(replace(found[0], **own, made=False, raw=None, extra=None))
+        how, value = f"{how}; half of the median round trip of 8 bytes", latency * 1e6
+        found.append(
+            Measurement(Layer.LATENCY, src, dst, verdict, value, "us", 8, time, how, transport, *addresses, attempts)
+        )
     return found

@@ -282,7 +282,7 @@ class RankHost:
         elif op == "failed":
             text = one_line(f"{message.get('stage') or 'failed'}: {message.get('error', '')}", 1000)
             self._settle(ProbeFailed("failed", text))
-        elif all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
+        elif isinstance(message.get("id", 0), int) and isinstance(message.get("rank", 0), int):
             self._publish(HostMessage(self, message))
 
     def _settle(self, ready: dict[str, Any] | ProbeFailed) -> None:

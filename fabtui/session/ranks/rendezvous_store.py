@@ -44,7 +44,7 @@ class StoreServer:
         self._size = 0
         self._waiting: dict[str, list[_Waiting]] = {}
         # The keys of each pair or group: there are thousands of keys when many pairs run at once.
-        self._groups: dict[str, set[str]] = {}
+        self._groups: dict[str, list[str]] = {}
         self._asking: Counter[str] = Counter()
         #: One timer for all waiting requests, and when it is due: there are thousands of them a second.
         self._timer: asyncio.TimerHandle | None = None
@@ -57,47 +57,35 @@ class StoreServer:
         """
         number = request.get("q")
         try:
-            keys, returns_value = self._awaited(request)
-            if keys:
-                # Without an answer, the rank that asks runs into its own deadline.
-                if self._asking[node] < MAX_WAITING:
-                    deadline = asyncio.get_running_loop().time() + _seconds(request.get("timeout"))
-                    self._wait(_Waiting(node, number, answer, keys, returns_value, deadline))
-                return
-            value = self._do(request)
+            command = request["cmd"]
+            if command in ("swap", "get", "wait"):
+                if command == "swap":
+                    self._set(str(request["key"]), request["value"])
+                    keys = [str(request["peer"])]
+                else:
+                    given = request["key"]
+                    keys = [str(one) for one in (given if isinstance(given, list) and command == "wait" else [given])]
+                # The first one last.
+                if missing := [key for key in reversed(keys) if key not in self._values]:
+                    # Without an answer, the rank that asks runs into its own deadline.
+                    if self._asking[node] < MAX_WAITING:
+                        deadline = asyncio.get_running_loop().time() + _seconds(request.get("timeout"))
+                        self._wait(_Waiting(node, number, answer, missing, command != "wait", deadline))
+                    return
+                value = True if command == "wait" else self._values[keys[0]]
+            else:
+                value = self._do(command, request)
         except (KeyError, ValueError, TypeError) as error:
             answer(_reply(number, error=f"bad request: {error}"))
             return
         if number is not None:
             answer(_reply(number, value))
 
-    def _awaited(self, request: dict[str, Any]) -> tuple[list[str], bool]:
-        """Return the missing keys that a request waits for, the first one last, and whether it wants the value."""
-        command = request["cmd"]
-        if command == "get":
-            keys = [str(request["key"])]
-        elif command == "swap":
-            self._set(str(request["key"]), request["value"])
-            keys = [str(request["peer"])]
-        elif command == "wait":
-            given = request["key"]
-            keys = [str(one) for one in (given if isinstance(given, list) else [given])]
-        else:
-            return [], False
-        return [key for key in reversed(keys) if key not in self._values], command != "wait"
-
-    def _do(self, request: dict[str, Any]) -> Any:
-        command = request["cmd"]
+    def _do(self, command: str, request: dict[str, Any]) -> Any:
         given = request.get("key")
         key = str(given)
-        if command == "swap":
-            return self._values[str(request["peer"])]
-        if command == "get":
-            return self._values[key]
         if command == "set":
             self._set(key, request["value"])
-            return True
-        if command == "wait":
             return True
         if command == "check":
             return all(str(one) in self._values for one in (given if isinstance(given, list) else [given]))
@@ -128,7 +116,7 @@ class StoreServer:
         if key in self._values:
             self._delete(key)
         self._values[key] = value
-        self._groups.setdefault(_group(key), set()).add(key)
+        self._groups.setdefault(_group(key), []).append(key)
         self._size += size
         for waiting in self._waiting.pop(key, ()):
             self._wake(waiting)
