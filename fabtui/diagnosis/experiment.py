@@ -78,14 +78,14 @@ def _nodes(model: Model, pairs: Sequence[Pair]) -> list[str]:
 
 def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[Endpoint]:
     """Return the endpoints of a GPU, NIC, node or rail; for any other component, the ends of some pairs."""
-    ends = model.endpoints
+    ends, mine = model.endpoints, model.endpoints_of(subject.node or "")
     match subject.kind:
         case Kind.GPU:
-            return [end for end in ends if str(end) == subject.name]
+            return [end for end in mine if str(end) == subject.name]
         case Kind.NIC:
-            return [end for end in ends if f"{end.node} {end.port_name}" == subject.name]
+            return [end for end in mine if f"{end.node} {end.port_name}" == subject.name]
         case Kind.NODE:
-            return model.endpoints_of(subject.name)
+            return mine
         case Kind.RAIL:
             return [end for end in ends if str(end.index if end.rail is None else end.rail) == subject.name]
     named = dict.fromkeys(name for pair in pairs for name in pair)

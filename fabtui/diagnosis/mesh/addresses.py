@@ -194,7 +194,7 @@ class DuplicateAddress(AddressRule):
                 "by_interface": tuple(f"{p.node} {p.nic}: MAC {one_line(p.mac, 40)}" for p in found[:8]),
             }
             command = on_node(nodes[-1], f"ip -br addr show {shlex.quote(found[-1].nic)}", mesh.model)
-            yield self._finding(mesh, Scope(ComponentKind.MANY, nodes, (), "", "both", paths), facts, command)
+            yield self._finding(mesh, Scope(ComponentKind.MANY, nodes, pairs=paths), facts, command)
 
 
 @register
@@ -221,13 +221,13 @@ class RailsSwapped(AddressRule):
             paths = frozenset(path for path in mesh.paths if node in (path.src, path.dst))
             facts = {"node": node, "plugs": ", ".join(plugs) or None, "across": node in across}
             rails = sorted({rail for path in paths for rail in mesh.rails(path) if rail is not None})
-            scope = Scope(ComponentKind.NODE, (node,), tuple(rails), "", "both", paths)
+            scope = Scope(ComponentKind.NODE, (node,), tuple(rails), pairs=paths)
             yield self._finding(mesh, scope, facts, on_node(node, "sudo lldpctl", mesh.model))
 
 
 @register
 class WrongNetmask(AddressRule):
-    """The netmask of an interface differs from that of the other nodes in the same network."""
+    """The netmask of an interface differs from the one that other nodes have in the same network."""
 
     id = "FT232"
     name = "wrong-netmask"
@@ -260,14 +260,8 @@ class WrongNetmask(AddressRule):
                 "others": count,
             }
             command = on_node(place.node, f"ip addr show {shlex.quote(place.nic)}", mesh.model)
-            scope = Scope(
-                ComponentKind.ADDRESS,
-                (place.node,),
-                () if place.rail is None else (place.rail,),
-                place.address,
-                "both",
-                paths,
-            )
+            rails = () if place.rail is None else (place.rail,)
+            scope = Scope(ComponentKind.ADDRESS, (place.node,), rails, place.address, pairs=paths)
             made = self._finding(mesh, scope, facts, command)
             yield made if bad else made.replace(severity=Severity.WARN)
 
@@ -310,14 +304,14 @@ class ReversePathFilter(AddressRule):
         # Where most nodes are alike, what they lack is a route between rails.
         for node, (paths, nics, texts) in blamed.items() if 2 * len(blamed) < len(mesh.order) else ():
             facts = {"node": node, "filtered": ", ".join(nics), "routes": tuple(texts[:2])}
-            scope = Scope(ComponentKind.NODE, (node,), (), "", "both", frozenset(paths))
+            scope = Scope(ComponentKind.NODE, (node,), pairs=frozenset(paths))
             keys = " ".join(f"net.ipv4.conf.{nic}.rp_filter" for nic in ("all", *nics))
             yield self._finding(mesh, scope, facts, on_node(node, f"'sysctl {keys}; ip rule'", mesh.model))
 
 
 @register
 class OtherFamily(AddressRule):
-    """The data interfaces of some nodes have addresses of another family than those of the others."""
+    """The data interfaces of some nodes have addresses of another family than the other nodes."""
 
     id = "FT234"
     name = "other-address-family"
@@ -346,8 +340,6 @@ class OtherFamily(AddressRule):
             if b.node in others
         ]
         facts = {"nodes": fold(nodes), "own": own, "common": common}
-        scope = Scope(
-            ComponentKind.MANY if len(nodes) > 1 else ComponentKind.NODE, tuple(nodes), (), "", "both", frozenset()
-        )
+        scope = Scope(ComponentKind.MANY if len(nodes) > 1 else ComponentKind.NODE, tuple(nodes))
         command = on_node(nodes[0], "ip -br addr", mesh.model)
         yield self._finding(mesh, scope, facts, command, [*ends, *(pair[::-1] for pair in ends)])

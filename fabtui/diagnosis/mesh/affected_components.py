@@ -44,10 +44,10 @@ class Scope(NamedTuple):
 
     kind: ComponentKind
     nodes: tuple[str, ...]
-    rails: tuple[int, ...]
-    address: str
-    direction: str
-    pairs: frozenset[AddressPair]
+    rails: tuple[int, ...] = ()
+    address: str = ""
+    direction: str = "both"
+    pairs: frozenset[AddressPair] = frozenset()
 
 
 #: Node and address.

@@ -131,15 +131,13 @@ class _DeadScopes(_MeshRule):
         "no datagrams could be counted, which would show the direction: {udp_error}",
         "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
     )
+    both_ways: ClassVar[bool]
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.dead_scopes:
-            if self._applies(scope):
+            if (scope.direction == "both") is self.both_ways:
                 facts = {**mesh.interface_state(scope), **mesh.udp_errors(scope)}
                 yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
-
-    def _applies(self, scope: Scope) -> bool:
-        raise NotImplementedError
 
 
 @register
@@ -150,9 +148,7 @@ class Unreachable(_DeadScopes):
     name = "unreachable"
     title = "Addresses do not reach each other"
     next_step = "Check link state and route on the node; if they are fine, check the switch port."
-
-    def _applies(self, scope: Scope) -> bool:
-        return scope.direction == "both"
+    both_ways = True
 
 
 @register
@@ -163,9 +159,7 @@ class OneWayRule(_DeadScopes):
     name = "one-way"
     title = "Traffic passes in one direction only"
     next_step = "Compare routes, rp_filter and firewall rules of both ends."
-
-    def _applies(self, scope: Scope) -> bool:
-        return scope.direction != "both"
+    both_ways = False
 
 
 @register
@@ -217,7 +211,7 @@ class MtuBlackHole(_MtuRule):
 
 @register
 class NarrowPath(_MtuRule):
-    """A router on the path reports an MTU below that of the interfaces."""
+    """A router on the path reports a lower MTU than the interfaces have."""
 
     id = "FT205"
     name = "narrow-path"
@@ -226,7 +220,7 @@ class NarrowPath(_MtuRule):
         "narrow path {scope:between}: path MTU is {mtu}, the interfaces' is larger"
         "[: {blocked} bytes do not pass][, {passes} do]"
     )
-    next_step = "Raise the MTU of the router ports, or lower that of the interfaces."
+    next_step = "Raise the MTU of the router ports, or lower the MTU of the interfaces."
 
 
 @register
@@ -251,7 +245,7 @@ class OutdatedPathMtu(_MeshRule):
                 by_node.setdefault(path.src, set()).add(path)
         for node, paths in by_node.items():
             rows = [m for path in paths if (m := mesh.paths[path].mtu) is not None]
-            scope = Scope(ComponentKind.NODE, (node,), (), "", "out", frozenset(paths))
+            scope = Scope(ComponentKind.NODE, (node,), direction="out", pairs=frozenset(paths))
             facts = {"node": node, "mtu": _path_mtu(rows), **_sizes(mesh, scope, rows)}
             flush = on_node(node, "sudo ip route flush cache", mesh.model)
             found_ = mesh.finding(self, scope, (Layer.MTU,), facts, mesh.route_command(scope))
@@ -432,7 +426,7 @@ def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair])
         incoming = {path for path in tested if path.dst == node}
         if incoming and incoming <= left and len({path.src for path in incoming}) > 1:
             left -= incoming
-            yield Scope(ComponentKind.NODE, (node,), (), "", "in", frozenset(incoming))
+            yield Scope(ComponentKind.NODE, (node,), direction="in", pairs=frozenset(incoming))
     by_nodes: dict[tuple[str, str], set[AddressPair]] = {}
     for path in left:
         by_nodes.setdefault((path.src, path.dst), set()).add(path)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Direction, Finding, Kind, Pair, Reach, Route, Rule
+from fabtui.diagnosis.finding import Finding, Pair, Rule
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
     kind_of_error,
@@ -19,15 +19,12 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
 )
 from fabtui.diagnosis.knowledge.next_commands import (
     commands_of_meaning,
-    gpu_commands,
-    nic_commands,
-    node_commands,
     pair_commands,
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.tally import DEAD, Tally
-from fabtui.model.endpoints import Endpoint, node_of
+from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -229,82 +226,6 @@ class PairContext:
         table, ends = self.tally.table, self.model.endpoints
         assert table is not None
         return [(str(ends[table.source[at]]), str(ends[table.target[at]])) for at in places]
-
-    def ends_of(self, blame: Blame) -> Pair:
-        """Return the two ends of a component that is the path between two, the source first."""
-        first, _, second = blame.subject.name.partition(" - " if blame.direction is Direction.BOTH else " > ")
-        return first, second
-
-    def explain_blame(
-        self, rule: Rule[PairContext], blame: Blame, facts: Mapping[str, Any], commands: Iterable[str]
-    ) -> Generator[None, None, Finding]:
-        """Return the finding of a component that explains bad pairs; yield after each small step."""
-        cells = self.pairs_at(blame.bad)
-        kind, name = blame.subject
-        alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
-        found = yield from self.explain(
-            rule,
-            name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
-            cells,
-            facts={**self._blame_facts(blame, cells), **facts},
-            error=(yield from self.error(cells)) if alike else None,
-            commands=commands,
-            nodes=None if blame.subject.node is None else (blame.subject.node,),
-        )
-        return found.replace(
-            blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
-        )
-
-    def _blame_facts(self, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
-        """Return the facts of a component for the templates of rules."""
-        kind, name = blame.subject
-        one_way = "" if blame.direction is Direction.BOTH else blame.direction
-        facts: dict[str, Any] = {"one_way": one_way, "bad_of_tested": (len(cells), blame.tested)}
-        if not blame.dead:
-            facts |= {"slowest": self.slowest(cells), "factor": blame.factor}
-        match kind:
-            case Kind.NODE | Kind.HALVES:
-                facts |= {"node": name, "endpoints": len(self.model.endpoints_of(name))}
-                facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
-            case Kind.GPU if blame.reach is Reach.INSIDE:
-                facts |= {"inside": name}
-            case Kind.GPU:
-                part = "the GPU" if any(end.kind == "gpu" for end in self._ends_at(blame)) else "its process"
-                facts |= {"endpoint": name, "others": blame.others, "part": part}
-            case Kind.NIC:
-                sharing = self._ends_at(blame)
-                nic, ends = sharing[0].nic if sharing else None, ", ".join(map(str, sharing)) or name
-                facts |= {"sharing" if nic or not blame.dead else "no_nic": ends, "nic": nic}
-            case Kind.RAIL:
-                facts |= {"rail": name}
-            case Kind.LEAF:
-                facts |= {"leaf": name}
-            case Kind.RAIL_PAIR | Kind.NODE_PAIR | Kind.LEAF_CUT:
-                first, second = self.ends_of(blame)
-                if kind is Kind.LEAF_CUT:
-                    facts |= {"leaf_a": first, "leaf_b": second}
-                else:
-                    route = Route(first, second, blame.direction is Direction.BOTH)
-                    facts |= {"rails" if kind is Kind.RAIL_PAIR else "route": route}
-            case _:
-                facts |= {str(kind).replace("-", "_"): True}
-        return facts
-
-    def _ends_at(self, blame: Blame) -> list[Endpoint]:
-        """Return the GPU, or the endpoints that send over a NIC."""
-        kind, name = blame.subject
-        ends = self.model.endpoints_of(blame.subject.node or "")
-        return [end for end in ends if name == (str(end) if kind is Kind.GPU else f"{end.node} {end.port_name}")]
-
-    def commands_for(self, blame: Blame) -> list[str]:
-        """Return commands that inspect a component."""
-        kind, name = blame.subject
-        if kind in (Kind.GPU, Kind.NIC) and (ends := self._ends_at(blame)):
-            return (gpu_commands if kind is Kind.GPU else nic_commands)(self.model, ends[0])
-        if kind is Kind.HALVES:
-            return node_commands(self.model, name)
-        cells = self.pairs_at(blame.bad[:1])
-        return self.first_commands(cells) if cells else []
 
     def slow_inside(self, pair: Pair) -> bool:
         """Return True if a pair is slow in the world communicator, rather than broken."""

@@ -11,10 +11,24 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from fabtui.diagnosis.experiment import PAIR_TRIALS
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Reach, Route, Rule, Severity, Subject, Trial, register
+from fabtui.diagnosis.experiment import PAIR_TRIALS, ends_of
+from fabtui.diagnosis.finding import (
+    Direction,
+    Finding,
+    Kind,
+    Pair,
+    Reach,
+    Route,
+    Rule,
+    Severity,
+    Subject,
+    Trial,
+    register,
+)
 from fabtui.diagnosis.knowledge.error_catalogue import common_error
 from fabtui.diagnosis.knowledge.next_commands import (
+    gpu_commands,
+    nic_commands,
     node_commands,
     on_node,
     pair_commands,
@@ -209,15 +223,68 @@ class BlameRule(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         for blame in context.blames():
-            if blame.dead is self.dead and (blame.subject.kind, blame.reach) in self.kinds:
-                facts, commands = self._facts(context, blame), self._commands(context, blame)
-                yield (yield from context.explain_blame(self, blame, facts, commands))
+            kind, name = blame.subject
+            if blame.dead is not self.dead or (kind, blame.reach) not in self.kinds:
+                continue
+            cells = context.pairs_at(blame.bad)
+            alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
+            found = yield from context.explain(
+                self,
+                name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
+                cells,
+                facts=self._facts(context, blame, cells),
+                error=(yield from context.error(cells)) if alike else None,
+                commands=self._commands(context, blame),
+                nodes=None if blame.subject.node is None else (blame.subject.node,),
+            )
+            yield found.replace(
+                blames=blame.subject, tested=blame.tested, confidence=blame.confidence, rivals=blame.rivals
+            )
 
-    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
-        return {}
+    def _facts(self, context: PairContext, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
+        kind, name = blame.subject
+        one_way = "" if blame.direction is Direction.BOTH else blame.direction
+        facts: dict[str, Any] = {"one_way": one_way, "bad_of_tested": (len(cells), blame.tested)}
+        if not blame.dead:
+            facts |= {"slowest": context.slowest(cells), "factor": blame.factor}
+        match kind:
+            case Kind.NODE | Kind.HALVES:
+                facts |= {"node": name, "endpoints": len(context.model.endpoints_of(name))}
+                facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
+            case Kind.GPU if blame.reach is Reach.INSIDE:
+                facts |= {"inside": name}
+            case Kind.GPU:
+                gpu = any(end.kind == "gpu" for end in ends_of(context.model, blame.subject))
+                facts |= {"endpoint": name, "others": blame.others, "part": "the GPU" if gpu else "its process"}
+            case Kind.NIC:
+                sharing = ends_of(context.model, blame.subject)
+                nic, ends = sharing[0].nic if sharing else None, ", ".join(map(str, sharing)) or name
+                facts |= {"sharing" if nic or not blame.dead else "no_nic": ends, "nic": nic}
+            case Kind.RAIL | Kind.LEAF:
+                facts |= {str(kind): name}
+            case Kind.LEAF_CUT:
+                facts["leaf_a"], facts["leaf_b"] = _two_ends(blame)
+            case Kind.RAIL_PAIR | Kind.NODE_PAIR:
+                route = Route(*_two_ends(blame), blame.direction is Direction.BOTH)
+                facts |= {"rails" if kind is Kind.RAIL_PAIR else "route": route}
+            case _:
+                facts |= {str(kind).replace("-", "_"): True}
+        return facts
 
     def _commands(self, context: PairContext, blame: Blame) -> list[str]:
-        return context.commands_for(blame)
+        kind, name = blame.subject
+        if kind in (Kind.GPU, Kind.NIC) and (ends := ends_of(context.model, blame.subject)):
+            return (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
+        if kind is Kind.HALVES:
+            return node_commands(context.model, name)
+        cells = context.pairs_at(blame.bad[:1])
+        return context.first_commands(cells) if cells else []
+
+
+def _two_ends(blame: Blame) -> Pair:
+    """Return the ends of a path, the source first."""
+    first, _, second = blame.subject.name.partition(" - " if blame.direction is Direction.BOTH else " > ")
+    return first, second
 
 
 class _WholeNode(BlameRule):
@@ -226,14 +293,14 @@ class _WholeNode(BlameRule):
 
 
 class _RailIsolated(BlameRule):
-    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
-        within = sum(context.tally.of_class[kind] for kind in WITHIN_RAIL)
-        broken = any(
-            kind in WITHIN_RAIL and context.tally.bad[pair] in DEAD for pair, kind in context.tally.kinds.items()
-        )
-        if broken or len(blame.bad) < context.tally.of_class[PairClass.CROSS_RAIL]:
-            return {"across_rails": len(blame.bad), "tested": blame.tested}
-        return {"across": len(blame.bad), "within": within}
+    def _facts(self, context: PairContext, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
+        tally = context.tally
+        broken = any(kind in WITHIN_RAIL and tally.bad[pair] in DEAD for pair, kind in tally.kinds.items())
+        if broken or len(blame.bad) < tally.of_class[PairClass.CROSS_RAIL]:
+            mine = {"across_rails": len(blame.bad), "tested": blame.tested}
+        else:
+            mine = {"across": len(blame.bad), "within": sum(tally.of_class[kind] for kind in WITHIN_RAIL)}
+        return super()._facts(context, blame, cells) | mine
 
     def _commands(self, context: PairContext, blame: Blame) -> list[str]:
         model = context.model
@@ -244,8 +311,11 @@ class _RailIsolated(BlameRule):
 
 
 class _NodePairBlocked(BlameRule):
-    def _facts(self, context: PairContext, blame: Blame) -> dict[str, Any]:
-        return _pings(context, context.ends_of(blame))
+    def _facts(self, context: PairContext, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
+        rows = context.model.by_address(Layer.PING, *_two_ends(blame))
+        lost = sum(row.verdict is not Verdict.OK for row in rows)
+        pings = {"pings_answered": bool(rows) and not lost, "lost_pings": lost or None, "pings": len(rows)}
+        return super()._facts(context, blame, cells) | pings
 
 
 #: Rules with their own facts or commands.
@@ -475,12 +545,6 @@ class NotTested(_PairRule):
         listed = sorted(reasons.items(), key=lambda item: -len(item[1]))
         for why, cells in [entry for entry in listed if entry[1]][:_MOST_REASONS]:
             yield self.finding("", cells=cells, facts={"pairs": len(cells), "reason": why})
-
-
-def _pings(context: PairContext, nodes: Pair) -> dict[str, object]:
-    rows = context.model.by_address(Layer.PING, *nodes)
-    lost = sum(row.verdict is not Verdict.OK for row in rows)
-    return {"pings_answered": bool(rows) and not lost, "lost_pings": lost or None, "pings": len(rows)}
 
 
 def _both_directions(ends: list[str]) -> list[Pair]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fabtui.model.counter_log import Traffic
 from fabtui.model.endpoints import node_of
@@ -22,6 +22,9 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, transport_of
+
+if TYPE_CHECKING:
+    from fabtui.model.pair_table import PairTable
 
 Text = TypeVar("Text", bound=str)
 
@@ -219,10 +222,7 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
     """
     import numpy as np
 
-    from fabtui.model.pair_table import joined
-
-    *_, table = joined(model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD), len(model.endpoints))
-    assert table is not None
+    table = _latest(model)
     places, (shapes, shape_of, _) = model.places(), model.columns()
     first, second = places.node[table.source], places.node[table.target]
     counted = np.array([model.has_counters(name) for name in places.nodes], dtype=bool)
@@ -235,8 +235,12 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
 
 def latest_pairs(model: Model) -> list[Measurement]:
     """Return the latest measurement of each ordered pair in p2p, or in world where it has none in p2p."""
-    found: dict[tuple[str, str], Measurement] = {}
-    for m in model.measurements():
-        if m.layer is Layer.P2P or (m.layer is Layer.WORLD and (m.src, m.dst) not in found):
-            found[m.src, m.dst] = m
-    return list(found.values())
+    return list(map(model.stored, _latest(model).row.tolist()))
+
+
+def _latest(model: Model) -> PairTable:
+    from fabtui.model.pair_table import joined
+
+    *_, found = joined(model.pair_table(Layer.P2P), model.pair_table(Layer.WORLD), len(model.endpoints))
+    assert found is not None
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui_node.parsers import lines
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
 from fabtui_node.parsers.lines import plain_lines
@@ -138,7 +139,7 @@ def parse_ibping(text: str) -> Reading:
         elif sent:
             values.update(sent=int(sent[1]), received=int(sent[2]), loss=float(sent[3]))
         elif times and values["received"]:
-            values["rtt_min"], values["rtt_avg"], values["rtt_max"] = map(ibwords.decimal, times.groups())
+            values["rtt_min"], values["rtt_avg"], values["rtt_max"] = map(lines.number, times.groups())
         elif not times:
             ibwords.leftover(line, notes)
     return notes.reading({**values, "rtts": rtts})
@@ -291,7 +292,7 @@ def _psu(values: dict[str, Any], number: str, label: str, value: str) -> bool:
     name = _OF_PSU.get(label)
     if name is None:
         return False
-    values["psus"].setdefault(number, {})[name] = ibwords.decimal(value) if name == "power" else value or None
+    values["psus"].setdefault(number, {})[name] = lines.number(value) if name == "power" else value or None
     return True
 
 
@@ -300,15 +301,15 @@ def _take(values: dict[str, Any], label: str, unit: str | None, value: str) -> b
         return _psu(values, psu[1], psu[2].lower(), value)
     for name, pattern in (("fans", _FAN), ("modules", _MODULE)):
         if found := pattern.fullmatch(label):
-            values[name][str(int(found[1]))] = ibwords.decimal(value)
+            values[name][str(int(found[1]))] = lines.number(value)
             return True
     if label in _NUMBERS:
-        count = ibwords.decimal(value)
+        count = lines.number(value)
         values[_NUMBERS[label]] = int(count) if count is not None and label == "ports" else count
     elif label in _PLAIN:
         values[_PLAIN[label]] = value or None
     elif label == "uptime":
-        values["uptime"] = ibwords.decimal(value) if unit == "sec" else _seconds(value)
+        values["uptime"] = lines.number(value) if unit == "sec" else _seconds(value)
     else:
         return label == "warn threshold"
     return True

@@ -10,7 +10,7 @@ from typing import Any
 #: A line longer than this is cut: no tool read here prints one.
 LONGEST = 20_000
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|\([A-Z]|[@-Z\\^_])")
 # Labels of mpirun --tag-output, torchrun and container logs.
 _LABEL = re.compile(
     r"(?:\[\d{1,6},\d{1,6}\]<(?:std(?:out|err)|\.\.\.)>:?|\[[^\]\s]{1,80}:\d{1,9}\]<std(?:out|err)>:?"

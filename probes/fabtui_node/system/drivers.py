@@ -7,9 +7,9 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from fabtui_node.system import sysfs
+from fabtui_node.system import nccl_libraries, sysfs
 
-#: Modules to report: those of GPUs, of RDMA devices, of shared memory.
+#: Modules to report: of GPUs, of RDMA devices, of shared memory.
 MODULES = (
     *("nvidia", "nvidia_uvm", "nvidia_fs", "nvidia_peermem", "nv_peer_mem", "gdrdrv"),
     *("mlx5_core", "mlx5_ib", "bnxt_re", "irdma", "efa", "ib_core", "ib_ipoib", "rdma_cm"),
@@ -18,10 +18,7 @@ MODULES = (
 _DMA_BUF_FROM = (5, 12)
 _WORDS = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|pci|numa_balancing|mitigations)(?:=\S{1,80})?")
 _LIBRARY_FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/local/lib",
+    *nccl_libraries.SYSTEM_FOLDERS,
     "/opt/amazon/ofi-nccl/lib",
     "/opt/amazon/ofi-nccl/lib64",
     "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
@@ -95,10 +92,9 @@ def gpudirect(modules: List[str], sys: str = "/sys", proc: str = "/proc") -> Dic
 
 def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] = _LIBRARY_FOLDERS) -> Dict[str, Any]:
     """Return ``ofed`` (``inbox`` where the module is the kernel's own), ``rdma_core`` and NCCL's ``net_plugins``."""
-    searched = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
     plugins: Dict[str, str] = {}
     verbs: Optional[str] = None
-    for folder in [*searched, *folders]:
+    for folder in [*nccl_libraries.loader_folders(environ), *folders]:
         files, version = _libraries_in(folder)
         for path in files:
             plugins.setdefault(os.path.realpath(path), path)

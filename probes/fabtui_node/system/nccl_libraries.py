@@ -9,11 +9,10 @@ from typing import Dict, Iterable, List, Optional
 
 from fabtui_node.system import run_command
 
+#: Folders of libraries of the system.
+SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 _FOLDERS = (
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib64",
-    "/usr/local/lib",
+    *SYSTEM_FOLDERS,
     "/usr/local/nccl*/lib",
     "/usr/local/cuda/lib64",
     "/usr/local/nvidia/lib64",
@@ -40,10 +39,7 @@ def version_of(path: str) -> Optional[str]:
 
 def find(environ: Dict[str, str], deadline: float) -> List[str]:
     """Return the libraries on the loader's paths and in the usual folders, each file once."""
-    paths = []
-    for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
-        if folder.startswith("/"):
-            paths.extend(_in(glob.escape(folder)))
+    paths = [path for folder in loader_folders(environ) for path in _in(glob.escape(folder))]
     paths.extend(parse_ldconfig(run_command.run(["ldconfig", "-p"], deadline).stdout))
     for folder in _FOLDERS:
         paths.extend(_in(folder))
@@ -55,13 +51,18 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
     return list(found.values())[:_MAX_FOUND]
 
 
+def loader_folders(environ: Dict[str, str]) -> List[str]:
+    """Return the folders of LD_LIBRARY_PATH."""
+    return [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
+
+
 def named(paths: Iterable[str], name: str) -> List[str]:
     """Return the paths of libraries whose names begin so."""
     return [path for path in paths if os.path.basename(path).startswith(name)]
 
 
 def collective(files: List[str]) -> List[str]:
-    """Return the NCCL libraries among files, or those of RCCL where there is none."""
+    """Return the NCCL libraries among files, or the RCCL libraries where they have none."""
     return named(files, "libnccl") or named(files, "librccl")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from fabtui_node.system import pci, sysfs
 
@@ -62,7 +63,6 @@ def places(root: str = "/sys") -> List[Dict[str, Optional[str]]]:
 def _device(folder: str, ca: str) -> Dict[str, Any]:
     here = os.path.join(folder, ca)
     path = sysfs.real(here, "device")
-    numa = sysfs.integer(here, "device/numa_node")
     return {
         "ca": ca,
         "type": sysfs.text(here, "hca_type"),
@@ -72,7 +72,7 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
         "system_guid": _guid(sysfs.text(here, "sys_image_guid")),
         "bus": pci.address(path),
         "path": path,
-        "numa": numa if numa is not None and numa >= 0 else None,
+        "numa": sysfs.numa_node(here, "device"),
         "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdecimal() and len(name) < 5],
     }
 
@@ -97,19 +97,24 @@ def _port(device: str, name: str) -> Dict[str, Any]:
         "guid": port_guid(sysfs.text(here, "gids/0")),
         "capability_mask": sysfs.text(here, "cap_mask"),
         "netdev": _netdev(device, here, int(name)),
-        "gids": _gids(here),
+        "gids": [
+            {"index": index, "gid": gid, "type": kind}
+            for index, gid, kind in itertools.islice(gids(here, _GIDS_READ), _GIDS_KEPT)
+        ],
     }
 
 
-def _gids(port: str) -> List[Dict[str, Any]]:
-    found: List[Dict[str, Any]] = []
-    for name in sysfs.names(port, "gids")[:_GIDS_READ]:
+def gids(port: str, most: int) -> Iterator[Tuple[int, str, Optional[str]]]:
+    """Yield index, GID and type among the first entries of the table of a port; those without an address are left out.
+
+    Args:
+        port: Its folder in sysfs.
+        most: Number of entries that are read.
+    """
+    for name in sysfs.names(port, "gids")[:most]:
         gid = sysfs.text(port, "gids", name)
         if gid and not _ZERO_GID.fullmatch(gid) and name.isdecimal():
-            found.append({"index": int(name), "gid": gid, "type": sysfs.text(port, "gid_attrs/types", name)})
-        if len(found) == _GIDS_KEPT:
-            break
-    return found
+            yield int(name), gid, sysfs.text(port, "gid_attrs/types", name)
 
 
 def _netdev(device: str, port: str, number: int) -> Optional[str]:

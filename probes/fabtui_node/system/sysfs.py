@@ -19,8 +19,14 @@ def text(*path: str, limit: int = 65536) -> Optional[str]:
 
 
 def integer(*path: str) -> Optional[int]:
-    """Return the number in a file, decimal or with 0x, None if there is none."""
+    """Return the number in a file, decimal or with 0x, or None."""
     return to_integer(text(*path))
+
+
+def numa_node(*path: str) -> Optional[int]:
+    """Return the NUMA node of a device, given its folder; None for the kernel's -1."""
+    found = integer(*path, "numa_node")
+    return found if found is not None and found >= 0 else None
 
 
 def to_integer(word: Optional[str]) -> Optional[int]:

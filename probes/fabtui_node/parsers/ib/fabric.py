@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values
+from fabtui_node.parsers.lines import number
 
 _TYPES = {
     "CA": "CA", "Ca": "CA", "H": "CA", "SW": "switch", "Switch": "switch", "S": "switch", "RT": "router",
@@ -254,7 +255,7 @@ def _link_entry(row: "re.Match[str]", header: Dict[str, Any]) -> Dict[str, Any]:
         entry["peer"] = {"name": name[:200], "guid": values.guid(guid), "lid": int(lid), "port": int(port)}
         for word, unit in _COULD.findall(could):
             if unit:
-                entry["could_lane_rate"] = values.decimal(word)
+                entry["could_lane_rate"] = number(word)
             elif values.lanes(word) is not None:
                 entry["could_lanes"] = values.lanes(word)
             elif word == "FDR10":

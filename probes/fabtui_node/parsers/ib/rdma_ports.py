@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
+from fabtui_node.parsers.lines import json_value, number
 from fabtui_node.system import rdma_devices
 
 _UNKNOWN = {"state": "unknown", "physical_state": "unknown", "link_layer": "unknown"}
@@ -77,14 +77,14 @@ def _ibstat_field(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str,
             cas[-1][CA_FIELDS[label]] = word
         return label in CA_FIELDS
     if label == "Effective speed":
-        port["effective_rate"] = ibwords.decimal(value)
+        port["effective_rate"] = number(value)
         return True
     name = PORT_FIELDS.get(label)
     if name in ("lid", "sm_lid"):
         port[name] = ibwords.integer(value)
     elif name == "rate":
-        number = _RATE.match(value)
-        port[name] = float(number[0]) if number else None
+        rate = _RATE.match(value)
+        port[name] = float(rate[0]) if rate else None
     elif name and word is not None and value != "???":
         port[name] = word
     return name is not None
@@ -296,10 +296,7 @@ def _put(link: Dict[str, Any], key: str, value: str) -> None:
 
 
 def _links_from_json(text: str) -> Optional[List[Dict[str, Any]]]:
-    try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    entries = json_value(text)
     if not isinstance(entries, list):
         return None
     links = []

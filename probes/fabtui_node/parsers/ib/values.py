@@ -6,6 +6,7 @@ import re
 from typing import Dict, Iterator, List, Optional
 
 from fabtui_node.parsers.base import Notes
+from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.system import sysfs
 
 #: Longer lines are cut: no tool prints such.
@@ -42,12 +43,10 @@ _COMPLAINT = re.compile(
     r"|not implemented|not found|no (ib )?devices|invalid argument|not permitted|operation not",
     re.IGNORECASE,
 )
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\([A-Z]|\r$")
 _PROMPT = re.compile(r"\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,120}[#$] ")
 #: The lines around the outputs that are kept as samples.
 _HEADING = re.compile(r"# (SIM_HOST=|exit status -?[0-9]{1,4}$)", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,20}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 
 #: Return the decimal or hexadecimal number that a word is, else None.
 integer = sysfs.to_integer
@@ -55,8 +54,8 @@ integer = sysfs.to_integer
 
 def lines(text: str) -> Iterator[str]:
     """Yield the lines of an output, without colours, shell prompts and what samples have around them."""
-    for line in text.splitlines():
-        line = _ESCAPE.sub("", line[:LINE_LIMIT])
+    for line in without_escapes(text).splitlines():
+        line = line[:LINE_LIMIT]
         if line.strip() and not _HEADING.match(line) and not _PROMPT.match(line):
             yield line
 
@@ -74,11 +73,6 @@ def leftover(line: str, notes: Notes) -> None:
 def digits(word: Optional[str]) -> Optional[int]:
     """Return the decimal number that a word is, else None."""
     return int(word) if word is not None and _INTEGER.fullmatch(word) else None
-
-
-def decimal(word: Optional[str]) -> Optional[float]:
-    """Return the number that a word is, with or without a fraction, else None."""
-    return float(word) if word is not None and _DECIMAL.fullmatch(word) else None
 
 
 def guid(word: Optional[str]) -> Optional[str]:

@@ -6,6 +6,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.parsers.nvidia.values import (
     complain,
     failure,
@@ -14,7 +15,6 @@ from fabtui_node.parsers.nvidia.values import (
     number,
     parse_errors,
     pick,
-    plain,
     snake,
     truth,
     whole,
@@ -249,7 +249,7 @@ def parse_query(text: str) -> Reading:
     """
     notes = Notes()
     walk = _Walk(notes)
-    for line in plain(text).splitlines()[:_MAX_LINES]:
+    for line in without_escapes(text).splitlines()[:_MAX_LINES]:
         walk.line(line[:500])
     gpus = [_record(gpu) for gpu in walk.gpus]
     attached = whole(walk.head.get("attached_gpus", ""))

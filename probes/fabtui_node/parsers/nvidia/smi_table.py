@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.kernel.dmesg import parse_kernel
+from fabtui_node.parsers.lines import without_escapes
 from fabtui_node.parsers.nvidia.values import (
     complain,
     failure,
@@ -14,7 +15,6 @@ from fabtui_node.parsers.nvidia.values import (
     is_noise,
     number,
     parse_errors,
-    plain,
     truth,
     whole,
 )
@@ -199,7 +199,7 @@ def parse_nvidia_smi(text: str) -> Reading:
     kernel in the same text (`dmesg`).
     """
     notes = Notes()
-    text = plain(text)
+    text = without_escapes(text)
     table = _Table(notes)
     for line in text.splitlines():
         table.line(line[:400])

@@ -6,7 +6,8 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia.values import complain, field_text, is_noise, plain
+from fabtui_node.parsers.lines import without_escapes
+from fabtui_node.parsers.nvidia.values import complain, field_text, is_noise
 
 _MOST = 512
 _NAME = re.compile(r"(?:GPU|NIC)[0-9]{1,3}|[a-z][a-z0-9_]{1,24}", re.ASCII)
@@ -103,7 +104,7 @@ def _parse(text: str, notes: Notes) -> Matrix:
     rows: List[Row] = []
     legend: Dict[str, str] = {}
     nics: Dict[str, str] = {}
-    for line in plain(text).splitlines():
+    for line in without_escapes(text).splitlines():
         line = line[:8000]
         head = None if columns else _header(line)
         row = _row(line, columns) if columns else None

@@ -12,7 +12,6 @@ NOTHING = {"", "n/a", "not supported", "not available", "none", "unknown", "-", 
 #: Parts of what is written instead of a value when a GPU does not answer.
 FAILURES = ("err!", "gpu is lost", "requires reset", "unknown error", "fallen off", "insufficient permissions")
 
-_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _NUMBER = re.compile(r"([+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?)\s{0,4}(.{0,20})", re.ASCII)
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII | re.IGNORECASE)
@@ -25,11 +24,6 @@ REASONS: Tuple[str, ...] = (
     *("idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown"),
     *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
 )
-
-
-def plain(text: str) -> str:
-    """Return text without the escape sequences with which ``nvidia-smi`` underlines headers."""
-    return _ANSI.sub("", text)
 
 
 def bare(word: str) -> str:

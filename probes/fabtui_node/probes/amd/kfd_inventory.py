@@ -87,7 +87,7 @@ def _gpu(node: str, listed: Dict[str, int], root: str, proc: str) -> Dict[str, A
         # Not as NVIDIA's are written: HIP does not find devices by it.
         uuid="AMD-%016x" % listed["unique_id"] if listed.get("unique_id") else None,
         bus=bus,
-        numa=nvml_inventory.on_numa(device),
+        numa=sysfs.numa_node(device),
         memory=sysfs.integer(device, "mem_info_vram_total"),
         memory_used=sysfs.integer(device, "mem_info_vram_used"),
         processes=_processes(sysfs.integer(root, _TREE, "topology/nodes", node, "gpu_id"), root, proc),

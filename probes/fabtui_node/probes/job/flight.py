@@ -87,7 +87,7 @@ def run(
         return value
     within = args.get("within")
     end = time.monotonic() + (min(within, deadline) if isinstance(within, (int, float)) else deadline / 2)
-    before = {one: _versions(one) for one in found}
+    before = {one: [_version(one.root + path) for path in one.files] for one in found}
     problems = {one: trigger(one.root + one.pipe) for one in found}
     written = _written({one: before[one] for one in found if not problems[one]}, end)
     for one, row in zip(found, listed):  # noqa: B905 - Python 3.8 knows no strict=
@@ -128,10 +128,6 @@ def trigger(path: str) -> Optional[str]:
     finally:
         os.close(pipe)
     return None
-
-
-def _versions(one: Rank) -> List[_Version]:
-    return [_version(one.root + path) for path in one.files]
 
 
 def _version(path: str) -> _Version:

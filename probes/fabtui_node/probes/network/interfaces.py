@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import ipaddress
-import json
 import os
 import re
 import socket
 import struct
 from typing import Any, Dict, List, Optional, Tuple
 
+from fabtui_node.parsers.lines import json_value
+from fabtui_node.probes.judgement import objects, part
 from fabtui_node.system import pci, rdma_devices, run_command, sysfs
 
 #: The kernel's types of interfaces; an Ethernet interface without hardware is virtual.
@@ -37,28 +38,19 @@ Addresses = List[Dict[str, Any]]
 
 def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
     """Return ``{name: {"addresses", "link_kind"}}`` from ``ip -j -d addr``; empty if the text is not that."""
-    try:
-        links = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
     found: Dict[str, Dict[str, Any]] = {}
-    for link in links if isinstance(links, list) else []:
-        if not isinstance(link, dict) or not isinstance(link.get("ifname"), str):
-            continue
-        details = link.get("linkinfo")
-        kind = details.get("info_kind") if isinstance(details, dict) else None
-        listed = link.get("addr_info")
-        addresses = [_address(entry) for entry in (listed if isinstance(listed, list) else [])]
-        found[link["ifname"]] = {
-            "addresses": [address for address in addresses if address],
-            "link_kind": kind if isinstance(kind, str) else None,
-        }
+    for link in objects(json_value(text)):
+        if isinstance(link.get("ifname"), str):
+            kind = part(link, "linkinfo").get("info_kind")
+            addresses = map(_address, objects(link.get("addr_info")))
+            found[link["ifname"]] = {
+                "addresses": [address for address in addresses if address],
+                "link_kind": kind if isinstance(kind, str) else None,
+            }
     return found
 
 
-def _address(entry: Any) -> Optional[Dict[str, Any]]:
-    if not isinstance(entry, dict):
-        return None
+def _address(entry: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     try:
         address = ipaddress.ip_address(entry.get("local", ""))
     except ValueError:
@@ -136,7 +128,6 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     path = sysfs.real(here, "device")
     kind = _KINDS.get(sysfs.integer(here, "type") or 0, "virtual")
     speed = sysfs.integer(here, "speed")
-    numa = sysfs.integer(here, "device/numa_node")
     shared = sysfs.names(here, "device/infiniband")
     master = sysfs.real(here, "master")
     flags = _flags(here)
@@ -153,7 +144,7 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "rdma": cas.get(name) or (shared[0] if shared else None),
         "bus": pci.address(path),
         "path": path,
-        "numa": numa if numa is not None and numa >= 0 else None,
+        "numa": sysfs.numa_node(here, "device"),
         "master": os.path.basename(master) if master else None,
         "ports": sysfs.names(here, "brif"),
     }

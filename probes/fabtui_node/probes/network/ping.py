@@ -1,7 +1,7 @@
 """Probe ``ping``: round trip and loss from each address of the node to each given address.
 
 ``fping`` asks many targets at once from one source. If it is missing, may not open its socket or prints nothing,
-``ping`` does the same, one pair a process; without either, ICMP sockets of our own do. An echo goes there and back:
+``ping`` does the same, one pair a process; without either, ICMP sockets do. An echo goes there and back:
 loss does not show which direction is broken.
 """
 
@@ -95,7 +95,7 @@ class _Sweep:
         return run_command.run(argv, min(self.end - time.monotonic(), self.plan.span + more))
 
     def of(self, target: Row) -> Plan:
-        """Return the plan for a target of a size of its own."""
+        """Return the plan for the size of a target."""
         return self.plan._replace(size=target["size"])
 
     def give(self, answers: List[Tuple[Row, Row]], tool: str) -> None:
@@ -149,20 +149,21 @@ class _Sweep:
     def _passes_anyway(self, target: Row) -> Optional[bool]:
         """Return True if echoes pass that ignore the path MTU in the kernel's cache, which ping respects."""
         try:
-            plan = self.of(target)
-            row = icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, True)
+            return bool(self._echo(target, True)["received"])
         except icmp_socket.NotPermitted:
             return None
-        return bool(row["received"])
 
     def echo(self, target: Row) -> None:
-        """Ask one target by a socket of our own, where the node has no ping."""
+        """Ask one target through an ICMP socket, where the node has no ping."""
         try:
-            plan = self.of(target)
-            row = icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, plan.whole)
+            row = self._echo(target, self.plan.whole)
         except icmp_socket.NotPermitted as error:
             row = ping_format.unknown_row(str(error))
         self.give([(target, dict(row, raw=""))], "icmp")
+
+    def _echo(self, target: Row, whole: bool) -> Row:
+        plan = self.plan
+        return icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, target["size"], self.end, whole)
 
 
 def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Row], List[Row]]:
@@ -208,7 +209,7 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     """Ask every pair of addresses, and emit ``{"rows": [...]}`` as answers come; those not asked in time have an error.
 
     ``targets``: ``[{"id", "src", "dst", "size"}]``. ``count`` of echoes (3), ``wait`` for each in seconds (1.0),
-    ``size`` of the payload in bytes (56) where a target has none of its own. ``period`` between the echoes of ``fping``
+    ``size`` of the payload in bytes (56) of targets without a ``size``. ``period`` between the echoes of ``fping``
     in seconds (0.2). ``whole``: forbid fragments; ``reasons``: use ``ping`` before ``fping``, which does not print why
     an echo could not be sent.
 

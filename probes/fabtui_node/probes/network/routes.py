@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, Dict, List
 
+from fabtui_node.parsers.lines import json_value
+from fabtui_node.probes.judgement import objects
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
@@ -18,11 +19,7 @@ _COMPLETE = 0x2
 
 def parse_route(text: str) -> Dict[str, Any]:
     """Return ``{"dev", "via"}`` from ``ip -j route get``; None where it names none."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    first = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    first = next(iter(objects(json_value(text))), {})
     named = {"dev": first.get("dev"), "via": first.get("gateway")}
     return {name: value if isinstance(value, str) else None for name, value in named.items()}
 

@@ -50,12 +50,6 @@ def unknown(nvml_index: Optional[int] = None) -> Dict[str, Any]:
     return dict(gpu, processes=[], pcie=pcie, nic=None, nic_path=None, error=None)
 
 
-def on_numa(device: str) -> Optional[int]:
-    """Return the NUMA node of a PCI device, given its folder in sysfs; None for the kernel's -1."""
-    found = sysfs.integer(device, "numa_node")
-    return found if found is not None and found >= 0 else None
-
-
 def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: str) -> Dict[str, Any]:
     gpu = unknown(nvml_index)
     if handle is None:
@@ -68,7 +62,7 @@ def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: 
         name=words(ask(library.nvmlDeviceGetName, handle)),
         uuid=words(ask(library.nvmlDeviceGetUUID, handle)),
         bus=bus,
-        numa=on_numa(os.path.join(root, "bus/pci/devices", bus)) if bus else None,
+        numa=sysfs.numa_node(root, "bus/pci/devices", bus) if bus else None,
         mig=bool(mig[0]) if isinstance(mig, (list, tuple)) and mig else None,
         memory=_field(memory, "total"),
         memory_used=_field(memory, "used"),

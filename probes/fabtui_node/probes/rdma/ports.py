@@ -30,8 +30,6 @@ _HEADERS = 96
 _FAST = 100.0
 #: Maximum number of GIDs of a port.
 _MOST_GIDS = 256
-_ZERO = re.compile(r"[0:]*", re.ASCII)
-_EMPTY = re.compile(r"fe80:[0:]*", re.ASCII)
 _MAPPED = re.compile(
     r"(?:0000:){5}ffff:([0-9a-f]{2})([0-9a-f]{2}):([0-9a-f]{2})([0-9a-f]{2})", re.ASCII | re.IGNORECASE
 )
@@ -195,15 +193,11 @@ def read_gids(port: str) -> List[Dict[str, Any]]:
     """
     roce = sysfs.text(port, "link_layer") == "Ethernet"
     found = []
-    for name in sysfs.names(port, "gids")[:_MOST_GIDS]:
-        gid = sysfs.text(port, "gids", name)
-        if not name.isdecimal() or not gid or _ZERO.fullmatch(gid) or _EMPTY.fullmatch(gid):
-            continue
-        kind = sysfs.text(port, "gid_attrs/types", name)
+    for index, gid, kind in rdma_devices.gids(port, _MOST_GIDS):
         if kind == "IB/RoCE v1":
             kind = "RoCE v1" if roce else "InfiniBand"
-        netdev = sysfs.text(port, "gid_attrs/ndevs", name)
-        found.append({"index": int(name), "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
+        netdev = sysfs.text(port, "gid_attrs/ndevs", str(index))
+        found.append({"index": index, "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
     return found
 
 
