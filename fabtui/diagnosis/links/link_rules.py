@@ -101,7 +101,10 @@ class NvlinkErrors(_NvlinkRule):
 
 @register
 class RdmaPort(_LinkRule):
-    """Something is wrong with an RDMA port that endpoints send over, or with its cable."""
+    """Something is wrong with an RDMA port that endpoints send over, or with its cable.
+
+    Where no endpoints are known, as in a preflight and in outputs of tools, the judgement of the probe is FT301.
+    """
 
     id = "FT103"
     name = "rdma-port"

@@ -41,7 +41,10 @@ class _Judgement(NamedTuple):
 
 @register
 class ProbeJudgement(NodeRule):
-    """A probe judged its own result on one or several nodes. Equal judgements are one finding."""
+    """A probe judged its own result on one or several nodes. Equal judgements are one finding.
+
+    In a session, a problem of an RDMA port that endpoints send over is FT103.
+    """
 
     id = "FT301"
     name = "probe"
@@ -106,7 +109,7 @@ def _devices(one: _Judgement, buses: Mapping[tuple[str, str], str]) -> list[Subj
 
 
 def _command_for(topic: str, probe: str) -> str:
-    """Return the command that inspects the subject of a judgement, else that of its probe."""
+    """Return the command that inspects the subject of a judgement, else the command of its probe."""
     found: str | None = load("next_commands")["preflight"].get(topic)
     specs = (registry.PROBES.get(name) for name in (topic, probe))
     return found or next((spec.next for spec in specs if spec is not None and spec.next), "")
@@ -422,7 +425,7 @@ class LocalSocketInterface(_InterfaceRule):
 
 @register
 class FactDiffers(NodeRule):
-    """A fact of some nodes differs from that of the other nodes of their hardware kind."""
+    """A fact of some nodes differs from the other nodes of their hardware kind."""
 
     id = "FT302"
     name = "fact-differs"
