@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 from fabtui.errors import InputError
@@ -10,7 +11,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible
 from fabtui.importers.to_model.dispatch import model as model_of
-from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
+from fabtui.model.recording import DamagedRecording, EventReader, apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 
@@ -52,8 +53,12 @@ def is_recording(path: Path) -> bool:
     return True
 
 
-def replayed(path: Path) -> tuple[Model, DamagedRecording | None]:
+def replayed(
+    path: Path, progress: Callable[[float], object] = lambda share: None
+) -> tuple[Model, DamagedRecording | None]:
     """Return the model that a recording ends with, or that of the part before its damage, and the damage.
+
+    ``progress`` is called with the share of the file that was read, with 1 at the end.
 
     Raises:
         InputError: It is no recording.
@@ -64,11 +69,15 @@ def replayed(path: Path) -> tuple[Model, DamagedRecording | None]:
     gc.disable()
     try:
         # Event by event: a recording may be larger than any other file.
-        for event in read_events(path):
+        reader = EventReader(path)
+        size = max(1, path.stat().st_size) if path.exists() else 1
+        for event in reader:
             apply_recorded(model, event, path)
+            progress(min(0.99, reader.place.offset / size))
     except DamagedRecording as damage:
         return model, damage
     finally:
+        progress(1.0)
         if collecting:
             gc.enable()
     return model, None

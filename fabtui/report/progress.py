@@ -1,7 +1,9 @@
-"""Progress of a session on stderr."""
+"""Progress on stderr: of a session, and of reading a recording."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
 import shutil
@@ -25,6 +27,38 @@ _CLEAR = "\r\x1b[K"
 _SHOWN_LEVELS = ("notice", "warning", "error")
 
 
+#: Time (s) that reading a recording takes before its progress is shown.
+_PATIENCE = 1.0
+
+
+def _has_line(out: TextIO) -> bool:
+    """Return True if a line can be drawn again in place."""
+    return out.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+
+
+class ReadingProgress:
+    """Shows on a terminal which share of a file was read, if that takes long; to be called with the share."""
+
+    def __init__(self, out: TextIO, name: str) -> None:
+        self._out, self._name = out, one_line(name, 60)
+        self._due = time.monotonic() + _PATIENCE if _has_line(out) else math.inf
+        self._shown = False
+
+    def __call__(self, share: float) -> None:
+        """Show a share; 1 clears the line."""
+        if share >= 1.0:
+            text = _CLEAR if self._shown else ""
+        elif time.monotonic() >= self._due:
+            self._shown, self._due = True, time.monotonic() + _FRAME
+            text = f"{_CLEAR}reading {self._name}: {share:.0%}"
+        else:
+            return
+        # The terminal may be gone.
+        with contextlib.suppress(OSError, ValueError, UnicodeError):
+            self._out.write(text)
+            self._out.flush()
+
+
 def _of_node(entry: LogLine) -> str:
     """Return the prefix of a line about a node, unless its text names the node."""
     return f"{entry.node}: " if entry.node and entry.node not in re.findall(r"[\w.-]+", entry.text) else ""
@@ -39,7 +73,7 @@ class Progress:
     def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
         self._out = out
         self._quiet = quiet
-        self._live = out.isatty() and not text and os.environ.get("TERM") not in (None, "", "dumb")
+        self._live = _has_line(out) and not text
         self._sparse = out.isatty() and not self._live
         self._drawn = 0.0
         self._pace = Pace()

@@ -142,6 +142,8 @@ def badge(state: Playback, *, paused: bool) -> str:
     where = clock_text(state.position)
     if state.length:
         where += f" of {clock_text(state.length)}  {min(1.0, state.position / state.length):.0%}"
+    if state.reached is not None:
+        where += f", at {clock_text(state.reached)}"
     speed = f"  x{state.speed:g}" if state.speed not in (None, 1.0) else ""
     return f"REPLAY {'PAUSED ' if paused else ''}{where}{speed}"
 

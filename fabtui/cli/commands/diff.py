@@ -18,6 +18,7 @@ from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.paths import user_path
+from fabtui.report.progress import ReadingProgress
 from fabtui.report.session_diff import print_diff
 from fabtui.sanitize import one_line
 
@@ -71,7 +72,7 @@ def _recorded(name: str) -> Model | None:
     path = user_path(name)
     if name == "-" or not is_recording(path):
         return None
-    model, damage = replayed(path)
+    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
     if damage is not None:
         print(f"fabtui: {one_line(str(damage), 300)}; what follows is left out", file=sys.stderr)
     return model

@@ -17,6 +17,7 @@ from fabtui.errors import InputError
 from fabtui.importers.session import check_recording, replayed
 from fabtui.paths import recordings_folder, user_path
 from fabtui.report.grid import shown_from
+from fabtui.report.progress import ReadingProgress
 from fabtui.report.recordings import recordings_text
 from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.replay import ReplayFeed
@@ -73,7 +74,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     request = Request(SessionOptions(), output_paths(vars(args)), exposition_of(vars(args)))
     shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).enabled("screen.ascii") or not takes_unicode(sys.stdout)
-    model, damage = replayed(path)
+    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
     found = diagnose(model)
 
     def report(lines: list[str]) -> int:

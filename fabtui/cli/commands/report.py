@@ -35,6 +35,7 @@ from fabtui.report.contents import Against, document, write_document
 from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
+from fabtui.report.progress import ReadingProgress
 from fabtui.session.options import SessionOptions
 
 HELP = """\
@@ -103,7 +104,7 @@ def _checked(name: str, files: list[str]) -> Path:
 def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
     """Return the session in files, the outputs of other tools, and where a recording is damaged."""
     if len(files) == 1 and is_recording(path := user_path(files[0])):
-        model, damage = replayed(path)
+        model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
         return model, [], str(damage or "")
     results = list(results_of(files))
     if len(kinds := rivals(results)) > 1:

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 class Playback(NamedTuple):
-    """State of a replay: position and length (s; None: not known yet), and speed (None: as fast as possible)."""
+    """State of a replay: position and length (s; None: not known yet), and speed (None: as fast as possible).
+
+    ``reached`` is how far a seek to the position has come, if it takes more than a second.
+    """
 
     position: float
     length: float | None
     speed: float | None
+    reached: float | None = None
 
 
 class Feed:

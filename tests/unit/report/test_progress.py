@@ -193,3 +193,29 @@ def test_ranks_are_counted_by_node(make_model: Maker, monkeypatch: pytest.Monkey
     maker = make_model().start(["n0", "n1"]).add("node", node="n0", state="ready").add("phase", name="ranks", total=2)
     text = played(maker, Terminal())
     assert "starting ranks: 1/2 nodes, ranks on 0/2, " in text
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_reading_is_shown_only_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    quick, slow, piped = Terminal(), Terminal(), io.StringIO()
+    shown = [progress.ReadingProgress(out, "run.jsonl.gz") for out in (quick, slow, piped)]
+    for one in shown:
+        one(0.2)
+    shown[0](1.0)
+    clock.now += 1.1
+    for one in shown[1:]:
+        one(0.4)
+        one(0.41)
+        one(1.0)
+    assert quick.getvalue() == piped.getvalue() == ""
+    assert slow.getvalue() == "\r\x1b[Kreading run.jsonl.gz: 40%\r\x1b[K"

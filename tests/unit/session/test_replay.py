@@ -16,6 +16,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.recording import last_time
 from fabtui.session.event_pipeline import Journal
+from fabtui.session.feeds import replay
 from fabtui.session.feeds.replay import ReplayFeed
 
 START = 1_700_000_000.0
@@ -166,3 +167,13 @@ async def test_what_is_no_recording_is_an_error(tmp_path: Path) -> None:
     assert last_time(path) is None
     with pytest.raises(InputError, match="not a recording"):
         await ReplayFeed(path).run()
+
+
+async def test_a_seek_that_takes_long_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_PATIENCE", -1.0)
+    async with playing(tmp_path / "r.jsonl.gz", 1.0) as feed:
+        await until(lambda: feed.playback is not None)
+        feed.seek(90.0)
+        assert (state := feed.playback) is not None
+        assert (state.position, state.reached) == (90.0, 0.0)
+        await until(lambda: feed.playback is not None and feed.playback.reached is None)
