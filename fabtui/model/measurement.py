@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Protocol
 
 from fabtui.model.layers import Layer
@@ -102,12 +103,13 @@ class Measurement:
     arm: str | None = None
 
     def __repr__(self) -> str:
-        return f"Measurement({', '.join(f'{name}={getattr(self, name)!r}' for name in FIELDS)})"
+        values = zip(FIELDS, _values(self), strict=True)
+        return f"Measurement({', '.join(f'{name}={value!r}' for name, value in values)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Measurement):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
+        return _values(self) == _values(other)
 
     @property
     def asked_bytes(self) -> int | None:
@@ -116,10 +118,11 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object, without what is None."""
+        # Only ``made`` may be False.
         return {
             name: value
-            for name in FIELDS
-            if (value := getattr(self, name)) is not None and not (name == "made" and not value)
+            for name, value in zip(FIELDS, _values(self), strict=True)
+            if value is not None and value is not False
         }
 
     @classmethod
@@ -142,6 +145,7 @@ class Measurement:
 
 #: Names of the fields of a measurement.
 FIELDS = tuple(one.name for one in fields(Measurement))
+_values = attrgetter(*FIELDS)
 
 
 class StoredMeasurement(Measurement):
