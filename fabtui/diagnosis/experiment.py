@@ -78,7 +78,7 @@ def _nodes(model: Model, pairs: Sequence[Pair]) -> list[str]:
 
 def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[Endpoint]:
     """Return the endpoints of a GPU, NIC, node or rail; for any other component, the ends of some pairs."""
-    ends, mine = model.endpoints, model.endpoints_of(subject.node or "")
+    ends, mine = model.endpoints, model.table.of_node(subject.node or "")
     match subject.kind:
         case Kind.GPU:
             return [end for end in mine if str(end) == subject.name]
@@ -89,7 +89,7 @@ def ends_of(model: Model, subject: Subject, pairs: Sequence[Pair] = ()) -> list[
         case Kind.RAIL:
             return [end for end in ends if str(end.index if end.rail is None else end.rail) == subject.name]
     named = dict.fromkeys(name for pair in pairs for name in pair)
-    return [ends[number] for name in named if (number := model.number(name)) is not None]
+    return [ends[number] for name in named if (number := model.table.number(name)) is not None]
 
 
 def _without_hca(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
@@ -324,7 +324,7 @@ def _with_partners(model: Model, finding: Finding, sample: Sequence[Pair]) -> li
                 for end in sorted(apart or {pair[at]})
                 for other in map(str, _near(model, pair))
                 if other not in {*pair[:at], *pair[at + 1 :], end, *mine, *theirs}
-                and (not mine or model.class_between(end, other) is model.class_between(*pair))
+                and (not mine or model.table.class_between(end, other) is model.table.class_between(*pair))
             ]
             known = {frozenset(one) for one in (*sample, *chosen)}
             options = [way for way in options if frozenset(way) not in known]
@@ -342,7 +342,9 @@ def _partner_rank(model: Model, pair: Pair, way: Pair, *, passing: bool) -> tupl
     """Return what orders pairs with other partners: the same class first, then passing or other ones."""
     last = model.latest(Layer.P2P, *way)
     bad = last is not None and model.verdict(last).bad
-    return model.class_between(*way) is not model.class_between(*pair), bad if passing else last is not None and not bad
+    return model.table.class_between(*way) is not model.table.class_between(
+        *pair
+    ), bad if passing else last is not None and not bad
 
 
 def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]) -> list[Pair]:
@@ -368,7 +370,7 @@ def _controls(model: Model, finding: Finding, pair: Pair, tested: Iterable[Pair]
 def _near(model: Model, pair: Pair) -> list[Endpoint]:
     """Return endpoints that can be tested, those on the nodes of a pair first: further nodes have to start ranks."""
     nodes = dict.fromkeys((*map(node_of, pair), *itertools.islice(model.nodes, _MOST_ENDS)))
-    ends = [end for node in nodes if not model.gone(node) for end in model.endpoints_of(node) if end.kind != "none"]
+    ends = [end for node in nodes if not model.gone(node) for end in model.table.of_node(node) if end.kind != "none"]
     return ends[:_MOST_ENDS]
 
 

@@ -101,9 +101,9 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     if most.sum() <= kept.sum() + joining.sum():
         most[:] = False
     numbers = np.flatnonzero(chosen)
-    kinds = [model.endpoints_of(names[number])[0].name for number in numbers.tolist()]
+    kinds = [model.table.of_node(names[number])[0].name for number in numbers.tolist()]
     order, ring = _ordered(names, numbers, _hops(model, table, ok, node, chosen), kinds)
-    ranks = tuple(end for name in order for end in model.endpoints_of(name))
+    ranks = tuple(end for name in order for end in model.table.of_node(name))
     hit = {names[number] for number in set(node[np.concatenate((a, b))].tolist())}
     reasons, chosen_names = _reasons(model), frozenset(order)
     left_out = {
@@ -167,7 +167,7 @@ def _reasons(model: Model) -> dict[str, str]:
 
 def _reason(model: Model, name: str, fit: Flags, reasons: dict[str, str]) -> str:
     """Return why a node without bad pairs is left out."""
-    unfit = [str(end) for end in model.endpoints_of(name) if not fit[end.number]]
+    unfit = [str(end) for end in model.table.of_node(name) if not fit[end.number]]
     record = model.nodes.get(name)
     note = record.note if record is not None else ""
     return next((reasons[end] for end in unfit if end in reasons), note or f"{fold(unfit) or name} was not tested")

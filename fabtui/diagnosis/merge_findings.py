@@ -141,12 +141,12 @@ def _touches(model: Model, subject: Subject, suspects: Iterable[Subject]) -> boo
 def _next_to(model: Model, subject: Subject) -> list[Subject]:
     """Return the GPUs that send over a NIC, or the NIC of a GPU."""
     if subject.kind is Kind.GPU:
-        number = model.number(subject.name)
+        number = model.table.number(subject.name)
         end = None if number is None else model.endpoints[number]
         return [Subject(Kind.NIC, f"{end.node} {end.port_name}")] if end is not None else []
     if subject.kind is Kind.NIC:
         node, _, nic = subject.name.partition(" ")
-        return [Subject(Kind.GPU, str(end)) for end in model.endpoints_of(node) if end.port_name == nic]
+        return [Subject(Kind.GPU, str(end)) for end in model.table.of_node(node) if end.port_name == nic]
     return []
 
 

@@ -69,7 +69,7 @@ def node_bandwidth(model: Model) -> NodeBandwidth:
     between which pairs of endpoints are. Else it is the slowest pair of a rail, times the number of NICs on rails that
     pass.
     """
-    ends = [mine for name in model.nodes if (mine := model.endpoints_of(name)) and mine[0].kind != "none"]
+    ends = [mine for name in model.nodes if (mine := model.table.of_node(name)) and mine[0].kind != "none"]
     nodes = [mine[0].node for mine in ends]
     nics = [len({end.nic if end.rail is None else end.rail for end in mine} - {None}) for mine in ends]
     pairs = _Pairs(model, Layer.P2P, {name: at for at, name in enumerate(nodes)})
@@ -139,7 +139,7 @@ class _Pairs:
     def example(self, mine: Flags) -> Measurement | None:
         """Return the measurement of the first of some pairs that has a value."""
         rows = self._table.row[mine & self.known]
-        return self._model.stored(int(rows[0])) if len(rows) else None
+        return self._model.results.store.get(int(rows[0])) if len(rows) else None
 
 
 def _together(model: Model, places: dict[str, int]) -> tuple[Floats, Measurement | None]:
@@ -160,7 +160,7 @@ def _passed(measured: Measurement) -> bool:
 
 def values_at(model: Model, layer: Layer, rows: Ints) -> Floats:
     """Return the values of rows of a `PairTable`; NaN for rows of a different layer or without a value."""
-    shapes, shape_of, values = model.columns()
+    shapes, shape_of, values = model.results.store.columns()
     mine = np.array([shape is not None and shape.layer is layer and shape.has_value for shape in shapes], dtype=bool)
     # A view of an array that may still grow would prevent that: the rows are copied.
     found: Floats = np.where(mine[np.array(shape_of)[rows]], np.array(values)[rows], np.nan)

@@ -199,8 +199,8 @@ def _by_key(model: Model, rest: dict[Layer, list[int]]) -> dict[Key, dict[int | 
     """Return the measurements of a session by subject and message size; of the layers in ``rest``, only these rows."""
     found: dict[Key, dict[int | None, Measurement]] = {}
     others = [layer for layer in model.layers if layer not in rest]
-    chosen = (model.stored(row) for rows in rest.values() for row in rows)
-    for one in (*chosen, *(model.measurements(*others) if others else ()), *model.arms()):
+    chosen = (model.results.store.get(row) for rows in rest.values() for row in rows)
+    for one in (*chosen, *(model.measurements(*others) if others else ()), *model.results.arms()):
         # Addresses of endpoints are part of the path, which may change.
         addresses = (one.src_addr or "", one.dst_addr or "") if one.layer.spec.by_address else ("", "")
         key = Key(one.layer, one.arm or "", one.src, one.dst, *addresses)
@@ -243,7 +243,7 @@ def _other_kinds(then: Model, now: Model, key: Key) -> str:
 
 
 def _kinds(model: Model, key: Key) -> str | None:
-    numbers = [model.number(name) for name in (key.src, key.dst)]
+    numbers = [model.table.number(name) for name in (key.src, key.dst)]
     found = dict.fromkeys("none" if at is None else model.endpoints[at].kind.upper() for at in numbers)
     return None if "none" in found else " and ".join(found)
 

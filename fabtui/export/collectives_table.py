@@ -39,7 +39,7 @@ def table_rows(model: Model) -> list[TableRow]:
     kinds = list(KINDS)
     places = {name: number for number, name in enumerate(model.nodes)}
     arms: dict[str | None, int] = {None: 0} | {arm: at for at, arm in enumerate(model.comparison) if at}
-    found = [*model.measurements(*KINDS), *(m for m in model.arms() if m.layer in KINDS)]
+    found = [*model.measurements(*KINDS), *(m for m in model.results.arms() if m.layer in KINDS)]
 
     def place(m: Measurement) -> tuple[int, ...]:
         if m.src == m.dst == "all":

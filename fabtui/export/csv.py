@@ -39,7 +39,7 @@ def rows(model: Model, more: Callable[[Measurement], Row] = lambda _: {}) -> lis
     Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
     comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
-    found = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.arms())]
+    found = [_measured(model, m) | more(m) for m in (*model.measurements(), *model.results.arms())]
     found += _untested(model)
     layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}
@@ -126,12 +126,12 @@ def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
     row: Row = dict.fromkeys(COLUMNS)
     row["layer"] = str(layer)
     for side, name in (("src", src), ("dst", dst)):
-        number = model.number(name)
+        number = model.table.number(name)
         end = None if number is None else model.endpoints[number]
         row[side] = name
         row[f"{side}_node"] = end.node if end is not None else (name if name in model.nodes else None)
         row[f"{side}_index"] = end.index if end is not None and end.kind != "none" else None
-    row["class"] = model.class_between(src, dst).value
+    row["class"] = model.table.class_between(src, dst).value
     row.update(more)
     for name, value in row.items():
         if isinstance(value, str):

@@ -323,7 +323,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Row]:
 
 def _nodes(model: Model) -> Iterator[Row]:
     for record in model.nodes.values():
-        ends = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
+        ends = [end for end in model.table.of_node(record.name) if end.kind != "none"]
         texts = {name: getattr(record, name) for name in ("text", "note", "hint")}
         yield {
             **{"node": one_line(record.name), "state": str(record.state), "endpoints": len(ends)},

@@ -41,12 +41,14 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "faults": model.faults,
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
-        "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.rows],
+        "endpoints": [
+            {**asdict(end), "id": str(end), "leaf": model.table.leaves.get(end.number)} for end in model.rows
+        ],
         "measurements": [_measured(model, measurement, notes, limits) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
-        "arms": [_measured(model, measurement, notes, limits) for measurement in model.arms()],
+        "arms": [_measured(model, measurement, notes, limits) for measurement in model.results.arms()],
         "group_sweep": sweep_json(model),
         "carriers": carriers(model).sentence or None,
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
@@ -68,7 +70,7 @@ def write_json(found: Diagnosis, path: Path) -> None:
 
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: LinkLimits) -> dict[str, Any]:
-    counters = model.counters_for(measurement)
+    counters = model.counters.of(measurement)
     carried = carrier(model, measurement)
     port_notes, limit = notes.of(measurement.src, measurement.dst), limits.of(measurement)
     return {

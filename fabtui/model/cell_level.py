@@ -101,7 +101,7 @@ def judge(
     if cell.measurement is not None and cell.value is not None:
         share = ratio(layer, cell.value, model.usual(cell.measurement))
     level = level_of(cell.verdict, share)
-    if level in FINE and model.flapping and flaps(model, layer, src, dst):
+    if level in FINE and model.results.flapping and flaps(model, layer, src, dst):
         level = Level.FLAPPING
     elif layer is Layer.TRANSPORT and level in FINE and cell.text:
         return Judged(BY_PATH[path_of(cell.text)], cell, share)
@@ -119,4 +119,4 @@ def flaps(model: Model, layer: Layer, src: int, dst: int) -> bool:
     """Return True if a pair is flapping in a layer; for health, in any layer."""
     names = str(model.endpoints[src]), str(model.endpoints[dst])
     layers = (Layer.P2P, Layer.WORLD) if layer is Layer.HEALTH else (layer,)
-    return any((of, *names) in model.flapping for of in layers)
+    return any((of, *names) in model.results.flapping for of in layers)

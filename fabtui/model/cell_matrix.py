@@ -218,7 +218,7 @@ class CellMatrix:
         else:
             yield from self._judge_columns()
         model = self._model
-        special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.flapping)]
+        special = [*model.running, *model.untested, *((src, dst) for _, src, dst in model.results.flapping)]
         yield from self._one_by_one(self._cells_of_names(special))
 
     def _one_by_one(self, cells: Iterable[tuple[int, int]]) -> Iterator[None]:
@@ -246,7 +246,7 @@ class CellMatrix:
         numbers = [self._number_at[start] for start in self.starts.tolist()]
         nodes = {model.endpoints[number].node: node for node, number in enumerate(numbers) if number is not None}
         for src, dst in names:
-            a, b = model.number(src), model.number(dst)
+            a, b = model.table.number(src), model.table.number(dst)
             if a is not None and b is not None:
                 if self._row_of[a] >= 0 and self._row_of[b] >= 0:
                     yield int(self._row_of[a]), int(self._row_of[b])
@@ -308,7 +308,7 @@ class CellMatrix:
         self._put(rows[inside], columns[inside], levels[inside], slowness[inside])
 
     def _path_levels(self, table: PairTable) -> Levels:
-        shapes, shape_of, _ = self._model.columns()
+        shapes, shape_of, _ = self._model.results.store.columns()
         names = ["" if shape is None else shape.transport or "" for shape in shapes]
         levels = np.array([BY_PATH[path_of(name)] if name else Level.HIDDEN for name in names], np.uint8)
         found: Levels = levels[np.array(shape_of)[table.row]]
@@ -350,7 +350,7 @@ class CellMatrix:
         if not any(True for _ in model.verdicts_in(layer)):
             return
         for src, dst in model.addresses.node_pairs(layer) if layer.spec.by_address else model.pairs_in({layer}):
-            sources, targets = model.endpoints_of(src), model.endpoints_of(dst)
+            sources, targets = model.table.of_node(src), model.table.of_node(dst)
             if layer.spec.by_address:
                 found = model.by_address(layer, src, dst)
                 own: dict[tuple[str | None, str | None], list[Measurement]] = {}

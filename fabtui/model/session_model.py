@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fabtui.model.acknowledgements import AcknowledgementLog
 from fabtui.model.address_log import AddressLog, badness
 from fabtui.model.baseline import COMPARED, Baseline, Change, change, previous
-from fabtui.model.class_statistics import ClassValues
 from fabtui.model.command_log import CommandLog
-from fabtui.model.counter_log import CounterLog, Deltas, Traffic
+from fabtui.model.counter_log import CounterLog
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
     Acknowledged,
@@ -46,11 +45,7 @@ from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.model.turns import FOLLOWED, TurnLog
 
 if TYPE_CHECKING:
-    from array import array
-
-    from fabtui.model.measurement_store import Shape
     from fabtui.model.pair_table import PairTable
-    from fabtui.model.places import Places
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
@@ -84,7 +79,10 @@ class Model:
         untested: Reason for each ordered pair that was not tested.
         suspects: Conclusion about each bad pair from tests with other partners.
         inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
+        table: Endpoints, and where they are.
+        results: Measurements of endpoint pairs, node pairs and groups.
         addresses: Measurements between addresses of nodes.
+        counters: Counter deltas of nodes.
         experiments: Experiments about findings, with their results.
         acknowledgements: Notes about findings that the user knows about.
         commands: Commands that the user ran on nodes, with their output.
@@ -125,9 +123,9 @@ class Model:
         self.experiments = ExperimentLog()
         self.acknowledgements = AcknowledgementLog(self.log)
         self.commands = CommandLog(self.log)
-        self._table = EndpointTable()
+        self.table = EndpointTable()
         self._walked: dict[str, str] = {}  #: Leaf of each port by GUID, from nodes that scanned the whole fabric.
-        self.results = PairResults(self._table, self.key_of)
+        self.results = PairResults(self.table, self.key_of)
         self.suspects: dict[tuple[str, str], str] = {}
         self.inferred_leaves = False
         self.comparison: list[str] = []
@@ -139,7 +137,7 @@ class Model:
         self._watch_since = 0.0
         self.turns = TurnLog()
         self._changed: set[tuple[int, int]] | None = None
-        self._counters = CounterLog()
+        self.counters = CounterLog()
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
@@ -214,12 +212,12 @@ class Model:
         before, record.inventory = data_rate(record.inventory), event.value
         self.addresses.place(event.node, event.value)
         # Thousands of nodes report theirs before they have endpoints.
-        if data_rate(event.value) != before and self._table.of_node(event.node):
+        if data_rate(event.value) != before and self.table.of_node(event.node):
             self._set_rates()
 
     def _on_endpoints(self, event: EndpointsAdded) -> None:
         for endpoint in event.endpoints:
-            if (row := self._table.add(endpoint)) is not None:
+            if (row := self.table.add(endpoint)) is not None:
                 # A node that had nothing to test has something now.
                 self.untested = {pair: why for pair, why in self.untested.items() if row not in pair}
         for node, text in event.notes.items():
@@ -240,7 +238,7 @@ class Model:
         return self._kinds[1]
 
     def _set_rates(self) -> None:
-        if self._table.set_rates({name: data_rate(record.inventory) for name, record in self.nodes.items()}):
+        if self.table.set_rates({name: data_rate(record.inventory) for name, record in self.nodes.items()}):
             self.results.classes_changed()
             self._changed = None
 
@@ -258,13 +256,13 @@ class Model:
             whole = isinstance(kept.get("fabric"), dict)
             if whole or isinstance((before or {}).get("fabric"), dict):
                 self._walked = walked_leaves(self.nodes.values())
-            self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
+            self._place_on_leaves(self.endpoints if whole else self.table.of_node(record.name))
 
     def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
         found = {end.number: leaf_of(end, self.nodes[end.node], self._walked) for end in endpoints}
-        known = {} if self.inferred_leaves else self.leaves
+        known = {} if self.inferred_leaves else self.table.leaves
         if self.inferred_leaves or any(known.get(number) != leaf for number, leaf in found.items()):
-            self._table.leaves = {number: leaf for number, leaf in {**known, **found}.items() if leaf is not None}
+            self.table.leaves = {number: leaf for number, leaf in {**known, **found}.items() if leaf is not None}
             self.inferred_leaves = False
             self.results.classes_changed()
             self._changed = None
@@ -272,7 +270,7 @@ class Model:
     def _find_structure(self) -> None:
         """Infer which pairs are slower by design, from the results so far; known leaf switches stay as they are."""
         self.results.settle()
-        table = self._table
+        table = self.table
         if not self._has_new_pairs or (table.halves and table.leaves):
             return
         self._has_new_pairs = False
@@ -302,7 +300,7 @@ class Model:
         self.done = 0
         self._change_all(self.running)
         self.running.clear()
-        self._counters.phase(self.phase.name, self.phase.since)
+        self.counters.phase(self.phase.name, self.phase.since)
         self.exit_code = None
 
     def _on_ranks(self, _: RanksReady) -> None:
@@ -311,18 +309,18 @@ class Model:
 
     def _on_running(self, event: PairsStarted) -> None:
         self.running.update(event.pairs)
-        self._counters.began(event.pairs, event.time)
+        self.counters.began(event.pairs, event.time)
         self._change_all(event.pairs)
 
     def _on_measured(self, event: Measured) -> None:
-        self._counters.ended(event.measurements)
+        self.counters.ended(event.measurements)
         for measurement in event.measurements:
             if self._changed is not None:
                 self._change(measurement.src, measurement.dst)
             self._take(measurement)
 
     def _on_counters(self, event: CounterDeltas) -> None:
-        self._counters.take(event.node, event.since, event.until, event.deltas)
+        self.counters.take(event.node, event.since, event.until, event.deltas)
 
     def _take(self, measurement: Measurement) -> None:
         layer = measurement.layer
@@ -381,7 +379,7 @@ class Model:
     def _change(self, src: str, dst: str) -> None:
         """Note that the cells of a pair, of endpoints or of nodes, have to be read again."""
         if self._changed is not None:
-            self._changed.update(self._table.cells_of(src, dst))
+            self._changed.update(self.table.cells_of(src, dst))
             if len(self._changed) > _MOST_CHANGES:
                 self._changed = None
 
@@ -445,12 +443,7 @@ class Model:
     @property
     def endpoints(self) -> list[Endpoint]:
         """Rows and columns of the grid, by number."""
-        return self._table.endpoints
-
-    @property
-    def leaves(self) -> dict[int, str]:
-        """Leaf switch of each endpoint that is known to be on one, by number."""
-        return self._table.leaves
+        return self.table.endpoints
 
     def pair_tables(self, layer: Layer) -> Iterator[PairTable | None]:
         """Yield None after each small step, and at last the results of the pairs of endpoints of a layer as arrays.
@@ -459,9 +452,9 @@ class Model:
         """
         from fabtui.model.pair_table import in_steps
 
-        revision = (*self.results.revision(layer), len(self._table.endpoints))
+        revision = (*self.results.revision(layer), len(self.table.endpoints))
         known, found = self._pair_tables.get(layer, (None, None))
-        for step in (found,) if known == revision else in_steps(self.results, self._table, layer):
+        for step in (found,) if known == revision else in_steps(self.results, self.table, layer):
             if step is not None:
                 self._pair_tables[layer] = (revision, step)
             yield step
@@ -482,7 +475,7 @@ class Model:
         at_last = self.pair_table(layer)
         known, found = self._each_size.get(layer, (None, None))
         if known is not at_last or found is None:
-            found = each_size(self.results, self._table, layer, at_last)
+            found = each_size(self.results, self.table, layer, at_last)
             self._each_size[layer] = (at_last, found)
         return found
 
@@ -502,13 +495,9 @@ class Model:
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
-    def places(self) -> Places:
-        """Return nodes, rails, leaves and hardware of all endpoints as arrays."""
-        return self.results.places()
-
     def hardware_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of hardware numbers that classes of this session may have."""
-        found = sorted(set(self._table.hardware))
+        found = sorted(set(self.table.hardware))
         return [(one, other) for one in found for other in found if one <= other]
 
     def retested(self) -> Iterator[tuple[bool, bool]]:
@@ -520,31 +509,6 @@ class Model:
         """Return passed p2p measurements, some messages of which took far longer than the median."""
         return [self.results.store.get(row) for row in self.results.stalled]
 
-    def error_at(self, row: int) -> str | None:
-        """Return the error of the measurement of a row of a `PairTable`, or None."""
-        return self.results.store.shape(row).error
-
-    def made_at(self, row: int) -> bool:
-        """Return True if a lab fault made the measurement of a row of a `PairTable`."""
-        return self.results.store.shape(row).made
-
-    def stored(self, row: int) -> Measurement:
-        """Return the measurement of a row of a `PairTable`."""
-        return self.results.store.get(row)
-
-    def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
-        """Return the shapes, the shape number and the value of the rows of a `PairTable`; to be read only."""
-        return self.results.store.columns()
-
-    @property
-    def flapping(self) -> dict[tuple[Layer, str, str], int]:
-        """Number of turns of each flapping pair, by layer."""
-        return self.results.flapping
-
-    def number(self, name: str) -> int | None:
-        """Return the number of the endpoint of a name (``n060:3``), or None."""
-        return self._table.number(name)
-
     def gone(self, node: str) -> NodeRecord | None:
         """Return the record of a node that went away, None for any other."""
         record = self.nodes.get(node)
@@ -553,31 +517,19 @@ class Model:
     @property
     def rows(self) -> list[Endpoint]:
         """Endpoints without the rows of nodes that had nothing to test at first, and have something now."""
-        return [end for end in self.endpoints if end.kind != "none" or end in self.endpoints_of(end.node)]
-
-    def endpoints_of(self, node: str) -> list[Endpoint]:
-        """Return the endpoints of a node."""
-        return self._table.of_node(node)
-
-    def carriers(self, a: Endpoint, b: Endpoint) -> tuple[Endpoint, Endpoint]:
-        """Return the endpoints over whose NICs the data of a pair goes."""
-        return self._table.carriers(a, b)
-
-    def class_between(self, src: str, dst: str) -> PairClass:
-        """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
-        return self._table.class_between(src, dst)
+        return [end for end in self.endpoints if end.kind != "none" or end in self.table.of_node(end.node)]
 
     def class_of(self, measurement: Measurement) -> PairClass:
         """Return the class a measurement is compared within; between addresses, the class of their rails."""
         if measurement.layer.spec.by_address:
             return self.addresses.kind(measurement)
-        return self.class_between(measurement.src, measurement.dst)
+        return self.table.class_between(measurement.src, measurement.dst)
 
     def key_of(self, measurement: Measurement) -> ClassKey:
         """Return the class whose values a measurement is judged by; it separates hardware, unlike `class_of`."""
         if measurement.layer.spec.by_address:
             return ClassKey(self.addresses.kind(measurement))
-        return self._table.key_between(measurement.src, measurement.dst)
+        return self.table.key_between(measurement.src, measurement.dst)
 
     def usual(self, measurement: Measurement) -> float | None:
         """Return the value that is usual in the class of a measurement, or None."""
@@ -616,68 +568,14 @@ class Model:
         """Layers with measurements, without those of the further arms of an A/B comparison."""
         return dict.fromkeys((*self.results.layers, *self.addresses.layers)).keys()
 
-    def arms(self) -> Iterator[Measurement]:
-        """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
-        return self.results.arms()
-
-    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
-        """Return the measurement of the same pair at the same message size in another arm, or None."""
-        return self.results.in_arm(arm, measurement)
-
-    def counters_between(self, node: str, since: float, until: float) -> Deltas:
-        """Return the counter deltas of a node over all intervals that overlap a time (epoch seconds); {} for none.
-
-        It has the shape of `fabtui.model.counter_log`.
-        """
-        return self._counters.between(node, since, until)
-
-    def carrier_changes(self, node: str, interface: str) -> int:
-        """Return how often the carrier of an interface changed while its counters were read."""
-        return self._counters.carrier_changes[node, interface]
-
-    def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
-        """Return the counter deltas of the nodes of a pair during its measurement.
-
-        They are per node and include other tests of that time. Nodes without known deltas are left out.
-        """
-        return self._counters.of(measurement)
-
-    def has_counters(self, node: str) -> bool:
-        """Return True if counters of a node are known, of any time."""
-        return self._counters.known(node)
-
-    def traffic_of(self, measurement: Measurement) -> dict[str, Traffic]:
-        """Return the data that both nodes of a pair sent and received during its measurement, other tests included.
-
-        Nodes without known counters are left out.
-        """
-        return self._counters.traffic(measurement)
-
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
         return self.results.verdict(measurement)
-
-    def is_slow(self, measurement: Measurement) -> bool:
-        """Return True if a measurement, which need not be known yet, is slow among the values of its class."""
-        return self.results.was_slow(measurement)
-
-    def values(self, layer: Layer, kind: ClassKey | PairClass) -> ClassValues | None:
-        """Return the good values of a class in a layer, or None; the caller must not change them."""
-        return self.results.values(layer, kind)
-
-    def lowest(self, layer: Layer) -> float | None:
-        """Return the lowest value of a layer, or None."""
-        return self.results.lowest(layer)
 
     def median(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return what is usual in a class of a layer, the median of its best values, or None."""
         values = self.results.values(layer, kind)
         return None if values is None else values.median
-
-    @property
-    def slow_below(self) -> float:
-        """Share of its class median below which a value of a narrow class is slow."""
-        return self.results.slow_below
 
     def limit(self, layer: Layer, kind: ClassKey | PairClass) -> float | None:
         """Return the value beyond which one of a class is slow, or None if there are too few values."""
@@ -697,7 +595,7 @@ class Model:
             layer = self.compared_layer
         elif layer.spec.shows is not None:
             layer = Layer(layer.spec.shows)
-        return self.latest(layer, self._table.names[src], self._table.names[dst])
+        return self.latest(layer, self.table.names[src], self.table.names[dst])
 
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
@@ -720,12 +618,7 @@ class Model:
     @property
     def comparable(self) -> bool:
         """Return True if there is a baseline or a previous sweep to compare with."""
-        return self.baseline is not None or self.compared_since > 0
-
-    @property
-    def compared_since(self) -> float:
-        """Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one, or of watching; 0 without."""
-        return self.results.compared_since
+        return self.baseline is not None or self.results.compared_since > 0
 
     @property
     def compared_layer(self) -> Layer:
@@ -741,15 +634,15 @@ class Model:
         now = self.measured_for(Layer.CHANGE, src, dst)
         if self.baseline is not None:
             then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
-        elif now is not None and now.time >= self.compared_since:
-            then = previous(self.history(now.layer, now.src, now.dst), now, self.compared_since)
+        elif now is not None and now.time >= self.results.compared_since:
+            then = previous(self.history(now.layer, now.src, now.dst), now, self.results.compared_since)
         else:
             now = then = None
         return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))
 
     def cell(self, layer: Layer, src: int, dst: int) -> Cell:
         """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
-        pair = (self._table.names[src], self._table.names[dst])
+        pair = (self.table.names[src], self.table.names[dst])
         running = pair in self.running
         if layer is Layer.HEALTH:
             found = [

@@ -125,7 +125,7 @@ def _values(model: Model, layer: Layer, levels: Levels) -> tuple[Floats, Counter
         table = model.pair_table(layer)
         if len(table):
             by_number = np.full((len(model.endpoints),) * 2, np.nan)
-            shapes, shape_of, found = model.columns()
+            shapes, shape_of, found = model.results.store.columns()
             of_row = np.array(shape_of)[table.row]
             known = np.array([shape is not None and shape.has_value for shape in shapes])[of_row]
             by_number[table.source, table.target] = np.where(known, np.array(found)[table.row], np.nan)

@@ -62,7 +62,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) 
         (f"{unit} at {bytes_text(size)}" if size else unit, "bold"),
         (f" {layer.spec.legend or layer.spec.title}", MUTED),
     ]
-    if scales := scales_text(model.lowest(layer), unit):
+    if scales := scales_text(model.results.lowest(layer), unit):
         parts.append((f"  {scales}", ""))
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     for at, kind in enumerate(kinds):
@@ -121,11 +121,11 @@ def class_rows(
 
     ``bad`` and ``tested`` count the pairs of p2p by class, with or without a value; other layers have n.
     """
-    own = any(model.values(layer, kind) for kind in CLASS_WORDS)
+    own = any(model.results.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P
     rows: list[list[str]] = []
     for kind, word in CLASS_WORDS.items():
-        values = model.values(layer, kind)
+        values = model.results.values(layer, kind)
         valued = 0 if values is None else len(values)
         count = max(valued, tested[kind]) if layer is Layer.P2P else valued
         if not count:

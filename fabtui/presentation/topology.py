@@ -70,7 +70,7 @@ class Topology:
         by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
         by_rail: defaultdict[int, list[Endpoint]] = defaultdict(list)
         for end in ends:
-            if (leaf := model.leaves.get(end.number)) is not None:
+            if (leaf := model.table.leaves.get(end.number)) is not None:
                 by_leaf[leaf].append(end)
             if end.rail is not None:
                 by_rail[end.rail].append(end)
@@ -113,7 +113,7 @@ class Topology:
         return self._line(f"{above} {end}", str(end), [end], node=end.node, about=one_line(", ".join(about), 80))
 
     def _node(self, name: str) -> Branch:
-        ends = [end for end in self._model.endpoints_of(name) if end.kind != "none"]
+        ends = [end for end in self._model.table.of_node(name) if end.kind != "none"]
         gone = self._model.gone(name)
         note = str(gone.state) if gone is not None else count(len(ends), "endpoint")
         return self._line(f"node {name}", name, ends, lambda: self._inside(name), node=name, about=note)
@@ -122,7 +122,7 @@ class Topology:
         """Return NVSwitch and NUMA nodes with PCIe switches, GPUs and NICs of a node."""
         record = self._model.nodes[name]
         layout = node_layout(record)
-        ends = {end.index: end for end in self._model.endpoints_of(name) if end.kind == "gpu"}
+        ends = {end.index: end for end in self._model.table.of_node(name) if end.kind == "gpu"}
         by_numa: defaultdict[int | None, list[list[Device]]] = defaultdict(list)
         for group in layout.groups:
             by_numa[next((one.numa for one in group if one.numa is not None), None)].append(group)

@@ -229,7 +229,7 @@ def matrix(model: Model, signs: Glyphs, layer: Layer = Layer.P2P) -> list[str]:
     indexes = gap.join(f"{'-' if end.kind == 'none' else end.index:>{width}}" for end in ends)
     rows = [" ".join(f"{text:>{width}}{mark or ' ' if marked else ''}" for text, mark in row) for row in cells]
     used = used_signs(cells, layer, signs)
-    scales = scales_text(model.lowest(layer), layer.spec.unit)
+    scales = scales_text(model.results.lowest(layer), layer.spec.unit)
     used += [scales] if scales else []
     return _labelled(ends, [names, indexes], rows) + (["  " + "   ".join(used)] if used else [])
 

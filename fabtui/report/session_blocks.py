@@ -146,7 +146,7 @@ def _picture(model: Model, layer: Layer) -> Iterator[Block]:
 
 
 def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:
-    if layer.spec.derived or not any(one.model.values(layer, kind) for kind in CLASS_WORDS):
+    if layer.spec.derived or not any(one.model.results.values(layer, kind) for kind in CLASS_WORDS):
         return
     headings, rows = class_rows(one.model, layer, Counter(one.tally.kinds.values()), one.tally.of_class)
     at = len(headings) if headings[-1] else -1

@@ -37,7 +37,7 @@ def nodes(model: Model) -> Table:
 
 
 def _node(model: Model, record: NodeRecord) -> str:
-    endpoints = [endpoint for endpoint in model.endpoints_of(record.name) if endpoint.kind != "none"]
+    endpoints = [endpoint for endpoint in model.table.of_node(record.name) if endpoint.kind != "none"]
     about = [one_line(record.text, 300)] if record.text else []
     if record.note and wants_endpoints(model):
         about.append(one_line(record.note, 300))
@@ -132,7 +132,9 @@ def carrier_block(model: Model, every_pair: bool) -> Iterator[Block]:
         yield from [Paragraph(sentence)] if sentence else []
         return
     alike: dict[str, list[str]] = {}
-    for m in sorted(latest_pairs(model), key=lambda one: (model.number(one.src) or 0, model.number(one.dst) or 0)):
+    for m in sorted(
+        latest_pairs(model), key=lambda one: (model.table.number(one.src) or 0, model.table.number(one.dst) or 0)
+    ):
         if found := carrier(model, m):
             alike.setdefault(one_line(found.text, 300), []).append(f"{m.src} > {m.dst}")
     lines = []

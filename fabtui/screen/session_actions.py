@@ -187,7 +187,7 @@ async def _show_turn(context: AppContext, feed: Feed, step: int) -> None:
     if turn is None:
         context.notify(f"no {'later' if step > 0 else 'earlier'} change of a verdict in this recording")
         return
-    ends = [feed.model.number(name) for name in (turn.src, turn.dst)]
+    ends = [feed.model.table.number(name) for name in (turn.src, turn.dst)]
     if None not in ends:
         context.show_pair(*(end for end in ends if end is not None))
     context.notify(one_line(turn.text, 200))

@@ -108,7 +108,7 @@ class Sweep:
         self.context.endpoints = list(model.endpoints)
         self.runner.resumed = True
         for name, record in model.nodes.items():
-            if known := model.endpoints_of(name):
+            if known := model.table.of_node(name):
                 self._admissions[name] = Admission(list(known), record.note)
 
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:

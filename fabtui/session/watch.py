@@ -100,7 +100,7 @@ def verdicts_of(model: Model, pair: Pair) -> list[Verdict]:
 def is_suspect(model: Model, pair: Pair) -> bool:
     """Return True if a pair is bad in a direction, or flaps."""
     a, b = (str(model.endpoints[number]) for number in pair)
-    flaps = (Layer.P2P, a, b) in model.flapping or (Layer.P2P, b, a) in model.flapping
+    flaps = (Layer.P2P, a, b) in model.results.flapping or (Layer.P2P, b, a) in model.results.flapping
     return flaps or any(verdict.bad for verdict in verdicts_of(model, pair))
 
 
@@ -123,7 +123,7 @@ class Round:
         for measurement in self._model.measurements():
             if measurement.layer is not Layer.P2P:
                 continue
-            a, b = self._model.number(measurement.src), self._model.number(measurement.dst)
+            a, b = self._model.table.number(measurement.src), self._model.table.number(measurement.dst)
             if a is not None and b is not None and a != b:
                 pair = (min(a, b), max(a, b))
                 times[pair] = min(times.get(pair, measurement.time), measurement.time)

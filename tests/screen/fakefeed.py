@@ -270,7 +270,7 @@ class Story:
 
     def good(self, src: str, dst: str, **changes: Any) -> list[Measurement]:
         """A good bandwidth and latency of a pair, plausible for its class and the same each time."""
-        a, b = (self.shadow.number(name) for name in (src, dst))
+        a, b = (self.shadow.table.number(name) for name in (src, dst))
         assert a is not None
         assert b is not None
         first, second = self.shadow.endpoints[a], self.shadow.endpoints[b]

@@ -73,7 +73,7 @@ async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened
             if app.findings.known:
                 break
             await pilot.pause(0.05)
-        source, target = (app.model.number(name) for name in FAILED)
+        source, target = (app.model.table.number(name) for name in FAILED)
         assert source is not None
         assert target is not None
         app.show_pair(source, target)

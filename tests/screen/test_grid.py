@@ -36,7 +36,7 @@ def drawn(grid: GridView) -> list[str | None]:
 def slot_at(source: Any, src: str, dst: str) -> CellStyle:
     model = source.model
     at = source.axis.position
-    return CellStyle(source.cell(at[model.number(src)], at[model.number(dst)], 5)[0])
+    return CellStyle(source.cell(at[model.table.number(src)], at[model.table.number(dst)], 5)[0])
 
 
 async def test_values_stand_under_their_endpoints(opened: Opened) -> None:

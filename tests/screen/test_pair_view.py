@@ -38,7 +38,7 @@ def text(lines: Lines) -> str:
 
 
 def way(model: Model, src: str, dst: str, width: int = 200) -> str:
-    a, b = model.number(src), model.number(dst)
+    a, b = model.table.number(src), model.table.number(dst)
     assert a is not None
     assert b is not None
     ends = model.endpoints[a], model.endpoints[b]
@@ -60,7 +60,7 @@ def test_the_way_between_nodes_names_every_station_it_knows() -> None:
 
 def test_the_reverse_direction_supplies_addresses() -> None:
     model = sweep_of_two().shadow
-    a, b = (model.endpoints[model.number(name) or 0] for name in FAILED)
+    a, b = (model.endpoints[model.table.number(name) or 0] for name in FAILED)
     stations = hops(model, a, b, model.latest(Layer.P2P, FAILED[1], FAILED[0]))
     about = {hop.name: hop.about for hop in stations}
     assert about["mlx5_1"][1] == "10.1.0.1"
@@ -145,7 +145,7 @@ def test_the_limit_of_the_links_stands_beside_the_transport() -> None:
 
 def test_neighbors_show_if_only_the_pair_is_bad() -> None:
     model = sweep_of_two().shadow
-    a, b = model.number(FAILED[0]), model.number(FAILED[1])
+    a, b = model.table.number(FAILED[0]), model.table.number(FAILED[1])
     assert a is not None
     assert b is not None
     rows = text(neighbour_lines(model, model.endpoints[a], model.endpoints[b], Layer.P2P, GLYPHS)).splitlines()

@@ -265,7 +265,7 @@ def test_filters_know_transports(text: str, shown: str) -> None:
     for src in range(8):
         for dst in range(8):
             if src != dst and chosen.lets(model, model.cell(Layer.P2P, src, dst), src, dst):
-                kinds.add(str(model.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))))
+                kinds.add(str(model.table.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))))
     assert kinds == {shown}
 
 

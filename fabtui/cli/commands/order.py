@@ -49,7 +49,7 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError(f"{args.file}: no test between two nodes passed; run a session of several nodes with p2p")
     for node in order.nodes:
         check_name(node, args.file)
-    ends = [end for node in order.nodes for end in model.endpoints_of(node)]
+    ends = [end for node in order.nodes for end in model.table.of_node(node)]
     # srun reads one host per rank.
     texts = {"hostfile": host_lines(ends), "slurm_hostfile": [one_line(end.node) for end in ends]}
     files = [(path, partial(_put, texts[name])) for name, path in paths.items()]

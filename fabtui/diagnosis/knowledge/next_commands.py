@@ -101,7 +101,7 @@ def _address(*found: str | None) -> str | None:
 
 def pair_commands(model: Model, src: str, dst: str) -> list[str]:
     """Return commands that inspect a bad ordered pair, by how it fails and by what passes; none if it is ok."""
-    a, b = model.number(src), model.number(dst)
+    a, b = model.table.number(src), model.table.number(dst)
     if a is None or b is None or a == b:
         return []
     ends = model.endpoints[a], model.endpoints[b]
@@ -136,7 +136,7 @@ def _on_own_rails(model: Model, m: Measurement | None) -> bool:
     """Return False if a pair used addresses of other rails, as the rendezvous of a library does."""
     for name, address in () if m is None else ((m.src, m.src_addr), (m.dst, m.dst_addr)):
         node = node_of(name)
-        if any(end.address == address and str(end) != name for end in model.endpoints_of(node) if address):
+        if any(end.address == address and str(end) != name for end in model.table.of_node(node) if address):
             return False
     return True
 
@@ -156,7 +156,7 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
 
 def route_ends(model: Model, m: Measurement) -> str | None:
     """Return the ends of a pair as arguments of ``ip route get``, or None if an address is unknown."""
-    a, b = model.number(m.src), model.number(m.dst)
+    a, b = model.table.number(m.src), model.table.number(m.dst)
     ends = (None if a is None else model.endpoints[a].address), (None if b is None else model.endpoints[b].address)
     here, there = _address(m.src_addr, ends[0]), _address(m.dst_addr, ends[1])
     if not here or not there:
@@ -222,7 +222,7 @@ def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
 
 def node_commands(model: Model, node: str) -> list[str]:
     """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
-    if not any(endpoint.kind == "gpu" for endpoint in model.endpoints_of(node)):
+    if not any(endpoint.kind == "gpu" for endpoint in model.table.of_node(node)):
         return [on_node(node, "ip -s link", model)]
     return [
         on_node(node, "nvidia-smi topo -m", model),
@@ -289,7 +289,7 @@ def by_hand(model: Model, src: str, dst: str) -> str:
 
     It needs a Python with PyTorch and a login without prompt on both nodes, and one free TCP port.
     """
-    a, b = model.number(src), model.number(dst)
+    a, b = model.table.number(src), model.table.number(dst)
     if a is None or b is None or a == b:
         return ""
     ends = model.endpoints[a], model.endpoints[b]

@@ -115,7 +115,7 @@ class RdmaPort(_LinkRule):
     def check(self, model: Model) -> Iterator[Finding | None]:
         for record in model.nodes.values():
             found: dict[PortProblem, None] = {}
-            for endpoint in model.endpoints_of(record.name):
+            for endpoint in model.table.of_node(record.name):
                 found.update(dict.fromkeys(port_problems(model, endpoint)))
             yield None
             for problem in found:
@@ -148,7 +148,7 @@ class RdmaPortInactive(_LinkRule):
                 yield from self._inactive(model, record)
 
     def _inactive(self, model: Model, record: NodeRecord) -> Iterator[Finding]:
-        ends = model.endpoints_of(record.name)
+        ends = model.table.of_node(record.name)
         used = {endpoint.nic for endpoint in ends if endpoint.nic}
         known = {problem.port for endpoint in ends for problem in port_problems(model, endpoint)}
         for port in listed(record, "ib"):

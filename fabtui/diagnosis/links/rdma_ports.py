@@ -124,11 +124,11 @@ class PortNotes:
 
     def of(self, src: str, dst: str) -> list[str]:
         """Return the problems of ports and cables between two endpoints of different nodes."""
-        a, b = self._model.number(src), self._model.number(dst)
+        a, b = self._model.table.number(src), self._model.table.number(dst)
         if a is None or b is None or self._model.endpoints[a].node == self._model.endpoints[b].node:
             return []
         notes = [*self._end(a), *self._end(b)]
-        return [*notes, *self._between(self._model.leaves.get(a), self._model.leaves.get(b))]
+        return [*notes, *self._between(self._model.table.leaves.get(a), self._model.table.leaves.get(b))]
 
     def _end(self, number: int) -> list[str]:
         if number not in self._of_end:

@@ -163,7 +163,7 @@ def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
     if finding.severity is not Severity.BAD:
         return frozenset()
     address = finding.facts.get("address")
-    ends = (end for node in finding.nodes for end in model.endpoints_of(node))
+    ends = (end for node in finding.nodes for end in model.table.of_node(node))
     return frozenset(str(end) for end in ends if address in (None, end.address))
 
 
@@ -335,7 +335,7 @@ class OtherFamily(AddressRule):
         ends = [
             (str(a), str(b))
             for node in nodes
-            for a in mesh.model.endpoints_of(node)
+            for a in mesh.model.table.of_node(node)
             for b in mesh.model.endpoints
             if b.node in others
         ]

@@ -90,7 +90,7 @@ def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, Interfac
             }
         nic = model.addresses.seat(node, address).nic
         state, enabled = states[node].get(nic, ("unknown", None))
-        flaps = model.carrier_changes(node, nic)
+        flaps = model.counters.carrier_changes[node, nic]
         if flaps >= _FLAP or state not in _WORKING:
             found[node, address] = InterfaceFault(one_line(nic, 40), flaps if flaps >= _FLAP else 0, enabled)
     return found
@@ -350,7 +350,7 @@ class Mesh:
             case ComponentKind.NODE:
                 return Subject(Component.NODE, scope.nodes[0])
             case ComponentKind.ADDRESS:
-                ends = [end for end in self.model.endpoints_of(scope.nodes[0]) if end.address == scope.address]
+                ends = [end for end in self.model.table.of_node(scope.nodes[0]) if end.address == scope.address]
                 nic = ends[0].nic if ends else None
                 nic = nic or self.model.addresses.seat(scope.nodes[0], scope.address).nic or scope.address
                 return Subject(Component.NIC, f"{scope.nodes[0]} {nic}")
@@ -454,8 +454,8 @@ def _uncounted(found: PathMeasurements) -> bool:
 
 def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:
     """Yield the pairs of endpoints whose data takes this path by default; if unknown, all of the two nodes."""
-    for source in model.endpoints_of(path.src):
-        for target in model.endpoints_of(path.dst):
-            here, there = model.carriers(source, target)
+    for source in model.table.of_node(path.src):
+        for target in model.table.of_node(path.dst):
+            here, there = model.table.carriers(source, target)
             if here.address in (path.src_addr, None) and there.address in (path.dst_addr, None):
                 yield str(source), str(target)

@@ -67,7 +67,7 @@ def compared(model: Model) -> list[Compared]:
     if len(model.comparison) < 2:
         return []
     found: dict[tuple[Layer, str], dict[str, list[Measurement]]] = {}
-    for arm, measurements in ((model.comparison[0], model.measurements()), (None, model.arms())):
+    for arm, measurements in ((model.comparison[0], model.measurements()), (None, model.results.arms())):
         for m in measurements:
             if m.layer in PAIRS or m.layer in KINDS:
                 where = found.setdefault((m.layer, _what(model, m)), {name: [] for name in model.comparison})
@@ -80,7 +80,7 @@ def compared(model: Model) -> list[Compared]:
 
 
 def _what(model: Model, m: Measurement) -> str:
-    return group_name(m) if m.layer in KINDS else model.class_between(m.src, m.dst).value
+    return group_name(m) if m.layer in KINDS else model.table.class_between(m.src, m.dst).value
 
 
 def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: Iterable[str]) -> list[Compared]:

@@ -53,7 +53,7 @@ def comparison_text(model: Model, src: str, dst: str) -> str | None:
         return LAB_FAULT
     if verdict is Verdict.SLOW:
         return SLOW_ALONE
-    number = model.number(src)
+    number = model.table.number(src)
     return RELAYED if number is not None and model.endpoints[number].kind == "gpu" else PASSES_IN_WORLD
 
 

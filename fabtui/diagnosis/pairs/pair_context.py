@@ -159,7 +159,9 @@ class PairContext:
         table, place = self.tally.table, self.tally.place
         passed = 0
         for some in in_steps(cells):
-            if table is not None and any(self.model.made_at(int(table.row[place[p]])) for p in some if p in place):
+            if table is not None and any(
+                self.model.results.store.shape(int(table.row[place[p]])).made for p in some if p in place
+            ):
                 return {"made_by_lab": True}
             passed += sum(self.tally.inside.get(pair) is Verdict.OK for pair in some)
             yield
@@ -180,12 +182,12 @@ class PairContext:
                     counted[kind] += 1
                     rows.setdefault(kind, int(table.row[self.tally.place[pair]]))
             yield
-        return most_common_error(counted, rows, self.model.stored)
+        return most_common_error(counted, rows, self.model.results.store.get)
 
     def error_kind(self, pair: Pair) -> str | None:
         """Return the error of a bad pair without its details, or None."""
         table, at = self.tally.table, self.tally.place.get(pair)
-        error = None if table is None or at is None else self.model.error_at(int(table.row[at]))
+        error = None if table is None or at is None else self.model.results.store.shape(int(table.row[at])).error
         return kind_of_error(error) if error else None
 
     def first_commands(self, cells: Sequence[Pair]) -> list[str]:
@@ -241,7 +243,7 @@ class PairContext:
         at = at[~np.isnan(table.share[at])]
         if not len(at):
             return None
-        m = self.model.stored(int(table.row[at[np.argmin(table.share[at])]]))
+        m = self.model.results.store.get(int(table.row[at[np.argmin(table.share[at])]]))
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
 

@@ -53,7 +53,7 @@ _NOTABLE = 0.9
 
 def taper(model: Model) -> float | None:
     """Return the usual value between the leaf switches of a fabric over that within them, if it is notably lower."""
-    if len(set(model.leaves.values())) < 2:
+    if len(set(model.table.leaves.values())) < 2:
         return None
     layer = Layer.P2P if model.median(Layer.P2P, PairClass.SAME_RAIL) is not None else Layer.WORLD
     pairs = ((PairClass.SAME_RAIL, PairClass.CROSS_LEAF), (PairClass.CROSS_RAIL, PairClass.CROSS_RAIL))
@@ -70,7 +70,7 @@ def _groups(model: Model) -> tuple[str, str]:
     """Return the nodes of two leaf switches, folded."""
     by_leaf: dict[str, dict[str, None]] = {}
     for end in model.endpoints:
-        if (leaf := model.leaves.get(end.number)) is not None:
+        if (leaf := model.table.leaves.get(end.number)) is not None:
             by_leaf.setdefault(leaf, {})[end.node] = None
     groups = [fold(list(nodes)) for nodes in by_leaf.values()]
     return (groups[0], groups[1]) if len(groups) == 2 else (f"nodes of {len(groups)} leaf switches", "each other")
@@ -249,7 +249,7 @@ class BlameRule(_PairRule):
             facts |= {"slowest": context.slowest(cells), "factor": blame.factor}
         match kind:
             case Kind.NODE | Kind.HALVES:
-                facts |= {"node": name, "endpoints": len(context.model.endpoints_of(name))}
+                facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
                 facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
             case Kind.GPU if blame.reach is Reach.INSIDE:
                 facts |= {"inside": name}
@@ -489,7 +489,7 @@ class PairFlaps(_PairRule):
     next_step = "Check the cable and its error counters; retest the pair (r)."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        found = sorted(context.model.flapping.items(), key=lambda item: (-item[1], item[0]))
+        found = sorted(context.model.results.flapping.items(), key=lambda item: (-item[1], item[0]))
         if len(found) > _MOST_SINGLE:
             (layer, src, dst), changes = found[0]
             cells = {(key[1], key[2]) for key, _ in found}

@@ -158,7 +158,7 @@ def gathered(model: Model) -> Iterator[Tally | None]:
     for step in joined(alone, world, ends):
         table = step or table
         yield None
-    tally = Tally(table, model.places(), spreads=notable(model))
+    tally = Tally(table, model.results.places(), spreads=notable(model))
     yield None
     tally.counts = _counts(table)
     tally.layers = {Layer.P2P: _counts(alone), Layer.WORLD: _counts(world)}

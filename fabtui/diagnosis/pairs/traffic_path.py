@@ -96,7 +96,7 @@ def _reported(transport: str | None) -> tuple[Way | None, str]:
 def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     """Return the way by the counters of both nodes, or why they do not show it."""
     nodes = (node_of(m.src), node_of(m.dst))
-    traffic = model.traffic_of(m)
+    traffic = model.counters.traffic(m)
     if missing := tuple(node for node in nodes if node not in traffic):
         return None, _no_counters(missing)
     if inexact := [node for node in nodes if not traffic[node].exact]:
@@ -188,7 +188,7 @@ def in_steps(model: Model) -> Iterator[Carriers | None]:
     """Yield None after each small step of the same, and then what it is."""
     found: Counter[Carrier] = Counter()
     for at, (row, number) in enumerate(_alike(model)):
-        if (one := carrier(model, model.stored(row))) is not None:
+        if (one := carrier(model, model.results.store.get(row))) is not None:
             found[one] += number
         if at % _STEP == _STEP - 1:
             yield None
@@ -223,9 +223,9 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
     import numpy as np
 
     table = _latest(model)
-    places, (shapes, shape_of, _) = model.places(), model.columns()
+    places, (shapes, shape_of, _) = model.results.places(), model.results.store.columns()
     first, second = places.node[table.source], places.node[table.target]
-    counted = np.array([model.has_counters(name) for name in places.nodes], dtype=bool)
+    counted = np.array([model.counters.known(name) for name in places.nodes], dtype=bool)
     each = counted[first] & counted[second]
     code = (first * np.int64(len(places.nodes)) + second) * len(shapes) + np.asarray(shape_of)[table.row]
     _, chosen, numbers = np.unique(code[~each], return_index=True, return_counts=True)
@@ -235,7 +235,7 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
 
 def latest_pairs(model: Model) -> list[Measurement]:
     """Return the latest measurement of each ordered pair in p2p, or in world where it has none in p2p."""
-    return list(map(model.stored, _latest(model).row.tolist()))
+    return list(map(model.results.store.get, _latest(model).row.tolist()))
 
 
 def _latest(model: Model) -> PairTable:

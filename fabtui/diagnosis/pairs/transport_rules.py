@@ -277,7 +277,7 @@ def _devices_used(
     context: PairContext, table: PairTable, places: Places
 ) -> Generator[None, None, dict[tuple[str, int], Counter[str]]]:
     """Return how often each node sends over each device on each rail, to other nodes; yield after small steps."""
-    shapes, shape_of, _ = context.model.columns()
+    shapes, shape_of, _ = context.model.results.store.columns()
     named = ["" if shape is None else one_line(device_of(shape.transport), 40) for shape in shapes]
     names = sorted(set(named))
     device = np.array([names.index(name) for name in named])
@@ -354,9 +354,9 @@ class BelowLinkLimit(Rule[PairContext]):
         """Return the finding of a class, or None if it reaches enough of its limit."""
         model = context.model
         limit, path, m = sorted(samples, key=lambda one: one.limit)[len(samples) // 2]
-        values = model.values(Layer.P2P, key)
+        values = model.results.values(Layer.P2P, key)
         usual, manner = (values.median if values is not None else None) or 0.0, "usually"
-        if values is not None and values.limit(model.slow_below) is None:
+        if values is not None and values.limit(model.results.slow_below) is None:
             # Too few pairs to call one slow, so each counts.
             limit, path, m = min(samples, key=lambda one: (one.measurement.value or 0.0) / one.limit.value)
             usual, manner = m.value or 0.0, "at worst"
@@ -399,7 +399,7 @@ def _usual_pairs(context: PairContext) -> Iterator[_Sample | None]:
     for one in np.flatnonzero(np.bincount(code)):
         mine = usual[code == one]
         for at in mine[:: -(-len(mine) // _SAMPLE)].tolist():
-            m = context.model.stored(int(table.row[at]))
+            m = context.model.results.store.get(int(table.row[at]))
             limit = limits.of(m)
             known = limit is not None and limit.exact and (m.bytes or 0) >= LEAST_BYTES
             yield _Sample(limit, int(table.path[at]), m) if known and limit else None

@@ -116,7 +116,7 @@ def _add_recording(draft: SessionDraft, text: str) -> None:
     for end in found.endpoints:
         draft.endpoint(end.node, end.index, **{name: getattr(end, name) for name in ENDPOINT_FIELDS})
     add_arms(draft, found.comparison)
-    draft.measurements += [*found.measurements(), *found.arms()]
+    draft.measurements += [*found.measurements(), *found.results.arms()]
     for probe in found.options.get("probes", []):
         draft.probes.setdefault(str(probe))
     draft.untested += [(src, dst, why) for (src, dst), why in found.untested.items()]

@@ -75,7 +75,7 @@ class LinkLimits:
 
     def of(self, measurement: Measurement) -> Limit | None:
         """Return the limit of a pair of GPUs on the path that its p2p measurement used, or None if unknown."""
-        a, b = self._model.number(measurement.src), self._model.number(measurement.dst)
+        a, b = self._model.table.number(measurement.src), self._model.table.number(measurement.dst)
         if measurement.layer is not Layer.P2P or a is None or b is None:
             return None
         here, there = self._links(a), self._links(b)

@@ -80,7 +80,7 @@ class Axis:
             gone = model.gone(node) is not None
             label = fit_text(node.removesuffix(domain))
             first = True
-            for endpoint in model.endpoints_of(node):
+            for endpoint in model.table.of_node(node):
                 index = "-" if endpoint.kind == "none" else str(endpoint.index)
                 entries.append(AxisEntry(node, label, index, endpoint.number, first, gone))
                 first = False

@@ -241,7 +241,7 @@ class EndpointCells(CellSource):
         model, layer = self.model, self.layer
         if layer.spec.per is Per.ENDPOINT_PAIR:
             # A sweep of thousands of endpoints may begin anywhere: what its results share is found at once.
-            shapes = (shape for shape in model.columns()[0] if shape is not None and shape.layer is layer)
+            shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
             valued = [shape for shape in shapes if shape.has_value]
             largest = max(valued, key=lambda shape: shape.asked or 0, default=None)
             return None if largest is None else (largest.unit, largest.asked), 0

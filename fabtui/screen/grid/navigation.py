@@ -49,7 +49,9 @@ def group_by(model: Model, axis: Axis, order: RowOrder) -> Grouped | None:
     """
     if order is RowOrder.LEAF:
         words = leaf_names(model.nodes.values())
-        leaves = {at: leaf for number, at in axis.position.items() if (leaf := model.leaves.get(number)) is not None}
+        leaves = {
+            at: leaf for number, at in axis.position.items() if (leaf := model.table.leaves.get(number)) is not None
+        }
         names = {at: fit_text(words.get(leaf, leaf), 24) for at, leaf in sorted(leaves.items())}
         known = list(dict.fromkeys(names.values()))
     else:
@@ -380,7 +382,7 @@ class GridNavigation:
         """Move the cursor to the first pair of a finding; return False if it has none in the grid."""
         position, model = self.view_state.source.axis.position, self._context.model
         for pair in sorted(found[place].cells) if place < len(found) else ():
-            ends = [model.number(name) for name in pair]
+            ends = [model.table.number(name) for name in pair]
             if all(end in position for end in ends):
                 self.go_to(*(position[end] for end in ends if end is not None))
                 return True

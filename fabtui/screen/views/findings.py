@@ -346,7 +346,7 @@ class FindingsScreen(FilteredScreen):
             context.notify(f"there is no finding {number}")
             return
         for pair in sorted(found[number - 1].cells):
-            ends = [end for name in pair if (end := context.model.number(name)) is not None]
+            ends = [end for name in pair if (end := context.model.table.number(name)) is not None]
             if len(ends) == 2 and context.show_pair(ends[0], ends[1]):
                 cells = found[number - 1].cells
                 context.outline(f"finding {number}: {count(len(cells), 'pair')}", cells)

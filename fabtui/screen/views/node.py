@@ -122,7 +122,7 @@ def node_lines(
     if record.hint:
         lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
     untested = sum(record.name in map(node_of, pair) for pair in model.untested)
-    counts = [count(len(model.endpoints_of(record.name)), "endpoint")]
+    counts = [count(len(model.table.of_node(record.name)), "endpoint")]
     counts += [f"{untested} of its pairs could not be tested"] if untested else []
     lines.append([(f"  {', '.join(counts)}", MUTED)])
     lines += row_lines(model, record, width, glyphs)
@@ -167,7 +167,7 @@ _GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"),
 
 def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> Lines:
     """Return the rows and columns of a node: one glyph per cell, or per node if cells do not fit."""
-    mine = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
+    mine = [end for end in model.table.of_node(record.name) if end.kind != "none"]
     others = [end for end in model.endpoints if end.kind != "none"]
     if not mine or len(others) < 2:
         return []
@@ -207,7 +207,7 @@ def _row(
         return [head, *cells_strip(model, Layer.P2P, cells, glyphs)]
     parts: list[Part] = []
     for node in nodes:
-        numbers = [o.number for o in model.endpoints_of(node) if o.kind != "none" and o.number != end.number]
+        numbers = [o.number for o in model.table.of_node(node) if o.kind != "none" and o.number != end.number]
         cells = [(end.number, number) if out else (number, end.number) for number in numbers]
         verdict = worst([model.cell(Layer.P2P, *cell).verdict for cell in cells])
         parts.append((glyphs.of_style[style_of(verdict, None)], verdict_style(verdict)))

@@ -77,7 +77,7 @@ def _nodes_of(pair: tuple[str, str]) -> set[str]:
 
 
 def _gpus(model: Model, record: NodeRecord) -> str:
-    ends = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
+    ends = [end for end in model.table.of_node(record.name) if end.kind != "none"]
     names = [gpu.get("name") for gpu in dicts(field(record.inventory, "gpus"))]
     if names := names or [end.name for end in ends if end.kind == "gpu"]:
         return f"{len(names)} x {fit_text(str(names[0] or 'GPU'), 24).removeprefix('NVIDIA ')}"

@@ -79,7 +79,7 @@ class PairScreen(SteppedScreen):
         src, dst = self.source.number, self.target.number
         if src is not None and dst is not None:
             cell = model.cell(Layer.HEALTH, src, dst)
-            kind = model.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))
+            kind = model.table.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))
             parts += [verdict_part(cell.verdict, glyphs), (f"   {kind}", "")]
             if cell.running:
                 parts.append(("   test in progress", "bold $accent"))
@@ -454,8 +454,8 @@ _ALARM = re.compile(r"\bWARN\b|\berror\b|failed|timed out|Traceback", re.IGNOREC
 
 def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, glyphs: Glyphs) -> Lines:
     """Return the results of pairs with the same source, the same destination or the same nodes."""
-    here = [e.number for e in model.endpoints_of(src.node) if e.kind != "none"]
-    there = [e.number for e in model.endpoints_of(dst.node) if e.kind != "none"]
+    here = [e.number for e in model.table.of_node(src.node) if e.kind != "none"]
+    there = [e.number for e in model.table.of_node(dst.node) if e.kind != "none"]
     a, b = src.number, dst.number
     to, of = fit_text(dst.node, 40), fit_text(src.node, 40)
     groups = [
@@ -506,7 +506,7 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
             parts += sparkline(model, history, glyphs)
             bad = sum(model.verdict(one).bad for one in history)
             parts.append((f"  {len(history)} attempts, {bad} bad, {span}", ""))
-            if turned := model.flapping.get((layer, *ends)):
+            if turned := model.results.flapping.get((layer, *ends)):
                 parts.append((f"  ~ flapping: {turned} changes", "bold $warning"))
             lines.append(parts)
     return lines
@@ -567,7 +567,7 @@ _BYTES = ("_bytes", "port_xmit_data", "port_rcv_data")
 
 def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
     """Return the counter changes on both nodes of a measurement; nothing if there are none."""
-    found = model.counters_for(measurement) if measurement is not None else {}
+    found = model.counters.of(measurement) if measurement is not None else {}
     if measurement is None or not found:
         return []
     note = f"per node, during {measurement.layer} at {time_text(measurement.time)}; may include other tests"

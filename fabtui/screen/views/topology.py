@@ -168,7 +168,7 @@ class TopologyScreen(TitledScreen):
     def _follow(self) -> None:
         context = self.context
         model, pair = context.model, context.selected_pair()
-        now = (context.findings.tally, model.nodes_version, dict(model.leaves), pair)
+        now = (context.findings.tally, model.nodes_version, dict(model.table.leaves), pair)
         if self._drawn and all(
             a is b or (at and a == b) for at, (a, b) in enumerate(zip(now, self._drawn, strict=True))
         ):

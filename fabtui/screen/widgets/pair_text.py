@@ -156,7 +156,7 @@ def _head(model: Model, source: AxisEntry, target: AxisEntry, known: list[Measur
     assert target.number is not None
     cell = model.cell(Layer.HEALTH, source.number, target.number)
     parts: list[Part] = [verdict_part(cell.verdict, glyphs)]
-    kind = model.class_between(str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    kind = model.table.class_between(str(model.endpoints[source.number]), str(model.endpoints[target.number]))
     parts.append((f"   {kind}", ""))
     attempts = max(m.attempts for m in known)
     if attempts > 1:
@@ -171,7 +171,11 @@ def _head(model: Model, source: AxisEntry, target: AxisEntry, known: list[Measur
 def flaps(model: Model, source: AxisEntry, target: AxisEntry) -> int:
     """Return the number of recent changes of verdict of a flapping pair, else 0."""
     names = ends_of(model, source, target)
-    return 0 if names is None else max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
+    return (
+        0
+        if names is None
+        else max(model.results.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
+    )
 
 
 def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry, glyphs: Glyphs) -> list[Part]:

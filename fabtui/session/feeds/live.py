@@ -253,7 +253,9 @@ class LiveFeed(Feed):
         numbers = {
             (min(a, b), max(a, b))
             for src, dst in pairs
-            if (a := self.model.number(src)) is not None and (b := self.model.number(dst)) is not None and a != b
+            if (a := self.model.table.number(src)) is not None
+            and (b := self.model.table.number(dst)) is not None
+            and a != b
         }
         if self._sweeping or not self._first_done.is_set():
             self._pump.log("info", f"{count(len(numbers), 'pair')} will be tested again when this sweep is over")

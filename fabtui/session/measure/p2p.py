@@ -346,7 +346,7 @@ class PairSweep:
             self.bad_since.setdefault(pair.ends, now)
         attempts = self._context.attempt("p2p", *names)
         found = direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked, ctas=ctas)
-        if ctas is not None and self._context.pump.model.is_slow(found[0]):
+        if ctas is not None and self._context.pump.model.results.was_slow(found[0]):
             # It may be slow because of that: it is tested once more, and only that result counts.
             self.limited.add(pair.key[:2])
             text = f"{' > '.join(names)} is slow with at most {ctas} CTAs: tested again with NCCL's default"

@@ -88,12 +88,13 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     tested: list[Pair] = []
     for end, other in (pair, pair[::-1]):
         # What passes within a node, or over another NIC, is no evidence about this one.
-        nic = model.carriers(ends[end], ends[other])[0]
+        nic = model.table.carriers(ends[end], ends[other])[0]
         passing = [e for e in ends if e.number not in pair and _passes(model, end, e.number)]
         good = [
             e.number
             for e in passing
-            if (e.node == ends[end].node) == (kind is PairClass.SAME_NODE) and model.carriers(ends[end], e)[0] is nic
+            if (e.node == ends[end].node) == (kind is PairClass.SAME_NODE)
+            and model.table.carriers(ends[end], e)[0] is nic
         ]
         same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
         later = [n for n in same if since is not None and _passes(model, end, n, since)]

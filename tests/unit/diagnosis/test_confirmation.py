@@ -124,7 +124,7 @@ def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
     (after,) = diagnose(model).findings
     assert after.cells == before.cells, "the grid is as before"
     assert model.latest(Layer.P2P, "a:1", "b:2") is not None
-    assert list(model.arms()) == []
+    assert list(model.results.arms()) == []
     lines = evidence(after)
     assert lines[0] == "confirmed: a:1 > b:2 fails alone, so other traffic is not the reason"
     assert lines[1].endswith("with other partners, so the endpoints work, and the path does not")

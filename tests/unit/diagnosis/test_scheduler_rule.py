@@ -30,5 +30,5 @@ def test_leaves_of_slurm_place_endpoints_whose_fabric_is_unknown(make_model: Cal
     maker.endpoints({"n060": 2, "n061": 2})
     maker.add("look", node="n061", probe="slurm", value={"state": "idle", "leaf": "leaf2"})
     model: Model = maker.model()
-    assert model.leaves == {0: "leaf1", 1: "leaf1", 2: "leaf2", 3: "leaf2"}
-    assert model.class_between("n060:0", "n061:0") == "cross-leaf"
+    assert model.table.leaves == {0: "leaf1", 1: "leaf1", 2: "leaf2", 3: "leaf2"}
+    assert model.table.class_between("n060:0", "n061:0") == "cross-leaf"

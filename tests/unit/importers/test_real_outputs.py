@@ -131,7 +131,7 @@ def numbers(value: Any) -> Iterator[float]:
 def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
     result = read_file(name)
     found = model([result])
-    measured = [*found.measurements(), *found.arms()]
+    measured = [*found.measurements(), *found.results.arms()]
     assert bool(measured) == (name not in NOT_MEASURED)
     printed = {round(number, 6) for number in numbers(result.values)}
     printed |= {round(number / 1000, 6) for number in printed}
@@ -139,4 +139,4 @@ def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
         assert one.value is None or round(one.value, 6) in printed, one
         assert (one.value is None) == (one.verdict is Verdict.FAILED)
     # Results with endpoints can be shown in the grid.
-    assert all(found.number(one.src) is not None or one.src in (*found.nodes, "all") for one in measured)
+    assert all(found.table.number(one.src) is not None or one.src in (*found.nodes, "all") for one in measured)

@@ -222,10 +222,10 @@ def test_a_measurement_has_the_counters_of_its_two_nodes_at_its_time() -> None:
         _counted(model, node, 10.0, 12.0, at + 1)
         _counted(model, node, 12.0, 14.0, 100)
     measurement = _measured(model, Layer.P2P, 11.5)
-    assert model.counters_for(measurement) == {"a": moved("rx_bytes", 1), "b": moved("rx_bytes", 2)}
-    assert model.counters_between("c", 11.0, 13.0) == moved("rx_bytes", 103)
-    assert model.counters_for(Measurement(Layer.PING, "a", "b", Verdict.OK, time=11.5)) == {}
-    assert model.counters_for(Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, time=99.0)) == {}
+    assert model.counters.of(measurement) == {"a": moved("rx_bytes", 1), "b": moved("rx_bytes", 2)}
+    assert model.counters.between("c", 11.0, 13.0) == moved("rx_bytes", 103)
+    assert model.counters.of(Measurement(Layer.PING, "a", "b", Verdict.OK, time=11.5)) == {}
+    assert model.counters.of(Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, time=99.0)) == {}
 
 
 def test_a_test_that_took_long_has_all_its_intervals() -> None:
@@ -234,10 +234,10 @@ def test_a_test_that_took_long_has_all_its_intervals() -> None:
     for at in (8.0, 10.0, 12.0, 14.0):
         _counted(model, "a", at, at + 2.0, int(at))
     measurement = _measured(model, Layer.P2P, 13.0, Verdict.TIMEOUT)
-    assert model.counters_for(measurement) == {"a": moved("rx_bytes", 22)}
+    assert model.counters.of(measurement) == {"a": moved("rx_bytes", 22)}
     model.apply(PairsStarted(pairs=[("a:0", "b:0")], time=20.0))
     _measured(model, Layer.P2P, 20.1)
-    assert model.counters_for(measurement) == {"a": moved("rx_bytes", 22)}, "a later test of the pair changes nothing"
+    assert model.counters.of(measurement) == {"a": moved("rx_bytes", 22)}, "a later test of the pair changes nothing"
 
 
 def test_a_transfer_of_the_world_layer_has_the_counters_of_the_whole_phase() -> None:
@@ -248,4 +248,4 @@ def test_a_transfer_of_the_world_layer_has_the_counters_of_the_whole_phase() -> 
     _counted(model, "a", 8.0, 10.0, 100)
     measurement = _measured(model, Layer.WORLD, 9.0)
     model.apply(PhaseStart(name="world", total=2, time=30.0))
-    assert model.counters_for(measurement) == {"a": moved("rx_bytes", 110)}
+    assert model.counters.of(measurement) == {"a": moved("rx_bytes", 110)}

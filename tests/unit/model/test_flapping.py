@@ -68,7 +68,7 @@ def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None
     assert history[-1].attempts == 501
     assert model.latest(Layer.P2P, "a:0", "b:0") == history[-1]
     assert sorted(m.bytes or 0 for m in model.measurements()) == [8, 1 << 20, 1 << 28]
-    assert model.median(Layer.P2P, model.class_between("a:0", "b:0")) == 40.0
+    assert model.median(Layer.P2P, model.table.class_between("a:0", "b:0")) == 40.0
 
 
 def test_what_turned_around_a_limit_that_proved_wrong_does_not_flap() -> None:
@@ -86,8 +86,8 @@ def test_what_turned_around_a_limit_that_proved_wrong_does_not_flap() -> None:
     for pair in pairs:
         add(*pair, 40.0)
     add(*pairs[0], 20.0, 40.0, 20.0, 40.0)
-    assert model.flapping
+    assert model.results.flapping
     for pair in pairs:
         add(*pair, 20.5)
     model.apply(PhaseStart(name="done", time=3.0))
-    assert not model.flapping
+    assert not model.results.flapping

@@ -51,9 +51,9 @@ LEAVES = {"a": "L1", "b": "L1", "c": "L2", "d": "L2"}
 def test_pairs_of_different_leaves_are_of_another_class(maker: ModelMaker) -> None:
     look(maker, LEAVES)
     model = maker.model()
-    assert model.leaves == {0: "L1", 1: "L1", 2: "L2", 3: "L2"}
-    assert model.class_between("a:0", "b:0") is PairClass.SAME_RAIL
-    assert model.class_between("a:0", "c:0") is PairClass.CROSS_LEAF
+    assert model.table.leaves == {0: "L1", 1: "L1", 2: "L2", 3: "L2"}
+    assert model.table.class_between("a:0", "b:0") is PairClass.SAME_RAIL
+    assert model.table.class_between("a:0", "c:0") is PairClass.CROSS_LEAF
 
 
 def test_two_adapters_on_one_cable_have_no_leaf(maker: ModelMaker) -> None:
@@ -62,14 +62,14 @@ def test_two_adapters_on_one_cable_have_no_leaf(maker: ModelMaker) -> None:
         value["ports"][0]["leaf"]["type"] = "channel adapter"
         maker.add("look", node=name, probe="ibfabric", value=value)
     model = maker.model()
-    assert model.leaves == {}
-    assert model.class_between("a:0", "b:0") is PairClass.SAME_RAIL
+    assert model.table.leaves == {}
+    assert model.table.class_between("a:0", "b:0") is PairClass.SAME_RAIL
 
 
 def test_where_a_leaf_is_not_known_nothing_changes(maker: ModelMaker) -> None:
     look(maker, {"a": "L1", "c": None})
     model = maker.model()
-    assert model.class_between("a:0", "c:0") is PairClass.SAME_RAIL
+    assert model.table.class_between("a:0", "c:0") is PairClass.SAME_RAIL
 
 
 @pytest.mark.parametrize("early", [True, False])
@@ -107,7 +107,7 @@ def test_one_node_walks_for_those_that_may_not(maker: ModelMaker) -> None:
     walk = {**own("L1"), "fabric": {"leaves": {"0xb": {"guid": "L1"}, "0xc": {"guid": "L2"}, "0xz": "no", "0xy": {}}}}
     maker.add("look", node="a", probe="ibfabric", value=walk)
     model = maker.model()
-    assert model.leaves == {0: "L1", 1: "L1", 2: "L2"}
+    assert model.table.leaves == {0: "L1", 1: "L1", 2: "L2"}
     assert walked_leaves(model.nodes.values()) == {"0xb": "L1", "0xc": "L2"}
 
 
@@ -136,7 +136,7 @@ def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) ->
     maker.add("look", node="a", probe="ibfabric", value=value)
     maker.add("look", node="b", probe="ibfabric", error="failed")
     model = maker.model()
-    assert model.leaves == {}
+    assert model.table.leaves == {}
     assert isinstance(guids_of(model.nodes["a"]), dict)
 
 
@@ -156,6 +156,6 @@ def test_pairs_across_leaves_are_pairs_within_a_rail(make_model: Callable[[], Mo
             maker.measured("p2p", f"{src}:{n}", f"{dst}:{n}", value=40.0, unit="GB/s", bytes=1)
             maker.measured("p2p", f"{src}:{n}", f"{dst}:{1 - n}", "failed", error="unreachable")
     model = maker.model()
-    assert model.class_between("a:0", "b:0") is PairClass.CROSS_LEAF
+    assert model.table.class_between("a:0", "b:0") is PairClass.CROSS_LEAF
     (isolation,) = [one for one in diagnose(model).findings if one.rule.name == "rail-isolated"]
     assert (isolation.facts["within"], isolation.facts["across"]) == (4, 4)

@@ -87,17 +87,17 @@ def test_a_value_that_is_replaced_no_longer_counts_for_its_class() -> None:
     values = sorted(m.value or 0 for m in model.measurements())
     assert values[-1] == 90.0
     model.apply(Measured([one(None, src="b:0", dst="a:0", time=9.0)], time=9.0))
-    (kind,) = {model.class_between("a:0", "b:0")}
+    (kind,) = {model.table.class_between("a:0", "b:0")}
     assert model.median(Layer.P2P, kind) == 45.0
 
 
 def test_arms_are_not_judged_and_do_not_count() -> None:
     model = session(one(45.0), one(10.0, arm="NCCL_P2P_DISABLE=1", time=3.0))
     assert verdict(model) is OK
-    (arm,) = model.arms()
+    (arm,) = model.results.arms()
     assert model.verdict(arm) is OK
     model.apply(Measured([one(12.0, arm="NCCL_P2P_DISABLE=1", time=4.0)], time=4.0))
-    assert [m.value for m in model.arms()] == [12.0]
+    assert [m.value for m in model.results.arms()] == [12.0]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_flapping_counts_the_verdicts_that_each_attempt_has() -> None:
         assert model.history(Layer.P2P, "a:0", "b:0", most=2) == attempts[-2:]
         turned = flapping(model.verdict(attempt) for attempt in attempts[-ATTEMPTS:])
         model.results.settle()
-        assert model.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned
+        assert model.results.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned
 
 
 def test_of_a_pair_of_addresses_the_latest_attempts_are_kept() -> None:

@@ -36,7 +36,7 @@ def tally_of(model: Model) -> Tally:
 def tree(model: Model, pair: tuple[str, str] | None = None) -> list[Branch]:
     numbers = None
     if pair is not None:
-        ends = [model.number(name) for name in pair]
+        ends = [model.table.number(name) for name in pair]
         assert ends[0] is not None
         assert ends[1] is not None
         numbers = ends[0], ends[1]

@@ -23,7 +23,7 @@ def state(model: Model) -> dict[str, Any]:
     """Everything that the session exports, with the raw texts and the log."""
     texts = [(one.raw, one.extra) for one in model.measurements()]
     log = [(line.time, line.text) for line in model.log]
-    flapping = {str(key): turned for key, turned in model.flapping.items()}
+    flapping = {str(key): turned for key, turned in model.results.flapping.items()}
     return {
         **as_json(diagnose(model)),
         "texts": texts,

@@ -50,16 +50,16 @@ async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) ->
     assert {e.node for e in events} == {"a"}
     assert all(e.since < e.until for e in events)
     assert all(earlier.until == later.since for earlier, later in itertools.pairwise(events))
-    total = model.counters_between("a", 0.0, 1e12)
+    total = model.counters.between("a", 0.0, 1e12)
     assert total["hca"]["mlx5_0/1"]["port_xmit_data"] == 10 * 4 * min(7, len(asked(nodes, "a")) - 1)
     again = Model()
     for event in read_events(record):
         again.apply(event)
-    assert again.counters_between("a", 0.0, 1e12) == total
+    assert again.counters.between("a", 0.0, 1e12) == total
     first, second = (model.latest(Layer.P2P, *pair) for pair in (("a:0", "b:0"), ("b:0", "a:0")))
     assert first is not None
     assert second is not None
-    assert set(model.counters_for(first)) <= {"a"}
+    assert set(model.counters.of(first)) <= {"a"}
 
 
 async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
         measurement = model.latest(Layer.P2P, *pair)
         assert measurement is not None
         assert measurement.verdict is Verdict.OK
-        assert set(model.counters_for(measurement)) == {"a"}
+        assert set(model.counters.of(measurement)) == {"a"}
         spans += [(e.since, e.until) for e in events if e.since < measurement.time <= e.until]
     assert len(spans) == len(set(spans)) == 2
 
@@ -110,7 +110,7 @@ async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.
     assert len(cells) == 12
     assert set(cells.values()) == {Verdict.OK}
     assert model.exit_code == 0
-    assert model.counters_between("b", 0.0, 1e12) == {"hca": {"mlx5_0/1": {"x": 1}}}
+    assert model.counters.between("b", 0.0, 1e12) == {"hca": {"mlx5_0/1": {"x": 1}}}
 
 
 async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,5 +125,5 @@ async def test_a_node_lost_meanwhile_is_passed_over() -> None:
     steps = probe_results(*({"x": n} for n in range(50)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps, "b": list(steps)}, dies_after={"b": 1}, takes=0.1)
     model, _ = await _run(script)
-    assert model.counters_between("a", 0.0, 1e12)
+    assert model.counters.between("a", 0.0, 1e12)
     assert model.exit_code == 1

@@ -70,11 +70,11 @@ def test_what_is_well_again_is_no_suspect_but_what_flaps_is() -> None:
     _measure(model, (0, 1), Verdict.FAILED, 100.0)
     assert is_suspect(model, (0, 1))
     _measure(model, (0, 1), Verdict.OK, 101.0)
-    assert model.flapping == {(Layer.P2P, "a:0", "a:1"): 2}
+    assert model.results.flapping == {(Layer.P2P, "a:0", "a:1"): 2}
     assert is_suspect(model, (0, 1)), "ok, failed, ok"
     for at in range(10):
         _measure(model, (0, 1), Verdict.OK, 110.0 + at)
-    assert model.flapping == {}
+    assert model.results.flapping == {}
     assert not is_suspect(model, (0, 1))
 
 
@@ -181,7 +181,7 @@ async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -
         lines = [line.text for line in model.log if "a:0 > b:1" in line.text]
         assert lines == ["a:0 > b:1 p2p: timeout, was ok"]
         script.silent.clear()
-        await until(lambda: (Layer.P2P, "a:0", "b:1") in model.flapping)
+        await until(lambda: (Layer.P2P, "a:0", "b:1") in model.results.flapping)
         assert any(line.text.startswith("a:0 > b:1 p2p: ok at 50 GB/s, was timeout") for line in model.log)
     finally:
         await feed.close()
