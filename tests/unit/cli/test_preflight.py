@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli import foreground, outputs
 from fabtui.cli import main as entry
-from fabtui.cli import outputs
 from fabtui.cli.commands import preflight as command
-from fabtui.cli.commands import run
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.model.broken_nodes import BROKEN, HEALTHY
@@ -25,7 +24,7 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     real = live.LiveFeed
-    for module in (command, run):
+    for module in (command, foreground):
         monkeypatch.setattr(module, "LiveFeed", lambda options: real(options, nodes))
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli import foreground as command
 from fabtui.cli import main as entry
-from fabtui.cli.commands import run as command
 from fabtui.cli.outputs import DIAGNOSIS_WRITERS
 from fabtui.diagnosis import diagnosis
 from fabtui.diagnosis.pairs.tally import Tally
@@ -104,7 +104,7 @@ def test_collectives_run_over_numbers_of_ranks(
     asked = ("--probes", "all_reduce", "--groups", "4,2,8", "--ab", "NCCL_P2P_DISABLE=0,1", "--sizes", "1M")
     assert run(monkeypatch, ArmNodes(Script({"a": 2, "b": 2})), *asked, "--json", str(path)) == 0
     out = capsys.readouterr().out
-    assert "\nall_reduce at 1 MiB, by number of GPUs\n" in out
+    assert "\nall_reduce at 1 MiB, by number of GPUs, GB/s\n" in out
     value = json.loads(path.read_text())
     assert [(row["ranks"], [arm["verdict"] for arm in row["arms"]]) for row in value["group_sweep"]] == [
         (2, ["ok", "ok"]),

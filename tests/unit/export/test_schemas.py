@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from fabtui.cli import foreground as command
 from fabtui.cli import main as entry
-from fabtui.cli.commands import run as command
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Kind, Severity
 from fabtui.diagnosis.preflight.checks import preflight
