@@ -13,9 +13,13 @@ from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
 from fabtui.report.text import wrapped
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import Path, Transport, device_of
 
 #: Ends of a pair on which a command runs, and the placeholder of their addresses.
-_ENDS = {("src",): "on the sender", ("dst",): "on the receiver", ("src", "dst"): "on both nodes"}
+_ENDS = {
+    **{("src",): "on the sender", ("dst",): "on the receiver", ("src", "dst"): "on both nodes"},
+    ("node",): "on the node",
+}
 _ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
 #: Maximum numbers of causes, ranks and unknown warnings that are listed.
 _MOST_CAUSES = 5
@@ -40,6 +44,13 @@ def xid_lines(number: int, xid: Xid, width: int) -> list[str]:
     """Return the lines of an Xid of NVIDIA's catalogue."""
     lines = wrapped("", " ".join(filter(None, [f"Xid {number}", xid.mnemonic, f"({xid.usual})"])), width)
     return lines + _fields([("means", xid.name), ("part", xid.part), ("action", xid.advice)], width)
+
+
+def transport_lines(name: str, kind: Transport, width: int) -> list[str]:
+    """Return the lines of a transport that NCCL names."""
+    direct = "with GPUDirect RDMA: the NIC accesses the memory of the GPU" if kind.path is Path.GPUDIRECT else ""
+    lines = wrapped("", f"{name}: {kind.word}", width)
+    return lines + _fields([("means", kind.sentence), ("path", direct), ("device", device_of(name))], width)
 
 
 def list_lines(rules: Sequence[Rule[Any]], errors: Iterable[Meaning], width: int) -> list[str]:

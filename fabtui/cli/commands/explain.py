@@ -19,17 +19,19 @@ from fabtui.importers.sources import Source, sources
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
-from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, xid_lines
+from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, transport_lines, xid_lines
 from fabtui.report.imported_output import diagnosis_lines
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import transport_of
 
 HELP = """\
-Explain rules, errors of NCCL or CUDA, Xids, logs and outputs of commands, offline.
+Explain rules, errors of NCCL or CUDA, Xids, transports, logs and outputs of commands, offline.
 
 examples:
   fabtui explain FT012                         a rule, by code or name
   fabtui explain E13                           an error of the catalogue
   fabtui explain xid 79                        an Xid of NVIDIA's catalogue
+  fabtui explain NET/IB/0/GDRDMA               a transport, as NCCL prints it
   fabtui explain 'ibv_modify_qp failed with error Connection timed out'
   fabtui explain rank*.log                     logs of one job: the earliest cause first
   fabtui explain nvlink.txt dmesg.txt          outputs of commands: what is wrong on the node
@@ -43,6 +45,8 @@ exit codes: 0 explained; 1 unknown; 2 bad usage or input
 UNKNOWN = 1
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
 _XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
+#: The name of a transport as NCCL prints it: ``NET/IB/0/GDRDMA``.
+_TRANSPORT = re.compile(r"(?:NET|P2P|SHM|IPC|NVLS|MNNVL|COLLNET)(?:/[\w.:+-]+)*", re.ASCII)
 #: A word that names a file rather than being an error text.
 _FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
 
@@ -129,6 +133,8 @@ def _explain_text(words: list[str], width: int) -> int:
     found = reader.result()
     if found.causes or found.notices:
         return _print(causes_lines(found, [""], width))
+    if _TRANSPORT.fullmatch(text) and (kind := transport_of(text)).sentence:
+        return _print(transport_lines(text, kind, width))
     if file := next(filter(_FILE_NAME.fullmatch, words), None):
         raise InputError(f"cannot read {file}: no such file, and no known error")
     xid = f"; an Xid? fabtui explain xid {text}" if text.isascii() and text.isdecimal() else ""

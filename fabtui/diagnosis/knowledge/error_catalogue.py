@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
         kind: Error kind on the wire that has this meaning, or "".
         text: Likely causes, the likeliest first.
         next: What to do.
-        commands: Next commands, each with the end it runs on: ``src`` or ``dst``.
+        commands: Next commands, each with the end it runs on: ``src``, ``dst``, or the ``node`` that has the error.
         refines: The error that this one is under a circumstance, or "".
         when: The circumstance: ``later`` or ``same-node``, or "".
         follows: Causes that explain this error where they come earlier in a log.
@@ -92,7 +92,7 @@ def _meaning(one: Mapping[str, Any]) -> Meaning:
 
 
 def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for end in ("src", "dst"):
+    for end in ("src", "dst", "node"):
         yield from ((end, command) for command in one.get(end, ()))
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 

@@ -165,16 +165,16 @@ def route_ends(model: Model, m: Measurement) -> str | None:
 
 
 def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Measurement) -> list[str]:
-    """Return the commands of an error meaning for a measurement: each runs on the ``src`` or the ``dst`` node."""
-    nodes = {"src": node_of(m.src), "dst": node_of(m.dst)}
+    """Return the commands of an error meaning for a measurement, with the node that each runs on."""
+    src, dst = node_of(m.src), node_of(m.dst)
+    nodes = {"src": (src,), "dst": (dst,), "node": (src, dst)}
     route = route_ends(model, m)
-    found = []
-    for end, command in dict.fromkeys(commands):
-        if "{route}" not in command:
-            found.append(on_node(nodes[end], command, model))
-        elif route is not None:
-            found.append(on_node(nodes[end], command.replace("{route}", route), model))
-    return found
+    return [
+        on_node(node, command.replace("{route}", route or ""), model)
+        for end, command in dict.fromkeys(commands)
+        if route is not None or "{route}" not in command
+        for node in nodes[end]
+    ]
 
 
 def link_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:

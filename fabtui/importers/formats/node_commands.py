@@ -8,11 +8,12 @@ from typing import Any
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
-from fabtui_node.parsers.ib import perftest, rdma_ports
+from fabtui_node.parsers.ib import fabric, perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.net import ethtool, iperf3
 from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.probes.nvidia.gpu_health import from_query
+from fabtui_node.probes.rdma.ib_fabric import fabric_of, ports_with_errors
 
 Values = dict[str, Any]
 Facts = dict[str, Values]
@@ -83,6 +84,21 @@ def _interfaces(values: Values) -> Facts:
     return {"rdma": {"nics": values["interfaces"]}}
 
 
+def _links(values: Values) -> Facts:
+    """Return a walk over a fabric; what its ports counted is not in it."""
+    return {"ibfabric": {"ports": [], "fabric": fabric_of(values["links"])}}
+
+
+def _counted(values: Values) -> Facts:
+    errors = ports_with_errors(values["ports"])
+    return {"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": errors}}}
+
+
+def _of_one_node(facts: Callable[[Values], Facts]) -> Callable[[Values], dict[str, Facts]]:
+    """Return the conversion of the output of a command on a node, which does not name it."""
+    return lambda values: {"": facts(values)}
+
+
 _FACTS: dict[str, Callable[[Values], Facts]] = {
     "nvidia-smi-nvlink-s": _of("nvlink"),
     "nvidia-smi-nvlink-e": _of("nvlink"),
@@ -96,10 +112,18 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "ibstat": _of("ibstat"),
     "ibv_devinfo": _verbs,
     "ethtool": _interfaces,
+    "ibnetdiscover": _links,
+    "iblinkinfo": _links,
+    "ibqueryerrors": _counted,
 }
-_MODULES = (dmesg, ethtool, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
+_MODULES = (dmesg, ethtool, fabric, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
 FORMATS: list[Format] = [
-    *(form._replace(facts=_FACTS[form.name]) for module in _MODULES for form in module.FORMATS if form.name in _FACTS),
+    *(
+        form._replace(facts=_of_one_node(_FACTS[form.name]))
+        for module in _MODULES
+        for form in module.FORMATS
+        if form.name in _FACTS
+    ),
     *(form._replace(convert=benchmarks.perftest) for form in perftest.FORMATS),
     *(form._replace(convert=benchmarks.iperf3) for form in iperf3.FORMATS),
 ]

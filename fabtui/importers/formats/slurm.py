@@ -507,6 +507,15 @@ def _parse_scontrol(text: str) -> Reading:
     return notes.reading(values)
 
 
+def _node_states(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the states of nodes as the probe ``slurm`` has them."""
+    return {
+        record["NodeName"]: {"slurm": {"state": "+".join(record["states"]), "reason": record.get("reason")}}
+        for record in values["records"]
+        if record.get("NodeName") and "states" in record
+    }
+
+
 def _scontrol_likely(text: str) -> float:
     """Return the likelihood that a text is output of scontrol."""
     if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE | re.IGNORECASE):
@@ -622,6 +631,7 @@ FORMATS = [
         "Slurm's scontrol: records of nodes, jobs and partitions, the configuration",
         _scontrol_likely,
         _parse_scontrol,
+        facts=_node_states,
     ),
     Format(
         "slurmd-log",

@@ -70,9 +70,28 @@ def parse(text: str) -> Reading:
     return notes.reading({"limits": list(limits.values())})
 
 
+#: What the probe ``host`` calls the limits.
+_OF_HOST = {
+    "max locked memory": "memlock",
+    "open files": "nofile",
+    "virtual memory": "as",
+    "max user processes": "nproc",
+}
+
+
+def _facts(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the limits as the probe ``host`` has them."""
+    limits = {
+        _OF_HOST[one["name"]]: {end: -1 if one[end] == "unlimited" else one[end] for end in ("soft", "hard")}
+        for one in values["limits"]
+        if one["name"] in _OF_HOST
+    }
+    return {"": {"host": {"limits": limits}}}
+
+
 _LIKELY = first_of(
     (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
     (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
     (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
 )
-FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIKELY, parse)]
+FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIKELY, parse, facts=_facts)]

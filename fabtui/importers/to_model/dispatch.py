@@ -15,7 +15,7 @@ from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import fabtui_files
 from fabtui.importers.formats.fabtui_files import ENDPOINT_FIELDS, add_arms, add_snapshot
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.session_draft import SessionDraft
+from fabtui.importers.to_model.session_draft import SessionDraft, node_name
 from fabtui.model.events import APPLY_ERRORS, Event
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
@@ -61,7 +61,8 @@ def events(results: Iterable[Result]) -> list[Event]:
             if form.convert is not None:
                 form.convert(draft, result.values, name)
             if form.facts is not None:
-                draft.facts(name, form.facts(result.values))
+                for node, probes in form.facts(result.values).items():
+                    draft.facts(node_name(node) if node else draft.unique(name), probes)
     return draft.events()
 
 

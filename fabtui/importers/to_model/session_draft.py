@@ -62,9 +62,9 @@ class SessionDraft:
         self._taken.setdefault(name)
         return name
 
-    def facts(self, name: str, probes: Mapping[str, dict[str, Any]]) -> None:
-        """Keep values of probes of a node that is named after a file."""
-        record = self.record(self.node(self.unique(name)))
+    def facts(self, node: str, probes: Mapping[str, dict[str, Any]]) -> None:
+        """Keep values of probes of a node."""
+        record = self.record(self.node(node))
         record.inventory = record.inventory or {}
         record.probe_results.update(probes)
 

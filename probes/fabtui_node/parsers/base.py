@@ -40,7 +40,8 @@ class Format(NamedTuple):
         convert: Adds its measurements to a draft of a session, given the values and a name for an unknown node; None if
             it has none.
         incomparable: True if what it measures between pairs must not stand beside pairs of another format.
-        facts: Returns the values of probes that the output has, by the name of the probe; None if no probe has them.
+        facts: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the
+            name of the probe; None if no probe has them.
         errors: True if it may have the errors of libraries that the catalogue of errors explains.
         hidden: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     """
@@ -55,7 +56,7 @@ class Format(NamedTuple):
     aliases: str = ""
     convert: Optional[Callable[[Any, Dict[str, Any], str], None]] = None
     incomparable: bool = False
-    facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Any]]]] = None
+    facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None
     errors: bool = False
     hidden: Tuple[str, ...] = ()
 

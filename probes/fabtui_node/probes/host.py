@@ -89,12 +89,15 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
     found = []
     memlock = part(part(value, "limits"), "memlock")
     soft, hard = count(memlock, "soft"), count(memlock, "hard")
-    if cards and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
+    # In the output of ulimit, nobody looked for devices: there may be some.
+    known = "devices" in value
+    where = "an SSH session" if known else "this shell"
+    if (cards or not known) and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
         more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
-        text = "memlock is %s in an SSH session%s: RDMA cannot register memory" % (size(soft), more)
+        text = "memlock is %s in %s%s: RDMA cannot register memory" % (size(soft), where, more)
         found.append(judgement("memlock", "bad", text))
     tight = limits.tight(value.get("limits"), bool(graphics))
-    found += [judgement(name, "bad", "an SSH session has " + text) for name, text in tight]
+    found += [judgement(name, "bad", where + " has " + text) for name, text in tight]
     files = count(part(part(value, "limits"), "nofile"), "soft")
     if graphics and "nofile" not in dict(tight) and files is not None and 0 <= files < ENOUGH_FILES:
         found.append(judgement("nofile", "note", "%d open files: large jobs run out of them" % files))

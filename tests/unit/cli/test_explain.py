@@ -113,6 +113,21 @@ def test_a_log_without_known_error_is_unknown(tmp_path: Path, capsys: Out) -> No
     assert "NCCL WARN odd" in " ".join(out.split())
 
 
+def test_a_transport_is_explained_by_its_name(capsys: Out) -> None:
+    assert entry.main(["explain", "NET/IBext_v10/0/GDRDMA"]) == 0
+    out = capsys.readouterr().out
+    assert "HPC-X's plug-in IBext: InfiniBand or RoCE." in out
+    assert "GPUDirect RDMA" in out
+    assert entry.main(["explain", "NET/unheard-of"]) == 2
+
+
+def test_an_error_of_one_node_has_commands_for_that_node(capsys: Out) -> None:
+    assert entry.main(["explain", "E44"]) == 0
+    out = capsys.readouterr().out
+    assert "sudo dmesg | grep -i xid  (on the node)" in out
+    assert "both nodes" not in out
+
+
 def test_all_rules_and_errors_are_listed(capsys: Out) -> None:
     assert entry.main(["explain", "--list"]) == 0
     out = capsys.readouterr().out

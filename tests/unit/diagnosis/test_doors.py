@@ -97,6 +97,7 @@ def _query(old: str, new: str) -> str:
 
 _XID = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 12.5, "last": 12.5}
 _PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
+_COUNTED = {"node": "n062 mlx5_1", "guid": "0x10000b", "port": 1, "errors": {"port_rcv_errors": 212}, "saturated": []}
 _ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
 
 
@@ -332,6 +333,32 @@ FAULTS = [
         "\t\tPhysical state: Polling\n\t\tRate: 10\n\t\tBase lid: 0\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
     ),
     Fault(
+        "little locked memory",
+        "FT301",
+        "memlock is 64 KiB in",
+        "ulimit -l",
+        facts={"host": {"devices": {"rdma": 1}, "limits": {"memlock": {"soft": 65536, "hard": 65536}}}},
+        output="core file size          (blocks, -c) 0\nmax locked memory       (kbytes, -l) 64\n",
+    ),
+    Fault(
+        "node that Slurm drains",
+        "FT330",
+        "in Slurm: bad gpu",
+        "scontrol show node",
+        facts={"slurm": {"state": "drained", "reason": "bad gpu"}},
+        output="NodeName=n060 Arch=x86_64\n   State=IDLE+DRAIN ThreadsPerCore=2\n"
+        "   Reason=bad gpu [root@2024-05-01T10:00]\n",
+    ),
+    Fault(
+        "errors of a cable of the fabric",
+        "FT301",
+        "errors of the link: port_rcv_errors 212",
+        "iblinkinfo",
+        facts={"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": [_COUNTED]}}},
+        output='Errors for "n062 mlx5_1"\n   GUID 0x10000b port 1: [PortRcvErrors == 212]\n'
+        "## Summary: 9 nodes checked, 1 bad nodes found\n",
+    ),
+    Fault(
         "port without a subnet manager",
         "FT301",
         "subnet manager",
@@ -509,7 +536,11 @@ def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
 
 #: Samples that show a fault, by folder.
 _FAULTY = {
-    "ibsim": {"ib_write_bw.txt", "ibstat_hca_relinked_init.txt", "ibstat_hca_unlinked.txt"},
+    "ibsim": {
+        *("ib_write_bw.txt", "ibstat_hca_relinked_init.txt", "ibstat_hca_unlinked.txt"),
+        *(f"iblinkinfo_{name}.txt" for name in ("after_unlink", "degraded_1x_edr", "line", "mad_loss60")),
+        *(f"ibqueryerrors_{name}.txt" for name in ("bad", "data", "details")),
+    },
     "docs": {"nccl.log", "pings.csv", "rank0.log", "rank3.log"},
 }
 

@@ -242,7 +242,21 @@ def test_a_cause_goes_before_what_follows_from_it() -> None:
 def test_the_catalogue_is_valid() -> None:
     found = load("errors")["error"]
     assert len({one["id"] for one in found}) == len(found) > 30
-    allowed = {"id", "code", "prints", "pattern", "kind", "refines", "when", "text", "next", "src", "dst", "both"}
+    allowed = {
+        "id",
+        "code",
+        "prints",
+        "pattern",
+        "kind",
+        "refines",
+        "when",
+        "text",
+        "next",
+        "src",
+        "dst",
+        "both",
+        "node",
+    }
     allowed |= {"follows", "role"}
     for one, meaning in zip(found, meanings(), strict=True):
         assert one.keys() <= allowed, one["id"]

@@ -182,6 +182,19 @@ def _walk_from(where: List[str], end: float) -> Optional[Value]:
         return None
     errors, bad_ports, more = _fabric_errors(where, end)
     warnings += more
+    found = fabric_of(links)
+    found.update(errors=errors[:_MOST_BAD], bad_ports=bad_ports, warnings=warnings[:10])
+    found.update(complete=complete and bad_ports is not None, guids={link["guid"] for link in links if link["guid"]})
+    return found
+
+
+def fabric_of(links: List[Value]) -> Value:
+    """Return what the ports of a fabric, as ``iblinkinfo`` and ``ibnetdiscover`` list them, show of it."""
+    types = {link["guid"]: link["type"] for link in links}
+    for link in links:
+        # A single port on a switch is taken for an adapter.
+        if link["type"] is None and link["peer"] is not None and types.get(link["peer"]["guid"]) == "switch":
+            link["type"] = "CA"
     switches = {link["guid"] for link in links if link["type"] == "switch"}
     adapters = [link for link in links if link["type"] == "CA"]
     below = _cables([link for link in links if link.get("below")])
@@ -195,11 +208,7 @@ def _walk_from(where: List[str], end: float) -> Optional[Value]:
             if link["guid"] and link["peer"] is not None and link["peer"]["guid"] in switches
         },
         "below": [{name: link.get(name) for name in (*_KEPT, "below", "peer")} for link in below[:_MOST_BAD]],
-        "errors": errors[:_MOST_BAD],
-        "bad_ports": bad_ports,
-        "complete": complete and bad_ports is not None,
-        "warnings": warnings[:10],
-        "guids": {link["guid"] for link in links if link["guid"]},
+        "errors": [],
     }
 
 
@@ -219,11 +228,6 @@ def _fabric_links(where: List[str], end: float) -> Tuple[List[Value], List[str],
         warnings += reading.warnings
         links: List[Value] = reading.values["links"]
         if links:
-            types = {link["guid"]: link["type"] for link in links}
-            for link in links:
-                # A single port on a switch is taken for an adapter.
-                if link["type"] is None and link["peer"] is not None and types.get(link["peer"]["guid"]) == "switch":
-                    link["type"] = "CA"
             return links, warnings, not reading.warnings and not result.timed_out and not result.truncated
         warnings.append(result.why() or "%s found nothing" % tool)
     return [], warnings, False
@@ -236,15 +240,21 @@ def _fabric_errors(where: List[str], end: float) -> Tuple[List[Value], Optional[
         return [], None, [result.why() or ""]
     # It exits with 1 where it found errors, and with 0 where it could not ask.
     reading = fabric_tools.parse_errors(result.stdout + "\n" + result.stderr)
+    found = ports_with_errors(reading.values["ports"])
+    summary = reading.values["summary"]
+    complete = reading.values["complete"] and not summary["query_failures"]
+    return found, summary["bad_ports"] if complete else None, list(reading.warnings)
+
+
+def ports_with_errors(printed: List[Value]) -> List[Value]:
+    """Return the errors of the ports that ``ibqueryerrors`` printed, by the names of sysfs."""
     found = []
-    for port in reading.values["ports"]:
+    for port in printed:
         errors, saturated = port_counters.of_tool(port)
         if port["port"] != "ALL" and errors:
             kept = {key: port[key] for key in ("node", "guid", "port")}
             found.append({**kept, "errors": errors, "saturated": saturated})
-    summary = reading.values["summary"]
-    complete = reading.values["complete"] and not summary["query_failures"]
-    return found, summary["bad_ports"] if complete else None, list(reading.warnings)
+    return found
 
 
 def _cables(links: List[Value]) -> List[Value]:
@@ -252,7 +262,8 @@ def _cables(links: List[Value]) -> List[Value]:
     found: Dict[Any, Value] = {}
     for link in sorted(links, key=lambda link: link["type"] == "switch"):
         peer = link["peer"] or {}
-        found.setdefault(frozenset([(link["guid"], link["port"]), (peer.get("guid"), peer.get("port"))]), link)
+        # iblinkinfo does not print the GUID of the other end unless asked to.
+        found.setdefault(frozenset([(link["lid"], link["port"]), (peer.get("lid"), peer.get("port"))]), link)
     return list(found.values())
 
 
@@ -273,7 +284,7 @@ def judge(value: Value) -> List[Judgement]:
         for port in value.get("ports") or []
         for verdict, text in _of_port(port)
     ]
-    return found + _of_fabric(part(value, "fabric"))
+    return found + _of_fabric(part(value, "fabric"), alone=not value.get("ports"))
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
@@ -298,21 +309,21 @@ def _named(port: Value) -> str:
     return "%s port %s" % (port.get("node") or port.get("name") or port.get("guid"), port.get("port"))
 
 
-def _of_fabric(fabric: Value) -> List[Judgement]:
-    """Return problems between switches; those beside adapters are reported by their nodes."""
+def _of_fabric(fabric: Value, alone: bool) -> List[Judgement]:
+    """Return problems between switches; those beside adapters are reported by their nodes, unless it is ``alone``."""
     found: List[Judgement] = []
     leaves = part(fabric, "leaves")
     beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
     others = 0
     for link in fabric.get("below") or []:
-        if link.get("type") != "switch":
+        if link.get("type") != "switch" and not alone:
             others += 1
             continue
         text = "%s, to %s" % (port_counters.below_text(link), _named(link.get("peer") or {}))
         found.append(judgement(_named(link), "slow", text))
     for port in fabric.get("errors") or []:
         judged = port_counters.judge_counts(port)
-        if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
+        if not alone and (port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside):
             others += bool(judged)
             continue
         found += [judgement(_named(port), verdict, text) for verdict, text in judged]
