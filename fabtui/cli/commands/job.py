@@ -156,7 +156,8 @@ async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: Sessi
     async with AsyncExitStack() as stack:
         wants_nodes = report.status.stage == "running" or (query.nodes and not query.job)
         if "no_links" not in given and wants_nodes:
-            monitor.ask = await stack.enter_async_context(links_to(_for_job(options, report.status), notice))
+            links = await stack.enter_async_context(links_to(_for_job(options, report.status), notice))
+            monitor.client_of = links.client
             report = await monitor.refresh()
         show_report = _printer(args)
         show_report(report)

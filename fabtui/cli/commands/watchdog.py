@@ -100,7 +100,7 @@ class _Watching:
         self._line(f"watching {self._options.job and f'job {self._options.job} on '}{fold(self._options.hosts)}")
         commands: list[asyncio.Task[None]] = []
         async with links_to(self._options, notice) as links:
-            watch = HangWatch(JobMonitor(self._query, links, every=True), links.client, self._options.hosts)
+            watch = HangWatch(JobMonitor(self._query, links.client, every=True), links.client, self._options.hosts)
             async for sample in watch.samples(self._settings.every):
                 self._show(sample)
                 if sample.verdict.fired:

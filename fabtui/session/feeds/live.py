@@ -56,7 +56,7 @@ from fabtui.session.options import JobQuery, SessionOptions, connector_options
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
 from fabtui.session.reconnection import Reconnection, SuspendDetector, may_return
-from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of
+from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, LostKind, NodeUnreachable, UnreachableKind
@@ -205,7 +205,7 @@ class LiveFeed(Feed):
         """Take over the monitor of a job, which then asks the nodes over their open links."""
         from fabtui.session.running_job.watch import JobWatch
 
-        monitor.ask, monitor.every = self._ask_about_job, True
+        monitor.client_of, monitor.every = self._client_of, True
         self._job_watch = JobWatch(monitor, self._options, self._client_of)
 
     def job_watch(self) -> JobWatch | None:
@@ -220,9 +220,6 @@ class LiveFeed(Feed):
         if (client := self._clients.get(node)) is None:
             raise ProbeFailed("lost", self._gone.get(node) or "the node is not connected")
         return client
-
-    async def _ask_about_job(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
-        return await answer_of(await self._client_of(node), args, deadline)
 
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
         """Keep a note about a finding in the recording and in the state folder, or remove it."""

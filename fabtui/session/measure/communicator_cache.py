@@ -268,17 +268,17 @@ class CommunicatorCache:
     @property
     def on(self) -> bool:
         """Return True if the ranks use GPUs."""
-        return any(host.engine.name in GPU_ENGINES for host in self._context.hosts.values())
+        # All have the same engine.
+        host = next(iter(self._context.hosts.values()), None)
+        return host is not None and host.engine.name in GPU_ENGINES
 
     def key(self, a: int, b: int, *, unlimited: bool = False) -> CommunicatorKey:
         """Return the communicator of a pair: with fewer CTAs within a node, unless it is to have NCCL's default."""
-        low, high = min(a, b), max(a, b)
-        limited = not unlimited and (low, high) not in self.unlimited and self._needs_fewer(a, b)
+        low, high = (a, b) if a < b else (b, a)
+        first, second = self._context.endpoints[low], self._context.endpoints[high]
+        fewer = first.node == second.node and _is_hopper(first.name) and _is_hopper(second.name)
+        limited = fewer and not unlimited and (low, high) not in self.unlimited
         return CommunicatorKey(low, high, NODE_CTAS if limited else 0)
-
-    def _needs_fewer(self, a: int, b: int) -> bool:
-        ends = [self._context.endpoints[n] for n in (a, b)]
-        return ends[0].node == ends[1].node and all(_is_hopper(end.name) for end in ends)
 
     def reuses(self, keys: Iterable[CommunicatorKey]) -> bool:
         """Return True if any of some communicators is kept."""

@@ -44,7 +44,7 @@ class StoreServer:
         self._size = 0
         self._waiting: dict[str, list[_Waiting]] = {}
         # The keys of each pair or group: there are thousands of keys when many pairs run at once.
-        self._groups: dict[str, list[str]] = {}
+        self._groups: dict[str, set[str]] = {}
         self._asking: Counter[str] = Counter()
         #: One timer for all waiting requests, and when it is due: there are thousands of them a second.
         self._timer: asyncio.TimerHandle | None = None
@@ -108,24 +108,35 @@ class StoreServer:
         raise ValueError(f"unknown command {command!r:.40}")
 
     def _set(self, key: str, value: Any) -> None:
-        if not isinstance(value, (str, int)):
+        if isinstance(value, str):
+            size = _A_KEY + len(key) + len(value)
+        elif isinstance(value, int):
+            size = _A_KEY + len(key)
+        else:
             raise ValueError("a value is a text or an integer")
-        size = _cost(key, value)
         if self._size + size > MAX_TOTAL:
             raise ValueError("the store is full")
         if key in self._values:
             self._delete(key)
         self._values[key] = value
-        self._groups.setdefault(_group(key), []).append(key)
         self._size += size
-        for waiting in self._waiting.pop(key, ()):
+        end = key.find("/", key.find("/") + 1)
+        # A key without a prefix is a group by itself.
+        group = key if end < 0 else key[: end + 1]
+        if (keys := self._groups.get(group)) is None:
+            self._groups[group] = {key}
+        else:
+            keys.add(key)
+        if key not in self._waiting:
+            return
+        for waiting in self._waiting.pop(key):
             self._wake(waiting)
 
     def _delete(self, key: str) -> bool:
         value = self._values.pop(key, None)
         if value is None:
             return False
-        self._size -= _cost(key, value)
+        self._size -= _A_KEY + len(key) + (len(value) if isinstance(value, str) else 0)
         return True
 
     def _wait(self, waiting: _Waiting) -> None:
@@ -188,13 +199,3 @@ def _seconds(timeout: Any) -> float:
 
 def _reply(number: Any, value: Any = None, error: str | None = None) -> dict[str, Any]:
     return {"op": "store", "q": number, "value": value, "error": error}
-
-
-def _cost(key: str, value: str | int) -> int:
-    return _A_KEY + len(key) + (len(value) if isinstance(value, str) else 0)
-
-
-def _group(key: str) -> str:
-    """Return the prefix of a pair or group that a key begins with: ``epoch/id/``, or all of a key without one."""
-    end = key.find("/", key.find("/") + 1)
-    return key if end < 0 else key[: end + 1]

@@ -28,8 +28,9 @@ from fabtui_node.parsers.base import Notes
 
 #: Nodes that are asked at the same time.
 TOGETHER = 8
-#: Maximum size (characters) of the texts of all parts of an answer.
+#: Maximum size (characters) of the texts of all parts of an answer, and what a part counts besides.
 MOST_TEXT = 128 << 20
+_A_PART = 1000
 
 
 class Reply(NamedTuple):
@@ -75,20 +76,24 @@ def over_new_links(options: SessionOptions, notice: Callable[[str], None]) -> As
 def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
     """Return an asker that uses open links. It asks about one Slurm job only."""
 
-    async def one(node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
-        try:
-            client = await client_of(node)
-        except ProbeFailed as failed:
-            return Reply(node, None, [], one_line(failed.text, 300))
-        return await _ask(client, node, probe, args, deadline)
-
     async def ask(
         nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
     ) -> list[Reply]:
         args = {**args, "job": job}
-        return await _in_groups(nodes, enough, lambda node: one(node, probe, args, deadline))
+        return await _in_groups(nodes, enough, lambda node: ask_node(client_of, node, probe, args, deadline))
 
     return ask
+
+
+async def ask_node(
+    client_of: ClientOf, node: str, probe: str, args: dict[str, Any], deadline: float, most_text: int = MOST_TEXT
+) -> Reply:
+    """Return the answer of a node over its open link, with parts of at most so much text."""
+    try:
+        client = await client_of(node)
+    except ProbeFailed as failed:
+        return Reply(node, None, [], one_line(failed.text, 300))
+    return await _ask(client, node, probe, args, deadline, most_text)
 
 
 async def replies(
@@ -137,14 +142,16 @@ async def _connect(connector: Connector, node: str, probe: str, args: dict[str, 
         return Reply(node, None, [], one_line(failed.text, 300), failed.hint or "")
 
 
-async def _ask(client: NodeClient, node: str, probe: str, args: dict[str, Any], deadline: float) -> Reply:
+async def _ask(
+    client: NodeClient, node: str, probe: str, args: dict[str, Any], deadline: float, most_text: int = MOST_TEXT
+) -> Reply:
     parts: list[dict[str, Any]] = []
     size = 0
 
     def take(part: dict[str, Any]) -> None:
         nonlocal size
-        size += len(str(part.get("text", "")))
-        if size <= MOST_TEXT:
+        size += _A_PART + len(str(part.get("text", ""))) + len(str(part.get("head", "")))
+        if size <= most_text:
             parts.append(part)
 
     try:
@@ -157,7 +164,7 @@ async def _ask(client: NodeClient, node: str, probe: str, args: dict[str, Any], 
 @contextlib.asynccontextmanager
 async def _client(connector: Connector, node: str) -> AsyncIterator[NodeClient]:
     client = NodeClient(await connector.open(node))
-    reading = asyncio.create_task(_read(client))
+    reading = asyncio.create_task(read_messages(client))
     try:
         yield client
     finally:
@@ -166,7 +173,7 @@ async def _client(connector: Connector, node: str) -> AsyncIterator[NodeClient]:
         await client.link.close()
 
 
-async def _read(client: NodeClient) -> None:
+async def read_messages(client: NodeClient) -> None:
     """Receive messages, of which only answers to the probe matter."""
     async for _ in client.messages():
         pass

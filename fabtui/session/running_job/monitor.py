@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.jobs.monitor import job_logs
@@ -21,8 +21,8 @@ from fabtui.jobs.monitor.settings import configured
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_job import JobStatus, node_addresses, status_of
-from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery
+from fabtui.session.running_job.inquiry import ClientOf, ask_node
 from fabtui_node.system import log_files
 
 #: Least time (s) between two questions to Slurm: sites forbid more.
@@ -33,40 +33,8 @@ NODE_DEADLINE, NAMES_DEADLINE = 10.0, 3.0
 BUDGET = log_files.Budget(2 << 20, 16 << 20)
 #: Maximum size (bytes) of a configuration file, and number of nodes whose names are looked up.
 _MOST_CONF, _MOST_NAMES = 1 << 20, 256
-#: Parts of files that one answer of a node may have, and characters of their texts.
-_MOST_PARTS, _MOST_TEXT = 4096, 4 << 20
-
-
-class JobProbeAnswer(NamedTuple):
-    """Answer of a node to the probe ``job``: its value, and parts of files."""
-
-    value: Mapping[str, Any]
-    parts: Sequence[Mapping[str, Any]]
-
-
-class AskNode(Protocol):
-    """Asker of a node with an open link."""
-
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
-        """Return the answer to the probe ``job``.
-
-        Raises:
-            ProbeFailed: The node is not connected or does not answer.
-        """
-
-
-async def answer_of(client: NodeClient, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
-    """Return the answer of a node with an open link; ProbeFailed if it does not answer."""
-    parts: list[dict[str, Any]] = []
-    size = 0
-
-    def take(part: dict[str, Any]) -> None:
-        nonlocal size
-        size += len(str(part.get("text", ""))) + len(str(part.get("head", "")))
-        if size <= _MOST_TEXT and len(parts) < _MOST_PARTS:
-            parts.append(part)
-
-    return JobProbeAnswer(await client.probe("job", args, deadline, take), parts)
+#: Maximum size (characters) of the parts of files in an answer of a node.
+_MOST_TEXT = 8 << 20
 
 
 class _Read(NamedTuple):
@@ -81,13 +49,13 @@ class _Read(NamedTuple):
 class JobMonitor:
     """Watches one job; `refresh` reads what is new and returns the report.
 
-    ``ask`` asks nodes over links: all of them if ``every`` is set, else those without logs or a ``.gpu`` file here.
+    Nodes are asked over links: all of them if ``every`` is set, else those without logs or a ``.gpu`` file here.
     """
 
     def __init__(
         self,
         query: JobQuery,
-        ask: AskNode | None = None,
+        client_of: ClientOf | None = None,
         *,
         every: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +63,7 @@ class JobMonitor:
         self.query = query
         #: The latest report; None before the first `refresh`.
         self.report: JobReport | None = None
-        self.ask = ask
+        self.client_of = client_of
         #: Whether all nodes are asked.
         self.every = every
         self._one = asyncio.Lock()
@@ -122,7 +90,7 @@ class JobMonitor:
             self._logs.take("", [part], read.now)
             # A megabyte takes 40 ms.
             await asyncio.sleep(0)
-        if self.ask is not None and (self._status.stage == "running" or not self.query.job):
+        if self.client_of is not None and (self._status.stage == "running" or not self.query.job):
             await self._ask_nodes(patterns)
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
             self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
@@ -169,22 +137,22 @@ class JobMonitor:
         return {node: logs for node, logs in found.items() if logs or node not in gpus}
 
     async def _ask_node(self, node: str, patterns: list[str]) -> None:
-        assert self.ask is not None
+        assert self.client_of is not None
         before = self._nodes.get(node, NodeFacts())
         known = [[path, one.inode, one.offset] for path, one in self._logs.known(node).items()]
         wanted = not before.addresses
         args = {"patterns": patterns, "known": known, "job": self.query.job, "addresses": wanted}
+        reply = await ask_node(self.client_of, node, "job", args, NODE_DEADLINE, _MOST_TEXT)
+        if reply.value is None:
+            self._nodes[node] = NodeFacts(most_ranks=before.most_ranks, problem=reply.problem)
+            return
         try:
-            answer = await self.ask(node, args, NODE_DEADLINE)
-            self._nodes[node] = self._take(node, answer, before)
-        except ProbeFailed as failed:
-            self._nodes[node] = NodeFacts(most_ranks=before.most_ranks, problem=one_line(failed.text, 300))
+            self._nodes[node] = self._take(node, reply.value, reply.parts, before)
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             self._nodes[node] = NodeFacts(problem=f"its answer cannot be read: {type(error).__name__}")
 
-    def _take(self, node: str, answer: JobProbeAnswer, before: NodeFacts) -> NodeFacts:
-        value = answer.value
-        own = [part for part in answer.parts if not self._is_of_another(node, str(part["path"]), int(part["inode"]))]
+    def _take(self, node: str, value: dict[str, Any], parts: list[dict[str, Any]], before: NodeFacts) -> NodeFacts:
+        own = [part for part in parts if not self._is_of_another(node, str(part["path"]), int(part["inode"]))]
         self._logs.take(node, own, float(value["now"]))
         files = self._logs.of(node, "gpu")
         fresh = bool(files) and (self._logs.age(files[-1]) or 0.0) <= STALE

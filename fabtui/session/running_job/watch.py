@@ -21,8 +21,8 @@ from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions, connector_options
 from fabtui.session.running_job.evidence import HangReport, report_hang
-from fabtui.session.running_job.inquiry import ClientOf, Reply, over_open_links, texts_of
-from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer, answer_of
+from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, over_open_links, read_messages, texts_of
+from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.transport.connector import Connector
 from fabtui.transport.link import NodeUnreachable
 from fabtui_node.parsers.base import Notes
@@ -161,7 +161,7 @@ class HangWatch:
     async def sample(self) -> Sample:
         """Take one sample."""
         report, answers = await asyncio.gather(
-            self._monitor.refresh(), asyncio.gather(*(self._ask(node) for node in self._nodes))
+            self._monitor.refresh(), asyncio.gather(*(self._ask(node, "pulse", _NODE) for node in self._nodes))
         )
         values = {reply.node: reply.value for reply in answers if reply.value is not None}
         now = self._clock()
@@ -171,11 +171,8 @@ class HangWatch:
         unread = [f"{reply.node}: {reply.problem}" for reply in answers if reply.value is None]
         return Sample(verdict, report, (*report.unread, *unread))
 
-    async def _ask(self, node: str) -> Reply:
-        try:
-            return Reply(node, await (await self._client_of(node)).probe("pulse", {"job": self._job}, _NODE), [])
-        except ProbeFailed as failed:
-            return Reply(node, None, [], failed.text)
+    async def _ask(self, node: str, probe: str, deadline: float, **args: Any) -> Reply:
+        return await ask_node(self._client_of, node, probe, {**args, "job": self._job}, deadline)
 
     def _ras(self, now: float) -> RasReport | None:
         """Return a new report of RAS if there is one; the question may take longer than the time between samples."""
@@ -191,13 +188,7 @@ class HangWatch:
     async def _ask_ras(self) -> RasReport | None:
         """Return the report of the first node that has one; that node is asked first the next time."""
         for node in list(self._nodes):
-            parts: list[dict[str, Any]] = []
-            try:
-                client = await self._client_of(node)
-                value = await client.probe("ras", {"wait": 0, "job": self._job}, _RAS, parts.append)
-            except ProbeFailed:
-                continue
-            if texts := texts_of(Reply(node, value, parts)):
+            if texts := texts_of(await self._ask(node, "ras", _RAS, wait=0)):
                 self._nodes.remove(node)
                 self._nodes.insert(0, node)
                 return report_of(texts[-1], Notes())
@@ -209,7 +200,7 @@ RETRY = 60.0
 
 
 class JobLinks:
-    """Asker of nodes (`fabtui.session.running_job.monitor.AskNode`) over its own links."""
+    """Links to nodes that stay open for further questions."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -228,10 +219,6 @@ class JobLinks:
             task.cancel()
         await asyncio.gather(*self._reading.values(), return_exceptions=True)
         await asyncio.gather(*(client.link.close() for client in self._clients.values()), return_exceptions=True)
-
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
-        """Return the answer of a node to the probe ``job``; ProbeFailed if it is not reached or does not answer."""
-        return await answer_of(await self.client(node), args, deadline)
 
     async def client(self, node: str) -> NodeClient:
         """Return the open link to a node; ProbeFailed if it is not reached. Two questions at once share one link."""
@@ -257,7 +244,7 @@ class JobLinks:
             text = one_line(failed.text, 300) + (f" (next: {one_line(failed.hint, 300)})" if failed.hint else "")
             self._failed[node] = (asyncio.get_running_loop().time(), text)
             raise ProbeFailed("lost", text) from None
-        self._reading[node] = asyncio.create_task(_read(client))
+        self._reading[node] = asyncio.create_task(read_messages(client))
         return client
 
     async def _drop(self, node: str) -> None:
@@ -282,12 +269,6 @@ async def links_to(options: SessionOptions, notice: Callable[[str], None]) -> As
     connector = Connector(connector_options(options, gpus=wanted), notice)
     async with connector, JobLinks(connector) as links:
         yield links
-
-
-async def _read(client: NodeClient) -> None:
-    """Receive messages, of which only answers to the probe matter."""
-    async for _ in client.messages():
-        pass
 
 
 #: Timeout (s) of the user's command.

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from fabtui.scheduler.slurm_job import JobStatus
 from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor as job_monitor
-from fabtui.session.running_job.monitor import JobMonitor, JobProbeAnswer
+from fabtui.session.running_job.monitor import JobMonitor
 from fabtui_node.probes.job import node_log
 
 from ..jobs.job_texts import NODES, gpustat, healthy, settings
@@ -26,7 +28,15 @@ class Node:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.change: Callable[[str, dict[str, Any]], None] = lambda node, value: None
 
-    async def __call__(self, node: str, args: dict[str, Any], deadline: float) -> JobProbeAnswer:
+    async def client(self, node: str) -> Any:
+        """Return what stands for the client of a node."""
+        link = SimpleNamespace(backend="local")
+        return SimpleNamespace(probe=partial(self.probe, node), link=link)
+
+    async def probe(
+        self, node: str, name: str, args: dict[str, Any], deadline: float, on_part: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        assert name == "job"
         self.asked.append((node, args))
         if node in self.gone:
             raise ProbeFailed("lost", "no heartbeat for 10 s")
@@ -38,7 +48,9 @@ class Node:
         value["ranks"] = [{"rank": NODES.index(node), "pid": 7, "state": "S"}]
         value["addresses"] = [f"192.0.2.{node[2:]}"]
         self.change(node, value)
-        return JobProbeAnswer(value, [{**part, "path": part["path"].removeprefix(own)} for part in parts])
+        for part in parts:
+            on_part({**part, "path": part["path"].removeprefix(own)})
+        return value
 
 
 @pytest.fixture
@@ -66,7 +78,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 async def test_logs_on_the_nodes_are_read_there(tmp_path: Path, slurm: list[str]) -> None:
     write(tmp_path, healthy(n062_out=settings(2, GLOBAL_BATCH_SIZE="32"), n062_gpu=gpustat("n062", 40, busy=False)))
     node = Node(tmp_path)
-    monitor = JobMonitor(JobQuery("12", "/scratch"), node, clock=lambda: 0.0)
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node.client, clock=lambda: 0.0)
     report = await monitor.refresh()
     assert [one.rule.id for one in report.findings] == ["J03", "J06"]
     assert [(row.node, row.ranks, row.iteration) for row in report.rows] == [
@@ -94,7 +106,7 @@ async def test_a_node_that_is_gone_or_lies_is_named_and_the_others_are_read(tmp_
             value["now"] = "yesterday"
 
     node.change = lie
-    monitor = JobMonitor(JobQuery("12", "/scratch"), node)
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node.client)
     report = await monitor.refresh()
     assert report.unread == ("n061: no heartbeat for 10 s", "n062: its answer cannot be read: ValueError")
     assert (report.findings, report.exit_code) == ((), 3)
@@ -106,7 +118,7 @@ async def test_an_address_of_no_node_is_wrong_once_all_nodes_have_answered(tmp_p
     write(tmp_path, {f"{node}.out": settings(rank, MASTER_ADDR="198.51.100.9") for rank, node in enumerate(NODES)})
     node = Node(tmp_path)
     node.gone.add("n061")
-    monitor = JobMonitor(JobQuery("12", "/scratch"), node)
+    monitor = JobMonitor(JobQuery("12", "/scratch"), node.client)
     assert "J11" not in {one.rule.id for one in (await monitor.refresh()).findings}
     node.gone.clear()
     assert "J11" in {one.rule.id for one in (await monitor.refresh()).findings}
