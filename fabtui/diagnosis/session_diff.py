@@ -186,11 +186,9 @@ def _same(then: Model, now: Model, layer: Layer) -> tuple[int, list[int], list[i
         return None
     from fabtui.model.pair_table import without_same
 
+    if then.whole_table(layer) is None or now.whole_table(layer) is None:
+        return None
     first, second = (model.pair_table(layer) for model in (then, now))
-    for table, model in ((first, then), (second, now)):
-        # Files of other tools may have pairs of unknown endpoints.
-        if len(table) < sum(1 for _ in model.results.rows((layer,))):
-            return None
     low, high = (1 / BETTER_ABOVE, 1 / SLOW_BELOW) if layer.spec.less_is_better else (SLOW_BELOW, BETTER_ABOVE)
     return without_same(first, second, len(ends[0]), low, high)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from fabtui.model.layers import Layer
 
@@ -48,13 +48,6 @@ _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 def worst(verdicts: list[Verdict]) -> Verdict:
     """Return the worst of some verdicts; ``untested`` for none."""
     return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
-
-
-class TextSource(Protocol):
-    """Source of raw texts and extras, which are read on first access."""
-
-    def read(self, place: int) -> tuple[str | None, dict[str, Any] | None]:
-        """Return raw text and extras."""
 
 
 # A frozen class takes three times as long to make an object.
@@ -146,44 +139,3 @@ class Measurement:
 #: Names of the fields of a measurement.
 FIELDS = tuple(one.name for one in fields(Measurement))
 _values = attrgetter(*FIELDS)
-
-
-class StoredMeasurement(Measurement):
-    """Measurement of a store, whose raw text and extras are read when they are asked for."""
-
-    __slots__ = ("_asked", "_place", "_texts")
-
-    _texts: TextSource
-    _place: int
-    _asked: int | None
-
-    def __new__(cls, *args: Any, **changed: Any) -> Any:
-        """Return a changed copy, as `dataclasses.replace` makes it, which holds all by itself."""
-        return Measurement(*args, **changed)
-
-    @classmethod
-    def of(cls, texts: TextSource, place: int, asked: int | None, *values: Any) -> StoredMeasurement:
-        """Return a measurement; ``asked`` is the requested message size, ``values`` are all other fields in order."""
-        found: StoredMeasurement = object.__new__(cls)
-        found._texts, found._place, found._asked = texts, place, asked
-        for name, value in zip(_STORED, values, strict=True):
-            setattr(found, name, value)
-        return found
-
-    @property
-    def raw(self) -> str | None:  # type: ignore[override]
-        """The text it was read from, or None."""
-        return self._texts.read(self._place)[0]
-
-    @property
-    def extra(self) -> dict[str, Any] | None:  # type: ignore[override]
-        """More of what was learnt."""
-        return self._texts.read(self._place)[1]
-
-    @property
-    def asked_bytes(self) -> int | None:
-        """Requested message size."""
-        return self._asked
-
-
-_STORED = tuple(name for name in FIELDS if name not in ("raw", "extra"))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from typing import IO, Any, NamedTuple
 
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, StoredMeasurement, Verdict
+from fabtui.model.measurement import FIELDS, Measurement, Verdict
 
 # Raw texts and extras of measurements, compressed in chunks in an unlinked temporary file.
 #
@@ -207,6 +207,47 @@ class Shape(NamedTuple):
     has_value: bool
     whole_value: bool
     whole_time: bool
+
+
+class _Stored(Measurement):
+    """Measurement of a store, whose raw text and extras are read when they are asked for."""
+
+    __slots__ = ("_asked", "_place", "_texts")
+
+    _texts: TextSpool
+    _place: int
+    _asked: int | None
+
+    def __new__(cls, *args: Any, **changed: Any) -> Any:
+        """Return a changed copy, as `dataclasses.replace` makes it, which holds all by itself."""
+        return Measurement(*args, **changed)
+
+    @classmethod
+    def of(cls, texts: TextSpool, place: int, asked: int | None, *values: Any) -> _Stored:
+        """Return a measurement; ``asked`` is the requested message size, ``values`` are all other fields in order."""
+        found: _Stored = object.__new__(cls)
+        found._texts, found._place, found._asked = texts, place, asked
+        for name, value in zip(_STORED, values, strict=True):
+            setattr(found, name, value)
+        return found
+
+    @property
+    def raw(self) -> str | None:  # type: ignore[override]
+        """The text it was read from, or None."""
+        return self._texts.read(self._place)[0]
+
+    @property
+    def extra(self) -> dict[str, Any] | None:  # type: ignore[override]
+        """More of what was learnt."""
+        return self._texts.read(self._place)[1]
+
+    @property
+    def asked_bytes(self) -> int | None:
+        """Requested message size."""
+        return self._asked
+
+
+_STORED = tuple(name for name in FIELDS if name not in ("raw", "extra"))
 
 
 class MeasurementStore:
@@ -418,4 +459,4 @@ class MeasurementStore:
         )
         if text == NO_TEXT:
             return Measurement(*values, arm=shape.arm)
-        return StoredMeasurement.of(self._spool, text, shape.asked, *values, shape.arm)
+        return _Stored.of(self._spool, text, shape.asked, *values, shape.arm)

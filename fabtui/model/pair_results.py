@@ -11,7 +11,7 @@ from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.measurement_store import NONE, MeasurementStore, Shape
+from fabtui.model.measurement_store import NONE, MeasurementStore
 from fabtui.model.pair_index import Key, PairIndex
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class PairResults:
         key_of: Returns the class a measurement is compared within.
 
     Attributes:
+        store: Measurements of endpoint pairs, node pairs and groups.
         tested: Number of ordered pairs that were tested in p2p or world.
         bidirectional: Whether a p2p test measured both directions at once.
         slow_below: Share of its class median below which a value of a narrow class is slow.
@@ -52,7 +53,7 @@ class PairResults:
     def __init__(self, table: EndpointTable, key_of: Callable[[Measurement], ClassKey]) -> None:
         self._table = table
         self._key_of = key_of
-        self._store = MeasurementStore()
+        self.store = MeasurementStore()
         #: Row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex()
         #: Row of the latest attempt with the largest message, where it is not the latest.
@@ -83,7 +84,7 @@ class PairResults:
     def add_first(self, measurement: Measurement) -> bool:
         """Add a measurement if it is the first of its pair in its layer; return whether it is."""
         layer, src, dst = measurement.layer, measurement.src, measurement.dst
-        row = self._rows.add(layer, src, dst, lambda: self._store.add(measurement))
+        row = self._rows.add(layer, src, dst, lambda: self.store.add(measurement))
         if row == NONE:
             return False
         self._changes[layer] += 1
@@ -132,7 +133,7 @@ class PairResults:
 
     def _append(self, key: Key, before: int, measurement: Measurement) -> list[int]:
         """Store a further attempt at a pair; return the rows of all its attempts, the latest first."""
-        store = self._store
+        store = self.store
         largest = self._largest.pop(key, before)
         row = store.add(measurement, before)
         self._rows.set(*key, row)
@@ -154,12 +155,12 @@ class PairResults:
         """Keep memory bounded in a session that watches for days."""
         if len(rows) <= MOST_ATTEMPTS:
             return
-        same = self._store.places_of_size(rows, self._store.shape(rows[0]).asked)
+        same = self.store.places_of_size(rows, self.store.shape(rows[0]).asked)
         if len(same) > MOST_ATTEMPTS:
             # Attempts at other message sizes are not repeated, and stay.
-            older, oldest = (self._store.time(rows[at]) < self.compared_since for at in same[-2:])
+            older, oldest = (self.store.time(rows[at]) < self.compared_since for at in same[-2:])
             dropped = same[-2] if oldest and not older else same[-1]
-            self._store.remove(rows[dropped], after=rows[dropped - 1])
+            self.store.remove(rows[dropped], after=rows[dropped - 1])
             del rows[dropped]
 
     @property
@@ -175,14 +176,15 @@ class PairResults:
         return self._flapping
 
     def _note_flapping(self, key: Key) -> None:
-        turned = 0
+        self._flapping.pop(key, None)
         if key[0].spec.collective is None:
-            rows = self._store.attempts(self._rows.get(*key))
-            turned = flapping(self._verdicts_of_rows(key, rows[:ATTEMPTS])[::-1])
-        if turned:
-            self._flapping[key] = turned
-        else:
-            self._flapping.pop(key, None)
+            rows = self.store.attempts(self._rows.get(*key))[:ATTEMPTS]
+            values, counting = self._values_between(*key), self.store.shape(self._latest_row(*key)).asked
+            verdicts = (
+                self._judged(row, values if self.store.shape(row).asked == counting else None) for row in reversed(rows)
+            )
+            if turned := flapping(verdicts):
+                self._flapping[key] = turned
 
     def classes_changed(self) -> None:
         """Group the values again before the next reading: endpoints belong to other classes now."""
@@ -219,7 +221,7 @@ class PairResults:
         """Add the values of rows to those of their classes; all at once, because reading a recording adds millions."""
         from fabtui.model.places import values_by_class
 
-        for key, values in values_by_class(self._store, self._table, self.places(), rows):
+        for key, values in values_by_class(self.store, self._table, self.places(), rows):
             known = self._by_class.setdefault((layer, key), ClassValues(less_is_better=layer.spec.less_is_better))
             known.add(*values)
 
@@ -254,13 +256,13 @@ class PairResults:
             self._note_flapping(key)
 
     def _good_value(self, row: int) -> float | None:
-        return self._store.value(row) if row != NONE and self._store.shape(row).verdict is Verdict.OK else None
+        return self.store.value(row) if row != NONE and self.store.shape(row).verdict is Verdict.OK else None
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _counting_row(self, key: Key, last: int) -> int:
         """Return the row that counts of a pair whose latest row is given: that of the largest message."""
-        if not self._largest or last == NONE or not key[0].spec.sizes or self._store.shape(last).asked is None:
+        if not self._largest or last == NONE or not key[0].spec.sizes or self.store.shape(last).asked is None:
             return last
         return self._largest.get(key, last)
 
@@ -270,12 +272,12 @@ class PairResults:
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair: the latest with the largest message."""
         row = self._latest_row(layer, src, dst)
-        return None if row == NONE else self._store.get(row)
+        return None if row == NONE else self.store.get(row)
 
     def history(self, layer: Layer, src: str, dst: str, most: int | None = None) -> list[Measurement]:
         """Return all measurements of an ordered pair in a layer, or the latest ``most``, oldest first."""
-        rows = self._store.attempts(self._rows.get(layer, src, dst))[:most]
-        return [self._store.get(row) for row in reversed(rows)]
+        rows = self.store.attempts(self._rows.get(layer, src, dst))[:most]
+        return [self.store.get(row) for row in reversed(rows)]
 
     def pairs(self) -> Iterator[Key]:
         """Yield the ordered pairs that have a measurement, with their layers."""
@@ -287,11 +289,11 @@ class PairResults:
         Args:
             layers: Layers of the measurements; None for all.
         """
-        return map(self._store.get, self.rows(layers))
+        return map(self.store.get, self.rows(layers))
 
     def rows(self, layers: Collection[Layer] | None = None) -> Iterator[int]:
         """Yield the rows of `everything`."""
-        store = self._store
+        store = self.store
         last_of = {store.attempts(last)[-1]: last for last in store.repeated()}
         for first in store.rows(layers):
             if (last := last_of.get(first)) is None:
@@ -302,8 +304,8 @@ class PairResults:
     def _of_each_size(self, last: int) -> Iterable[int]:
         """Return the rows of the latest attempt at each message size, among all attempts up to a row."""
         latest: dict[int | None, int] = {}
-        for row in reversed(self._store.attempts(last)):
-            shape = self._store.shape(row)
+        for row in reversed(self.store.attempts(last)):
+            shape = self.store.shape(row)
             size = shape.asked if shape.layer.spec.sizes else None
             if size is None:
                 # It failed before there was a message, which holds for all sizes.
@@ -316,12 +318,6 @@ class PairResults:
         """Yield the measurements of the further arms of an A/B comparison."""
         return (self._arm_store.get(row) for row in self._arm_store.rows())
 
-    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
-        """Return the measurement of the same pair at the same message size in another arm, or None."""
-        kind = _Arm(arm, measurement.layer, measurement.asked_bytes)
-        row = self._arm_rows.get(kind, measurement.src, measurement.dst)
-        return None if row == NONE else self._arm_store.get(row)
-
     @property
     def layers(self) -> Collection[Layer]:
         """Layers with measurements."""
@@ -329,11 +325,11 @@ class PairResults:
 
     def sizes(self, layer: Layer) -> list[int]:
         """Return the message sizes that were requested in a layer, the smallest first."""
-        return self._store.sizes(layer)
+        return self.store.sizes(layer)
 
     def engines(self, layer: Layer) -> list[str]:
         """Return the engines that measured a layer, the first word of its methods."""
-        return sorted({shape.how.split()[0] for shape in self._store.shapes_in_use((layer,)) if shape.how.strip()})
+        return sorted({shape.how.split()[0] for shape in self.store.shapes_in_use((layer,)) if shape.how.strip()})
 
     def has(self, layer: Layer) -> bool:
         """Return True if a layer has measurements."""
@@ -350,24 +346,19 @@ class PairResults:
         """Yield the verdict of each ordered pair of a layer, and its ends."""
         for src, targets, rows in self.rows_by_source(layer):
             for dst, row in zip(targets, rows, strict=True):
-                yield self._verdict_of_row(self._store.shape(row), self._store.value(row), src, dst), src, dst
+                yield self._judged(row, self._values_between(layer, src, dst)), src, dst
 
     def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:
         """Yield the first and the latest attempt at each pair of a layer that was tested several times."""
-        for last in self._store.repeated():
-            if self._store.shape(last).layer is layer:
-                yield self._store.get(self._store.attempts(last)[-1]), self._store.get(last)
+        for last in self.store.repeated():
+            if self.store.shape(last).layer is layer:
+                yield self.store.get(self.store.attempts(last)[-1]), self.store.get(last)
 
     def was_slow(self, measurement: Measurement) -> bool:
         """Return True if an attempt, not necessarily the latest, is slow among the values of its class."""
         values = self._values.get((measurement.layer, self._key_of(measurement)))
         ok = measurement.verdict is Verdict.OK and measurement.value is not None
         return ok and values is not None and values.is_slow(measurement.value or 0.0, self.slow_below)
-
-    @property
-    def store(self) -> MeasurementStore:
-        """The measurements of endpoint pairs, node pairs and groups."""
-        return self._store
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
@@ -378,41 +369,24 @@ class PairResults:
             return own
         if not layer.spec.by_address:
             row = self._latest_row(layer, measurement.src, measurement.dst)
-            if measurement.arm is not None or row == NONE or self._store.shape(row).asked != measurement.asked_bytes:
+            if measurement.arm is not None or row == NONE or self.store.shape(row).asked != measurement.asked_bytes:
                 return own
-        values = self._values.get((layer, self._key_of(measurement)))
-        slow = values is not None and values.is_slow(measurement.value, self.slow_below)
-        return Verdict.SLOW if slow else own
+        return Verdict.SLOW if self.was_slow(measurement) else own
 
     def verdict_between(self, layer: Layer, src: str, dst: str) -> Verdict | None:
         """Return the verdict of the measurement that counts of an ordered pair, or None if there is none."""
         row = self._latest_row(layer, src, dst)
-        return None if row == NONE else self._verdict_of_row(self._store.shape(row), self._store.value(row), src, dst)
+        return None if row == NONE else self._judged(row, self._values_between(layer, src, dst))
 
-    def _verdicts_of_rows(self, key: Key, rows: list[int]) -> list[Verdict]:
-        """Return the verdicts of attempts at a pair, without building an object for each."""
-        layer, src, dst = key
-        store, shapes = self._store, [self._store.shape(row) for row in rows]
-        values = self._values.get((layer, self._table.key_between(src, dst))) if layer.spec.judged else None
-        counting = store.shape(self._latest_row(*key)).asked
-        return [
-            Verdict.SLOW
-            if values is not None
-            and shape.verdict is Verdict.OK
-            and shape.asked == counting
-            and (value := store.value(row)) is not None
-            and values.is_slow(value, self.slow_below)
-            else shape.verdict
-            for row, shape in zip(rows, shapes, strict=True)
-        ]
+    def _values_between(self, layer: Layer, src: str, dst: str) -> ClassValues | None:
+        return self._values.get((layer, self._table.key_between(src, dst))) if layer.spec.judged else None
 
-    def _verdict_of_row(self, shape: Shape, value: float | None, src: str, dst: str) -> Verdict:
-        """Return the verdict of the attempt that counts of a pair, without building an object for it."""
-        if shape.verdict is not Verdict.OK or value is None or not shape.layer.spec.judged:
-            return shape.verdict
-        values = self._values.get((shape.layer, self._table.key_between(src, dst)))
-        slow = values is not None and values.is_slow(value, self.slow_below)
-        return Verdict.SLOW if slow else Verdict.OK
+    def _judged(self, row: int, values: ClassValues | None) -> Verdict:
+        """Return the verdict of a row among the values of its class, without building an object for it."""
+        own = self.store.shape(row).verdict
+        if values is None or own is not Verdict.OK or (value := self.store.value(row)) is None:
+            return own
+        return Verdict.SLOW if values.is_slow(value, self.slow_below) else own
 
 
 def _stalls(extra: dict[str, Any]) -> bool:

@@ -178,10 +178,11 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
     yield from _filled(results, table, layer, (sources, targets, rows))
 
 
-def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> PairTable:
+def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> tuple[PairTable, bool]:
     """Return the results of a layer at each message size, in the order of the first tests of the pairs.
 
-    Only those at the size that counts of a pair are judged by their class.
+    Also return whether these are all: files of other tools may have pairs of unknown endpoints. Only results at the
+    size that counts of a pair are judged by their class.
 
     Args:
         results: Results of all layers.
@@ -191,7 +192,7 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
     """
     rows = array("i", results.rows((layer,)))
     if len(rows) == len(at_last):
-        return _reordered(at_last, np.asarray(rows, dtype=np.int32))
+        return _reordered(at_last, np.asarray(rows, dtype=np.int32)), True
     chosen = np.asarray(rows, dtype=np.int32)
     ends = numbers_of_ends(results.store, table, chosen)
     known = (ends[0] >= 0) & (ends[1] >= 0)
@@ -202,7 +203,7 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
         others = np.flatnonzero(~np.isin(found.row, counting))
         own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
         found.verdict[others] = np.array(own, dtype=np.int8)
-    return found
+    return found, len(found) == len(rows)
 
 
 def _reordered(found: PairTable, rows: Ints) -> PairTable:
@@ -224,11 +225,8 @@ def medians(results: PairResults, found: PairTable, size: int | None) -> dict[Pa
     return {kind: quantile(each) for kind, each in values.items() if len(each)}
 
 
-def verdict_counts(results: PairResults, found: PairTable, layer: Layer) -> Counter[Verdict]:
-    """Return the number of results of a layer, at each message size, by verdict."""
-    if len(found) < sum(1 for _ in results.rows((layer,))):
-        # Files of other tools may have pairs of unknown endpoints.
-        return Counter(map(results.verdict, results.everything((layer,))))
+def verdict_counts(found: PairTable) -> Counter[Verdict]:
+    """Return the number of results by verdict."""
     counts = np.bincount(found.verdict, minlength=len(SEVERITY))
     return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 

@@ -98,7 +98,7 @@ class Model:
         self.version = 0
         self._has_new_pairs = False
         self._pair_tables: dict[Layer, tuple[object, PairTable]] = {}
-        self._each_size: dict[Layer, tuple[PairTable, PairTable]] = {}
+        self._each_size: dict[Layer, tuple[PairTable, tuple[PairTable, bool]]] = {}
         self.layout = 0
         self._kinds: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
         self.nodes_version = 0
@@ -465,8 +465,8 @@ class Model:
         assert found is not None
         return found
 
-    def each_size(self, layer: Layer) -> PairTable:
-        """Return the results of the pairs of endpoints of a layer at each message size, as arrays.
+    def _sizes(self, layer: Layer) -> tuple[PairTable, bool]:
+        """Return the results of the pairs of endpoints of a layer at each message size, and whether these are all.
 
         The table is made once for the same results; nobody may change it.
         """
@@ -479,18 +479,22 @@ class Model:
             self._each_size[layer] = (at_last, found)
         return found
 
+    def whole_table(self, layer: Layer) -> PairTable | None:
+        """Return the results of a layer at each message size as arrays; None if arrays do not hold them all."""
+        found, whole = self._sizes(layer) if layer.spec.per is Per.ENDPOINT_PAIR else (None, False)
+        return found if whole else None
+
     def medians(self, layer: Layer, size: int | None = None) -> dict[PairClass, float]:
         """Return the median for each class of the good values of a layer of endpoint pairs, at a size or at all."""
         from fabtui.model.pair_table import medians
 
-        return medians(self.results, self.each_size(layer), size)
+        return medians(self.results, self._sizes(layer)[0], size)
 
     def bad_measurements(self, *layers: Layer) -> Iterator[Measurement]:
         """Yield those of `measurements` that have a bad verdict."""
         for layer in layers:
-            found = self.each_size(layer) if layer.spec.per is Per.ENDPOINT_PAIR else None
-            # Files of other tools may have pairs of unknown endpoints.
-            if found is not None and len(found) == sum(1 for _ in self.results.rows((layer,))):
+            found = self.whole_table(layer)
+            if found is not None:
                 yield from map(self.results.store.get, found.row[found.bad].tolist())
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
@@ -673,11 +677,12 @@ class Model:
         return dict(found)
 
     def _verdict_counts(self, layer: Layer) -> Counter[Verdict]:
-        if layer.spec.per is not Per.ENDPOINT_PAIR:
+        found = self.whole_table(layer)
+        if found is None:
             return Counter(map(self.verdict, self.measurements(layer)))
         from fabtui.model.pair_table import verdict_counts
 
-        return verdict_counts(self.results, self.each_size(layer), layer)
+        return verdict_counts(found)
 
     def verdicts_in(self, layer: Layer) -> Iterator[Verdict]:
         """Yield the verdict of each pair of a layer: of endpoints, addresses or nodes. Pairs may be added meanwhile."""
