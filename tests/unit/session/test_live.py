@@ -431,8 +431,8 @@ async def test_a_comparison_runs_everything_under_each_value() -> None:
     first = model.latest(Layer.P2P, "a:0", "b:0")
     assert first is not None
     assert first.arm is None
-    second = next(m for m in model.results.arms() if (m.src, m.dst) == ("a:0", "b:0"))
-    assert (second.layer, second.arm, second.value) == (Layer.P2P, "NCCL_P2P_DISABLE=1", 50.0)
+    second = next(m for m in model.results.arms() if (m.layer, m.src, m.dst) == (Layer.P2P, "a:0", "b:0"))
+    assert (second.arm, second.value) == ("NCCL_P2P_DISABLE=1", 50.0)
     assert len(model.history(Layer.P2P, "a:0", "b:0")) == 1, "the other arm has its own history"
 
 
