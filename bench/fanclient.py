@@ -158,7 +158,6 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap
     from fabtui.transport.asyncssh.connection import ChannelPipe
-    from fabtui.transport.asyncssh.dial import Dialer
     from fabtui.transport.asyncssh.jump_hosts import Logins
     from fabtui.transport.connector import ConnectorOptions
     from fabtui.transport.framed_link import FramedLink
@@ -169,9 +168,8 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
 
     way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)
-    dialer = Dialer()
     gates, answers = Gates(way.handshakes, way.direct_handshakes), LoginAnswers(None)
-    logins = Logins(resolver, "config", DEADLINE, gates, dialer, _nothing, answers)
+    logins = Logins(resolver, "config", DEADLINE, gates, _nothing, answers)
     cargo = Cargo(bootstrap.ENTRY, None, ())
     nonce = "ab"
     marks = [("", cpu())]
@@ -208,7 +206,6 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
         found |= {f"stage {name}": after - before for (_, before), (name, after) in itertools.pairwise(marks)}
     await cargo.close()
     await logins.close()
-    dialer.close()
     await resolver.close()
 
 

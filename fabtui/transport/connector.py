@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
-from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words
@@ -35,7 +34,6 @@ from fabtui.transport.ssh_config import (
     Resolver,
     SshSettings,
     check_host,
-    is_plain,
     no_ssh,
     policy_for,
 )
@@ -108,7 +106,6 @@ class Connector:
         self.step_tree = self._made_tree(options)
         self._resolver: Resolver | None = None
         self._logins: Logins | None = None
-        self._dialer = Dialer()
         self._loading: asyncio.Task[None] | None = None
         self._cargo = Cargo(options.entry, options.modules, options.more)
         allow_many_files()
@@ -127,7 +124,6 @@ class Connector:
             await self._logins.close()
         if self._resolver is not None:
             await self._resolver.close()
-        self._dialer.close()
         await self._cargo.close()
 
     def _made_tree(self, options: ConnectorOptions) -> StepTree | None:
@@ -189,10 +185,7 @@ class Connector:
         check_host(host)
         self.load()
         resolved = await self.resolve(host)
-        try:
-            return await (await self._made_logins(resolved)).log_in(resolved)
-        finally:
-            self._dialer.forget(resolved)
+        return await (await self._made_logins()).log_in(resolved)
 
     def load(self) -> asyncio.Task[None]:
         """Start to import asyncssh in a thread: it takes 0.1 s."""
@@ -200,19 +193,11 @@ class Connector:
             self._loading = asyncio.create_task(asyncio.to_thread(load_logins))
         return self._loading
 
-    async def _made_logins(self, resolved: SshSettings) -> Logins:
-        """Return the logins; connects to a plain host while asyncssh is still being imported."""
-        options = self.options
-        loading = self.load()
-        if not loading.done() and is_plain(resolved):
-            self._dialer.begin(resolved, resolved.connect_timeout or options.connect_timeout)
-        try:
-            await asyncio.shield(loading)
-        except BaseException:
-            self._dialer.forget(resolved)
-            raise
+    async def _made_logins(self) -> Logins:
+        await asyncio.shield(self.load())
         from fabtui.transport.asyncssh.jump_hosts import Logins
 
+        options = self.options
         if self._logins is None:
             assert self._resolver is not None
             self._logins = Logins(
@@ -220,7 +205,6 @@ class Connector:
                 options.host_key_policy,
                 options.connect_timeout,
                 self.gates,
-                self._dialer,
                 self.notify,
                 self._answers,
             )

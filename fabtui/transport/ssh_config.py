@@ -373,19 +373,6 @@ def unsupported_setting(resolved: SshSettings) -> str | None:
     return None
 
 
-def is_plain(resolved: SshSettings) -> bool:
-    """Return True if asyncssh surely reaches a host, directly."""
-    settings = resolved.settings
-    return not (
-        resolved.jumps
-        or resolved.proxy_command
-        or resolved.algorithms
-        or unsupported_setting(resolved)
-        or settings.get("gssapiauthentication") == "yes"
-        or settings.get("controlpath", "none") != "none"
-    )
-
-
 def live_master(path: str) -> bool:
     """Return True if a shared OpenSSH connection listens on a socket."""
     try:

@@ -7,38 +7,19 @@ import contextlib
 import errno
 import os
 import re
-import shlex
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
 from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail
-from fabtui.transport.link import NodeUnreachable, UnreachableKind
+from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.local import kill, wait_gone
+from fabtui.transport.login_errors import unreachable
 from fabtui.transport.ssh_config import SshSettings, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 #: What may be put into a shell's command line as a user's name.
 _USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
-
-
-def unreachable(error: OSError, what: str) -> NodeUnreachable:
-    """Convert a failed system call on a target (``name port N``) to an error."""
-    # The number's own words: asyncio puts "Connect call failed" and the address in their place.
-    plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
-    text = error.strerror if plain else os.strerror(error.errno or 0)
-    reason = text or str(error) or type(error).__name__
-    if isinstance(error, socket.gaierror):
-        name = what.partition(" port ")[0]
-        hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
-        return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
-    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
-        return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
-    no_route = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
-    kind: UnreachableKind = "no-route" if no_route else "timeout" if isinstance(error, TimeoutError) else "local"
-    return NodeUnreachable(kind, f"{what}: {reason}")
 
 
 class Proxy:
@@ -78,24 +59,10 @@ class Dialer:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
-        self._begun: dict[str, asyncio.Task[socket.socket]] = {}
 
     def close(self) -> None:
-        """Release the threads and unused connections."""
-        for task in self._begun.values():
-            _discard(task)
-        self._begun.clear()
+        """Release the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def begin(self, resolved: SshSettings, within: float) -> None:
-        """Start to connect to a host; the next `dial` to it uses that connection."""
-        if resolved.name not in self._begun:
-            self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
-
-    def forget(self, resolved: SshSettings) -> None:
-        """Close a started connection that no `dial` has used."""
-        if (begun := self._begun.pop(resolved.name, None)) is not None:
-            _discard(begun)
 
     async def dial(self, resolved: SshSettings, within: float) -> socket.socket:
         """Return a socket that is connected to a host.
@@ -103,16 +70,6 @@ class Dialer:
         Raises:
             NodeUnreachable: ``dns``, ``refused``, ``no-route``, ``timeout`` or ``local``.
         """
-        begun = self._begun.pop(resolved.name, None)
-        if begun is None:
-            return await self._dial(resolved, within)
-        try:
-            return await asyncio.shield(begun)
-        except asyncio.CancelledError:
-            _discard(begun)
-            raise
-
-    async def _dial(self, resolved: SshSettings, within: float) -> socket.socket:
         what = f"{resolved.hostname} port {resolved.port}"
         stage = "its name was not looked up"
         try:
@@ -204,17 +161,6 @@ async def _connected(sock: socket.socket, resolved: SshSettings, address: tuple[
         sock.close()
         raise
     return sock
-
-
-def _discard(task: asyncio.Task[socket.socket]) -> None:
-    """Cancel a connection, or close it if it was established."""
-
-    def close(ended: asyncio.Task[socket.socket]) -> None:
-        if not ended.cancelled() and ended.exception() is None:
-            ended.result().close()
-
-    task.cancel()
-    task.add_done_callback(close)
 
 
 def proxy_words(errors: str) -> str:

@@ -49,7 +49,6 @@ class Logins:
         policy: PolicyOption,
         within: float,
         gates: Gates,
-        dialer: Dialer,
         notice: Callable[[str], None],
         answers: LoginAnswers,
     ) -> None:
@@ -62,7 +61,7 @@ class Logins:
         self._answers = answers
         #: By the user and the keys of logins.
         self._trials: dict[tuple[str, tuple[str, ...], str | None], KeyTrial] = {}
-        self._dialer = dialer
+        self._dialer = Dialer()
         self._unfit = OpenSSHReasons()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
 
@@ -77,6 +76,7 @@ class Logins:
                 result.abort()
                 await result.wait_closed()
         self._host_keys.close()
+        self._dialer.close()
 
     async def log_in(self, resolved: SshSettings) -> Login:
         """Return a connection to a host, through its jump hosts.
