@@ -17,11 +17,22 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
-from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, explain_end
+from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
-from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words
+from fabtui.transport.launcher import (
+    SRUN,
+    VIA,
+    LauncherPipe,
+    SshPipe,
+    explain_with,
+    srun_environment,
+    srun_words,
+    ssh_argv,
+    ssh_environment,
+    via_words,
+)
 from fabtui.transport.link import Backend, Link, NodeUnreachable
-from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv, ssh_environment
+from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
@@ -48,8 +59,6 @@ TreeOption = Literal["auto", "on", "off"]
 #: Number of nodes of a job from which on one srun starts many node sides.
 TREE_FROM = 128
 _FILES_WANTED = 16384
-#: From this exit status on, a shell and srun mean a signal.
-_FIRST_SIGNAL = 128
 #: Why ssh may fail where a step of the job starts: no login on compute nodes, or names that only Slurm knows.
 _FALL_BACK = ("auth", "closed", "dns", "no-route", "refused", "unknown-host-key")
 
@@ -345,24 +354,6 @@ class Connector:
         return await FramedLink.start(
             pipe, host, backend, payload, nonce, options.limits, explain, banner, cargo=self._cargo
         )
-
-
-class LauncherPipe(ProcessPipe):
-    """The byte pipe of a launcher."""
-
-    async def ending(self) -> Ending:
-        """Wait for the launcher. Its end without an error, unasked, means a lost connection."""
-        ending = await super().ending()
-        if ending.status is not None and ending.status >= _FIRST_SIGNAL:
-            return Ending(reason=f"the launched command was killed (signal {ending.status - _FIRST_SIGNAL})")
-        if ending.status == 0:
-            return Ending(reason="the launcher ended without an error")
-        return ending
-
-
-def via_words(template: str, node: str) -> list[str]:
-    """Return the words of a launcher's command line for a node."""
-    return [word.replace("{node}", node) for word in shlex.split(template)]
 
 
 def allow_many_files() -> None:

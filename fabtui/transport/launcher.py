@@ -1,4 +1,4 @@
-"""Launchers, which run a command on a node: srun's command lines, and the errors that srun, kubectl and others print.
+"""Programs that run a command on a node: OpenSSH, srun, kubectl and others; their command lines, pipes and errors.
 
 The options of srun were tried with Slurm 22.05 (docs/slurm.md). ``--overlap`` starts beside a step that holds all CPUs
 and GPUs. ``--input=0`` gives standard input to the task. ``--immediate`` bounds the wait for the step.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.sanitize import one_line
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
+from fabtui.transport.local import ProcessPipe
+from fabtui.transport.ssh_config import Policy
 
 #: Variables from which srun takes options that contradict those of `srun_words`, and those of MPI launchers.
 _CONTRADICT = re.compile(
@@ -63,6 +67,28 @@ def tree_words(placement: Sequence[str], nodes: Sequence[str], command: Sequence
 
 def _words(options: Sequence[str], command: Sequence[str], wait: float) -> list[str]:
     return ["srun", *options, *_ALWAYS, f"--immediate={max(1, round(wait))}", "--", *command]
+
+
+#: From this exit status on, a shell and srun mean a signal.
+_FIRST_SIGNAL = 128
+
+
+class LauncherPipe(ProcessPipe):
+    """The byte pipe of a launcher."""
+
+    async def ending(self) -> Ending:
+        """Wait for the launcher. Its end without an error, unasked, means a lost connection."""
+        ending = await super().ending()
+        if ending.status is not None and ending.status >= _FIRST_SIGNAL:
+            return Ending(reason=f"the launched command was killed (signal {ending.status - _FIRST_SIGNAL})")
+        if ending.status == 0:
+            return Ending(reason="the launcher ended without an error")
+        return ending
+
+
+def via_words(template: str, node: str) -> list[str]:
+    """Return the words of a launcher's command line for a node."""
+    return [word.replace("{node}", node) for word in shlex.split(template)]
 
 
 class LauncherError(NamedTuple):
@@ -149,3 +175,65 @@ def explain_with(rules: Sequence[LauncherError], job: str) -> Explain:
         return explain_end(ending, banner, own)
 
     return explain
+
+
+_HOST_KEYS: dict[Policy, tuple[str, ...]] = {
+    "strict": ("StrictHostKeyChecking=yes",),
+    # Not "no": with that, OpenSSH continues after a changed key.
+    "accept-new": ("StrictHostKeyChecking=accept-new",),
+    "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
+}
+_SSH_ALWAYS = (
+    "BatchMode=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "Tunnel=no",
+    # Uses a shared connection, but does not become the master of others.
+    "ControlMaster=no",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    # Errors are recognised from its output.
+    "LogLevel=INFO",
+)
+
+
+#: What ``ssh`` and its helpers (agents, ProxyCommand, askpass, Kerberos) read; SendEnv can send nothing else.
+_SSH_READS = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TERM|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|KRB5[A-Z_0-9]*"
+    r"|SSH_[A-Z_0-9]*|GSS[A-Z_0-9]*|GPG_TTY|LD_LIBRARY_PATH|PKCS11[A-Z_0-9]*"
+)
+
+
+def ssh_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for ``ssh``.
+
+    ``SendEnv`` of the user's configuration cannot be undone on the command line; it sends what the process has.
+    """
+    return {name: value for name, value in (environ or os.environ).items() if _SSH_READS.fullmatch(name)}
+
+
+def ssh_argv(
+    ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy, within: float, more: Sequence[str] = ()
+) -> list[str]:
+    """Return the command line of the program ``ssh`` that runs a command on a host; ``within`` (s) to connect."""
+    options = [*_SSH_ALWAYS, f"ConnectTimeout={max(1, round(within))}", *_HOST_KEYS[policy], *more]
+    words = [ssh, "-T", "-x", "-a", "-e", "none"]
+    if ssh_config is not None:
+        words += ["-F", str(ssh_config)]
+    for option in options:
+        words += ["-o", option]
+    return [*words, "--", host, command]
+
+
+class SshPipe(ProcessPipe):
+    """The byte pipe of an ``ssh``."""
+
+    async def ending(self) -> Ending:
+        """Wait for ssh. It ends with 255 when the connection breaks and when a signal ends the command."""
+        ending = await super().ending()
+        if ending.status == 255:
+            return Ending(reason="ssh lost the connection, or the command was killed")
+        return ending

@@ -1,20 +1,16 @@
-"""The byte pipe of a local process: ``ssh``, or a node side on this machine."""
+"""The byte pipe of a local process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import os
-import re
 import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Self
 
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config import Policy
 
 _CHUNK = 64 * 1024
 
@@ -106,65 +102,3 @@ class ProcessPipe(BytePipe):
         """Wait for the process, a bounded time."""
         await wait_gone(self._process)
         self._transport.close()
-
-
-_HOST_KEYS: dict[Policy, tuple[str, ...]] = {
-    "strict": ("StrictHostKeyChecking=yes",),
-    # Not "no": with that, OpenSSH continues after a changed key.
-    "accept-new": ("StrictHostKeyChecking=accept-new",),
-    "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
-}
-_ALWAYS = (
-    "BatchMode=yes",
-    "ForwardAgent=no",
-    "ForwardX11=no",
-    "ClearAllForwardings=yes",
-    "PermitLocalCommand=no",
-    "RemoteCommand=none",
-    "Tunnel=no",
-    # Uses a shared connection, but does not become the master of others.
-    "ControlMaster=no",
-    "ServerAliveInterval=5",
-    "ServerAliveCountMax=3",
-    # Errors are recognised from its output.
-    "LogLevel=INFO",
-)
-
-
-#: What ``ssh`` and its helpers (agents, ProxyCommand, askpass, Kerberos) read; SendEnv can send nothing else.
-_SSH_READS = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|TERM|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|KRB5[A-Z_0-9]*"
-    r"|SSH_[A-Z_0-9]*|GSS[A-Z_0-9]*|GPG_TTY|LD_LIBRARY_PATH|PKCS11[A-Z_0-9]*"
-)
-
-
-def ssh_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for ``ssh``.
-
-    ``SendEnv`` of the user's configuration cannot be undone on the command line; it sends what the process has.
-    """
-    return {name: value for name, value in (environ or os.environ).items() if _SSH_READS.fullmatch(name)}
-
-
-def ssh_argv(
-    ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy, within: float, more: Sequence[str] = ()
-) -> list[str]:
-    """Return the command line of the program ``ssh`` that runs a command on a host; ``within`` (s) to connect."""
-    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}", *_HOST_KEYS[policy], *more]
-    words = [ssh, "-T", "-x", "-a", "-e", "none"]
-    if ssh_config is not None:
-        words += ["-F", str(ssh_config)]
-    for option in options:
-        words += ["-o", option]
-    return [*words, "--", host, command]
-
-
-class SshPipe(ProcessPipe):
-    """The byte pipe of an ``ssh``."""
-
-    async def ending(self) -> Ending:
-        """Wait for ssh. It ends with 255 when the connection breaks and when a signal ends the command."""
-        ending = await super().ending()
-        if ending.status == 255:
-            return Ending(reason="ssh lost the connection, or the command was killed")
-        return ending

@@ -9,8 +9,8 @@ from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
+from fabtui.transport.launcher import ssh_argv
 from fabtui.transport.link import LinkLost, NodeUnreachable
-from fabtui.transport.local import ssh_argv
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel, unreachable
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import INPUT_TAKEN

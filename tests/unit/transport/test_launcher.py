@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui.transport.byte_pipe import Ending
-from fabtui.transport.connector import via_words
-from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words
+from fabtui.transport.launcher import SRUN, VIA, explain_with, srun_environment, srun_words, via_words
 from fabtui.transport.registry import command_on_node
 
 
