@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
-from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
+from fabtui.transport.byte_pipe import BytePipe, Explain, ProcessPipe, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.launcher import (
     SRUN,
@@ -32,7 +32,6 @@ from fabtui.transport.launcher import (
     via_words,
 )
 from fabtui.transport.link import Backend, Link, NodeUnreachable
-from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_answers import Ask, LoginAnswers
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo

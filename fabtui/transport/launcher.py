@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.sanitize import one_line
-from fabtui.transport.byte_pipe import Ending, Explain, explain_end
+from fabtui.transport.byte_pipe import Ending, Explain, ProcessPipe, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
-from fabtui.transport.local import ProcessPipe
 from fabtui.transport.ssh_config import Policy
 
 #: Variables from which srun takes options that contradict those of `srun_words`, and those of MPI launchers.

@@ -17,10 +17,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fabtui.nodeset import expand_listed
 from fabtui.sanitize import clean
-from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail
+from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail, kill, wait_gone
 from fabtui.transport.launcher import SRUN, explain_with, srun_environment, tree_words
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.local import kill, wait_gone
 from fabtui.transport.payload import calling_boot, command, marked
 from fabtui_node.runtime.call_back import LONGEST, NOT_REACHED, SETTING, TIMEOUT, proof
 

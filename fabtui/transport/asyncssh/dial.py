@@ -11,9 +11,8 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 from fabtui.sanitize import last_line
-from fabtui.transport.byte_pipe import Tail
+from fabtui.transport.byte_pipe import Tail, kill, wait_gone
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.local import kill, wait_gone
 from fabtui.transport.login_errors import unreachable
 from fabtui.transport.ssh_config import SshSettings, expand
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-import fabtui.transport.local  # noqa: F401 - brings the filter
+import fabtui.transport.byte_pipe  # noqa: F401 - brings the filter
 
 
 def test_asyncio_does_not_say_that_a_process_was_reaped_by_somebody_else(caplog: pytest.LogCaptureFixture) -> None:
