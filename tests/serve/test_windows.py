@@ -56,7 +56,7 @@ async def test_without_its_window_a_session_ends_after_a_while(monkeypatch: pyte
 
 
 async def test_a_window_that_takes_nothing_does_not_stall_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fabtui.serve import window as module
+    from fabtui.serve import web as module
 
     monkeypatch.setattr(module, "_MOST_HELD", 1000)
     socket, app = FakeSocket(), FakeApp()
