@@ -55,8 +55,8 @@ from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.sanitize import clean, last_line, one_line, printable
-from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_job, slurm_nodes
-from fabtui.scheduler.slurm_job import JobStatus, status_of
+from fabtui.scheduler import current_job, pods, slurm, slurm_gpus, slurm_nodes
+from fabtui.scheduler.slurm import JobStatus, status_of
 from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.scheduler.tool import ToolOutput
 from fabtui.session.endpoint_admission import Admission
@@ -559,7 +559,7 @@ def _scheduler(data: bytes) -> None:
         return ToolOutput([line for line in clean(text).splitlines() if line.strip()])
 
     with contextlib.ExitStack() as patches:
-        for module in (slurm, slurm_job, slurm_nodes, slurm_gpus, pods, current_job):
+        for module in (slurm, slurm, slurm_nodes, slurm_gpus, pods, current_job):
             patches.enter_context(mock.patch.object(module, "ask", ask))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm_gpus.shutil.which", return_value="/usr/bin/squeue"))
         patches.enter_context(mock.patch("fabtui.scheduler.slurm.time.sleep"))
@@ -570,7 +570,7 @@ def _scheduler(data: bytes) -> None:
             lambda: slurm_gpus.gpu_use(["n0"], ""),
             lambda: nodes_from({"pods": "train/a=b"}),
             lambda: node_values(["n0", "n1"]),
-            lambda: (slurm.ending_of("12"), slurm_job.node_addresses()),
+            lambda: (slurm.ending_of("12"), slurm.node_addresses()),
         )[number]()
 
 

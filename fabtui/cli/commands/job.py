@@ -25,8 +25,7 @@ from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
 from fabtui.presentation.job_lines import job_text
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm import job_ids, own_jobs
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus, job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.monitor import JobMonitor

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from fabtui.diagnosis.finding import Finding, Severity
 from fabtui.jobs.monitor.gpu_history import GpuSample
 from fabtui.jobs.monitor.job_logs import JobLogs, Stream
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 
 Verdict = Literal["healthy", "suspect", "hangs", "waiting", "ended", "failed", "unknown"]
 

@@ -20,7 +20,7 @@ from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
 from fabtui.jobs.monitor.settings import configured
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui.scheduler.slurm_job import JobStatus, node_addresses, status_of
+from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.inquiry import ClientOf, ask_node
 from fabtui_node.system import log_files

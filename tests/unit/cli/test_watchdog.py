@@ -16,7 +16,7 @@ from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.watchdog import HangReading, Signal, State, WatchdogPhase, WatchdogVerdict
 from fabtui.jobs.who_is_behind import Answer
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.watch import HangWatch, Sample
 

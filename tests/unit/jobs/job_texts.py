@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 
 NODES = ("n060", "n061", "n062", "n063")
 _SETTINGS = {

@@ -10,7 +10,7 @@ from fabtui.diagnosis.finding import Domain, Finding, rules_of
 from fabtui.jobs.monitor.job_rules import report_of
 from fabtui.jobs.monitor.report import JobFacts, NodeFacts
 from fabtui.presentation.findings import as_json
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 
 from .job_texts import NODES, facts_of, gpustat, healthy, iteration, logs_of, part, settings
 

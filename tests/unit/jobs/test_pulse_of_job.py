@@ -12,7 +12,7 @@ from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.ras_report import report_of
 from fabtui.jobs.watchdog import GpuPulse, age_of, pulse_of, ras_pulse
 from fabtui.jobs.who_is_behind import STOPPED, JobPlace, RankStack, grouped
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.running_job.evidence import _of_stacks
 from fabtui_node.parsers.base import Notes
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fabtui.scheduler.slurm_job import JobStatus, node_addresses, status_of
+from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of
 
 from .conftest import Fake
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.scheduler.slurm_job import JobStatus
+from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job import monitor as job_monitor
