@@ -48,18 +48,19 @@ def _counted(value: str) -> list[str]:
     return value.split()[::2]
 
 
-def _flux(job: str) -> list[str]:
-    answer = ask(["flux", "jobs", "--no-header", "--format={nodelist}", job])
+def _flux(words: list[str], what: str) -> list[str]:
+    answer = ask(["flux", *words])
     if answer.problem:
-        raise InputError(f"flux does not report the nodes of job {job}: {answer.problem}")
+        raise InputError(f"flux does not report the nodes of {what}: {answer.problem}")
     return [node for line in answer.lines for node in expand_listed(line) or ()]
+
+
+def _flux_job(job: str) -> list[str]:
+    return _flux(["jobs", "--no-header", "--format={nodelist}", job], f"job {job}")
 
 
 def _flux_instance(_: str) -> list[str]:
-    answer = ask(["flux", "getattr", "hostlist"])
-    if answer.problem:
-        raise InputError(f"flux does not report the nodes of the instance at FLUX_URI: {answer.problem}")
-    return [node for line in answer.lines for node in expand_listed(line) or ()]
+    return _flux(["getattr", "hostlist"], "the instance at FLUX_URI")
 
 
 _SCHEDULERS = (
@@ -67,7 +68,7 @@ _SCHEDULERS = (
     _Scheduler("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", _lines),
     _Scheduler("LSF", "LSB_JOBID", "LSB_MCPU_HOSTS", _counted),
     _Scheduler("Grid Engine", "JOB_ID", "PE_HOSTFILE", _lines),
-    _Scheduler("Flux", "FLUX_JOB_ID", "FLUX_JOB_ID", _flux),
+    _Scheduler("Flux", "FLUX_JOB_ID", "FLUX_JOB_ID", _flux_job),
     # What `flux alloc` starts belongs to an instance of its own, and to no job there.
     _Scheduler("Flux", "", "FLUX_URI", _flux_instance),
     _Scheduler("Cobalt", "COBALT_JOBID", "COBALT_NODEFILE", _lines),

@@ -1,7 +1,8 @@
-"""Jobs of Slurm: nodes, states and placements, from ``squeue -o``.
+"""Jobs of Slurm: nodes, states and placements, from ``squeue -o``; of ended jobs from ``scontrol`` and ``sacct``.
 
 The text formats of ``-o`` have been stable since Slurm 14; the JSON formats change with each release, and
-``squeue --json`` ignores ``--jobs`` (22.05).
+``squeue --json`` ignores ``--jobs`` (22.05). ``sacct`` needs slurmdbd, and ``scontrol`` forgets a job some minutes
+after its end (MinJobAge).
 """
 
 from __future__ import annotations
@@ -72,29 +73,29 @@ def allocation_of(ids: Sequence[str], option: str) -> Allocation:
     Raises:
         InputError: A job is unknown, waits or has ended, or Slurm does not answer.
     """
-    nodes: dict[str, None] = {}
     placements: dict[str, tuple[str, ...]] = {}
     groups: dict[str, str] = {}
     for job in ids:
         for part in _running(job, option):
-            leader, _, group = part.number.partition("+")
-            for place, node in enumerate(part.nodes):
-                nodes[node] = None
-                placements.setdefault(node, placement(leader, group, place, node))
+            group = part.number.partition("+")[2]
+            for node, words in _placements(part.number, part.nodes).items():
+                placements.setdefault(node, words)
                 if group:
                     groups.setdefault(node, group)
     title = f"job {ids[0]}" if len(ids) == 1 else f"jobs {', '.join(ids)}"
-    return Allocation(title, tuple(nodes), "squeue", ",".join(ids), placements, groups)
+    return Allocation(title, tuple(placements), "squeue", ",".join(ids), placements, groups)
 
 
-def placement(leader: str, group: str, place: int, node: str) -> tuple[str, ...]:
-    """Return the options of srun for a node of a job; those of a heterogeneous job are selected by their place.
+def _placements(number: str, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the options of srun for each node of a job; those of a heterogeneous job are selected by their place.
 
     srun accepts the id of the leader only, and counts the nodes within a group.
     """
+    leader, _, group = number.partition("+")
     if group:
-        return (f"--jobid={leader}", f"--het-group={group}", f"--relative={place}")
-    return (f"--jobid={leader}", f"--nodelist={node}")
+        groups = (f"--jobid={leader}", f"--het-group={group}")
+        return {node: (*groups, f"--relative={place}") for place, node in enumerate(nodes)}
+    return {node: (f"--jobid={leader}", f"--nodelist={node}") for node in nodes}
 
 
 def _running(job: str, option: str) -> list[_Part]:
@@ -172,8 +173,8 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Allocation | No
         listed = _listed(environ)
         if not listed:
             raise
-        placements = {node: (f"--jobid={job}", f"--nodelist={node}") for node in listed}
-        found = Allocation(f"job {job}", tuple(listed), "SLURM_JOB_NODELIST; squeue does not answer", job, placements)
+        source = "SLURM_JOB_NODELIST; squeue does not answer"
+        found = Allocation(f"job {job}", tuple(listed), source, job, _placements(job, listed))
     step, nodes = environ.get("SLURM_STEP_ID", ""), expand_listed(environ.get("SLURM_STEP_NODELIST", ""))
     if step and nodes and len(nodes) > 1 and set(nodes) < set(found.nodes):
         return Allocation(f"step {job}.{step}", tuple(nodes), "SLURM_STEP_NODELIST", job, found.placements)
@@ -190,12 +191,8 @@ def _listed(environ: Mapping[str, str]) -> list[str]:
     return [node for name in names if environ.get(name) for node in expand(environ[name], name, depth=1)]
 
 
-# State of one job of Slurm, running or ended: ``squeue``, then ``scontrol show job`` and ``sacct`` for ended ones.
-#
-# ``sacct`` needs slurmdbd, and ``scontrol`` forgets a job some minutes after its end (MinJobAge).
-
 Stage = Literal["waiting", "running", "ended", "unknown"]
-_RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
+_RUNNING = ("COMPLETING", *_HOLDING)
 _TIME = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)", re.ASCII)
 _FIELD = re.compile(r"(?:^|\s)([A-Z][A-Za-z:/]{1,40})=")
 _STAMP = "%Y-%m-%dT%H:%M:%S"
@@ -264,9 +261,8 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
     if rows:
         places: dict[str, tuple[str, ...]] = {}
         for row in rows:
-            leader, _, group = row[0].strip().partition("+")
-            for place, node in enumerate(expand_listed(row[3].strip()) or ()):
-                places.setdefault(node, placement(leader, group, place, node))
+            for node, words in _placements(row[0].strip(), expand_listed(row[3].strip()) or ()).items():
+                places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
         states = [row[1].strip() for row in rows]
         row = rows[next((at for at, state in enumerate(states) if state in _RUNNING), 0)]
