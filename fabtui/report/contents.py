@@ -127,7 +127,9 @@ def _run(model: Model) -> Iterator[Block]:
     if rows:
         yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
     texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
-    methods = {one.how: None for one in model.measurements() if one.how}
+    # Large fabrics have hundreds of thousands of results, and few methods.
+    results = (*filter(None, model.columns()[0]), *model.addresses.everything())
+    methods = dict.fromkeys(one.how for one in results if one.how)
     texts += [f"measured: {one_line(how, 200)}" for how in list(methods)[:12]]
     yield Items("", texts)
     if log := [line for line in model.log if line.level in ("warning", "error")]:
