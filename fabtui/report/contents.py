@@ -128,9 +128,9 @@ def _run(model: Model) -> Iterator[Block]:
         yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
     texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
     # Large fabrics have hundreds of thousands of results, and few methods.
-    results = (*filter(None, model.columns()[0]), *model.addresses.everything())
-    methods = dict.fromkeys(one.how for one in results if one.how)
-    texts += [f"measured: {one_line(how, 200)}" for how in list(methods)[:12]]
+    methods = dict.fromkeys(shape.how for shape in model.columns()[0] if shape is not None)
+    methods |= dict.fromkeys(m.how for m in model.addresses.everything())
+    texts += [f"measured: {one_line(how, 200)}" for how in list(filter(None, methods))[:12]]
     yield Items("", texts)
     if log := [line for line in model.log if line.level in ("warning", "error")]:
         lines = [f"{when(line.time)} {line.node or ''} {one_line(line.text, 300)}" for line in log[:40]]

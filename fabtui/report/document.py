@@ -28,7 +28,8 @@ class Table(NamedTuple):
 
     Attributes:
         title: Caption.
-        rows: Cells by row, the heading first, which may be blank; the first cell of a row names it.
+        rows: Cells by row, the heading first, which may be blank; the first cell of a row names it. A heading may have
+            three lines: group of columns, name and unit.
         left: Columns of text; the others are aligned to the right.
         notes: Sentences below.
         folded: Whether a reader has to open it.

@@ -16,14 +16,25 @@ from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Sect
 from fabtui.report.explanation import causes_lines
 from fabtui.report.problems import problems
 from fabtui.report.summary import summary
-from fabtui.report.tables import LONG_UNIT, MOST_ROWS, Layout, flattened, is_plain, words
-from fabtui.report.text import cut, text_lines, wrapped
+from fabtui.report.text import cut, text_lines
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
+_LONGEST_RAW = 400
 #: Minimum width of the causes in a log.
 _NARROWEST = 40
+_UNLIMITED = 10_000
+#: Maximum number of rows of a table; --json has all.
+MOST_ROWS = 200
+_WIDEST_CELL = 200
+#: Longer units are listed below the values.
+_LONG_UNIT = 12
+#: Columns that identify a row come first.
+_IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "port")
+_ID_ENDS = ("name", "node", "rank", "bus", "guid", "kind", "bytes", "src")
+_DEEPEST = 8
+_NONE = "-"
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -35,34 +46,31 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     lines = [f"{one_line(result.source.name)}: {about}"]
     if result.kind.startswith("fabtui-"):
         lines += ["", *summary(examined(result), plain).splitlines()]
-    elif result.known:
-        answered = result.values if isinstance(result.values.get("answer"), list) else {}
-        lines += _section("answer", [str(sentence) for sentence in answered.get("answer", [])], width)
-        lines += _section("next", [str(command) for command in answered.get("next", [])], width)
-        lines += [""] if answered else []
-        lines += Layout(result.units, width).lines(shown_values(result))
-        long_units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT]
-        lines += _section("units", long_units, width)
-    lines += _section("warnings", result.warnings, width)
-    lines += _section("not understood", result.unknown, width)
-    if result.known and not result.kind.startswith("fabtui-"):
-        diagnosed = [f"  {line}" for line in diagnosis_lines(result, width - 2, plain)]
-        lines += ["", *diagnosed] if diagnosed else []
-    if not result.known:
-        lines += _raw(result.source.text, width)
-    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    else:
+        blocks = [*_blocks(result)]
+        inner = text_lines(blocks, width - 2)
+        diagnosed = diagnosis_lines(result, width - 2, plain)
+        # Plain values stand below the title.
+        first = blocks[0] if blocks else None
+        lines += [] if isinstance(first, Table) and not first.title else [""]
+        lines += [f"  {line}" for line in (*inner, *([""] if inner and diagnosed else []), *diagnosed)]
+    text = "\n".join(line.rstrip() for line in lines).rstrip("\n") + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
 
-def shown_values(result: Result) -> dict[str, Any]:
-    """Return the values of a result without those that are shown apart, or that only ``--json`` has."""
-    answered = isinstance(result.values.get("answer"), list)
-    left_out = (*(formats()[result.kind].hidden if result.known else ()), *(("answer", "next") if answered else ()))
-    return {name: value for name, value in result.values.items() if name not in left_out}
+def reading_section(result: Result, number: int) -> Section:
+    """Return the section of a file; ``number`` makes its anchor unique."""
+    about = f"{result.kind}: {result.title}" if result.known else "format not recognised"
+    blocks: list[Block] = [Paragraph(about), *_blocks(result)]
+    if diagnosed := diagnosis_lines(result, _UNLIMITED):
+        blocks.append(Lines("diagnosis", diagnosed))
+    return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)
 
 
 def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str]:
     """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
+    if not result.known:
+        return []
     found, errors = examined(result), errors_in(result)
     parts = [text_lines(problems(found, ASCII if plain else UNICODE))]
     if errors.causes or errors.notices:
@@ -70,92 +78,197 @@ def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str
     return [cut(line, width) for part in parts if part for line in ["", *part]][1:]
 
 
-def _section(title: str, texts: list[str], width: int) -> list[str]:
-    lines = [line for text in texts for line in wrapped("    ", one_line(text), width)]
-    return ["", f"  {title}", *lines] if texts else []
+def _blocks(result: Result) -> Iterator[Block]:
+    """Yield the contents of a file."""
+    values = result.values if result.known else {}
+    answered = isinstance(values.get("answer"), list)
+    hidden = {*formats()[result.kind].hidden, *(("answer", "next") if answered else ())} if result.known else set()
+    for name in ("answer", "next") if answered else ():
+        if texts := [one_line(str(text)) for text in values.get(name) or ()]:
+            yield Items(name, texts, whole=name == "next")
+    if timeline := values.get("timeline"):
+        yield Picture("timers of the ranks by group", timeline_svg(timeline))
+    if result.kind == "busbw-table":
+        yield from sweep_tables(model([result]))
+    shown = {name: value for name, value in values.items() if name not in hidden}
+    yield from value_blocks(shown, result.units)
+    units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > _LONG_UNIT]
+    for title, texts in (("units", units), ("warnings", result.warnings), ("not understood", result.unknown)):
+        if texts:
+            yield Items(title, [one_line(text) for text in texts])
+    if not result.known and (lines := _raw_lines(result.source.text)):
+        yield Items("text", lines, whole=True)
 
 
-def raw_lines(text: str) -> list[str]:
+def _raw_lines(text: str) -> list[str]:
     """Return the first lines of a text of unknown format, cleaned."""
     every = clean(text[: 64 * 1024]).splitlines()
     more = [f"and {len(every) - _RAW_LINES} more lines"] if len(every) > _RAW_LINES else []
-    return [*every[:_RAW_LINES], *more]
+    return [*(cut(line, _LONGEST_RAW) for line in every[:_RAW_LINES]), *more]
 
 
-def _raw(text: str, width: int) -> list[str]:
-    shown = [f"    {line[: max(width - 4, 40)]}" for line in raw_lines(text)]
-    return ["", "  text", *shown] if shown else []
-
-
-_DEEPEST = 8
-_UNLIMITED = 10_000
-
-
-def reading_section(result: Result, number: int) -> Section:
-    """Return the section of a file; ``number`` makes its anchor unique."""
-    about = f"{result.kind}: {result.title}" if result.known else "format not recognised"
-    blocks: list[Block] = [Paragraph(about)]
-    for name in ("answer", "next"):
-        texts = result.values.get(name) if isinstance(result.values.get("answer"), list) else None
-        blocks += [Items(name, [str(text) for text in texts])] if texts else []
-    if timeline := result.values.get("timeline"):
-        blocks.append(Picture("timers of the ranks by group", timeline_svg(timeline)))
-    if result.kind == "busbw-table":
-        blocks += sweep_tables(model([result]))
-    blocks += _values(Layout(result.units, _UNLIMITED), shown_values(result), "", 0)
-    for title, texts in (("warnings", result.warnings), ("not understood", result.unknown)):
-        blocks += [Items(title, texts)] if texts else []
-    if diagnosed := diagnosis_lines(result, _UNLIMITED):
-        blocks.append(Lines("diagnosis", diagnosed))
-    if not result.known:
-        blocks.append(Lines("text", raw_lines(result.source.text)))
-    return Section(f"file-{number}", result.source.name.rpartition("/")[2], blocks)
-
-
-def _values(layout: Layout, values: dict[str, Any], title: str, depth: int) -> Iterator[Block]:
-    """Yield plain values as a table, then the parts of an object, each with its name."""
-    texts = {name: layout.fact(name, value) for name, value in values.items()}
-    shown = {name: text for name, text in texts.items() if text not in (None, "-")}
-    facts = [[words(name), f"{text} {layout.unit(name)}".strip()] for name, text in shown.items()]
-    if facts:
-        yield Table(title, [["value", ""], *facts], (0, 1))
+def value_blocks(values: dict[str, Any], units: dict[str, str], title: str = "", depth: int = 0) -> Iterator[Block]:
+    """Yield the blocks of an object: plain values as a table, then its parts, each with its name; units by name."""
+    own = values.get("units")
+    if isinstance(own, dict) and all(isinstance(unit, str) for unit in own.values()):
+        # Units in the text override those of the format.
+        units, values = {**units, **own}, {name: value for name, value in values.items() if name != "units"}
+    if is_matrix(values):
+        # The whole output is a matrix: other values come first.
+        rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
+        yield from (*value_blocks(rest, units, title, depth), *_part(values, units, title, depth))
+        return
+    values = {name: values[name] for name in _ids_first(list(values))}
+    texts = {name: _fact(name, value, units) for name, value in values.items()}
+    shown = {name: text for name, text in texts.items() if text not in (None, _NONE)}
+    if facts := [[_words(name), f"{text} {_unit(name, units)}".rstrip()] for name, text in shown.items()]:
+        yield Table(title, [["", ""], *facts], (0, 1))
     for name, value in values.items():
-        label = f"{title}, {words(name)}" if title else words(name)
         if texts[name] is None and depth < _DEEPEST:
-            yield from _part(layout, value, label, name, depth)
+            yield from _part(value, units, f"{title}, {_words(name)}" if title else _words(name), depth)
 
 
-def _part(layout: Layout, value: Any, title: str, name: str, depth: int) -> Iterator[Block]:
+def _part(value: Any, units: dict[str, str], title: str, depth: int) -> Iterator[Block]:
     if is_matrix(value):
-        rows = [[str(row), *map(layout.cell, cells)] for row, cells in zip(value["rows"], value["cells"], strict=False)]
-        unit = str(value.get("unit") or "")
-        label = f"{value.get('title') or title}{f', {unit}' if unit else ''}"
-        yield Table(label, [["", *map(str, value["columns"])], *rows], grid=True)
+        yield _matrix(value, title)
     elif isinstance(value, dict):
-        yield from _values(layout, value, title, depth + 1)
-    elif value and all(isinstance(item, dict) for item in value):
-        flat = [flattened(item) for item in value[:MOST_ROWS]]
-        if all(row is not None for row in flat):
-            yield _table(layout, [row for row in flat if row is not None], title, len(value))
-            return
-        for number, item in enumerate(value[:MOST_ROWS], 1):
-            yield from _values(layout, item, f"{title} {number} of {len(value)}", depth + 1)
+        yield from value_blocks(value, units, title, depth + 1)
+    elif not all(isinstance(item, dict) for item in value):
+        items = ["  ".join(map(_cell, item)) if isinstance(item, list) else _cell(item) for item in value]
+        yield Items(title, [*items[:MOST_ROWS], *_more(value)], whole=True)
     elif value:
-        items = [" ".join(map(layout.cell, item)) if isinstance(item, list) else layout.cell(item) for item in value]
-        yield Lines(title, items[:MOST_ROWS])
+        flat = [row for item in value[:MOST_ROWS] if not is_matrix(item) and (row := _flattened(item)) is not None]
+        if len(flat) == len(value[:MOST_ROWS]):
+            yield _table(flat, units, title, _more(value))
+            return
+        one = title[:-1] if title.endswith("s") and not title.endswith("ss") else title
+        for number, item in enumerate(value[:MOST_ROWS], 1):
+            if is_matrix(item):
+                yield from _part(item, units, title, depth)
+            else:
+                yield from value_blocks(item, units, f"{one} {number} of {len(value)}", depth + 1)
+        yield from map(Paragraph, _more(value))
 
 
-def _table(layout: Layout, rows: list[dict[str, Any]], title: str, total: int) -> Table:
-    names = [
-        name for name in dict.fromkeys(name for row in rows for name in row) if any(_known(row, name) for row in rows)
+def _more(items: list[Any]) -> list[str]:
+    left = len(items) - MOST_ROWS
+    return [f"and {left} more; --json has them all"] if left > 0 else []
+
+
+def _table(rows: list[dict[str, Any]], units: dict[str, str], title: str, more: list[str]) -> Table:
+    every = dict.fromkeys(name for row in rows for name in row)
+    names = _ids_first([name for name in every if any(row.get(name) not in (None, [], {}) for row in rows)])
+    parts = [name.rpartition(".") for name in names]
+    head = [
+        f"{_words(group)}\n{_words(own)}\n{_unit(name, units)}"
+        for name, (group, _, own) in zip(names, parts, strict=True)
     ]
-    head = [f"{words(name)} {layout.unit(name)}".strip() for name in names]
-    cells = [[layout.cell(row.get(name), 200) for name in names] for row in rows]
+    columns = [_even([_cell(row.get(name), _WIDEST_CELL) for row in rows]) for name in names]
     left = {at for at, name in enumerate(names) if any(isinstance(row.get(name), (str, list)) for row in rows)}
-    more = [f"and {total - len(rows)} more; fabtui read --json has them all"] if total > len(rows) else []
-    return Table(title, [head, *cells], left | {0}, more)
+    return Table(title, [head, *zip(*columns, strict=True)], left, more)
 
 
-def _known(row: dict[str, Any], name: str) -> bool:
-    value = row.get(name)
-    return value is not None if is_plain(value) else bool(value)
+def _matrix(value: dict[str, Any], name: str) -> Table:
+    title, unit = one_line(str(value.get("title") or name), 200), str(value.get("unit") or "")
+    columns = [one_line(str(column), 30) for column in value["columns"]]
+    rows = [
+        [one_line(str(row), 30), *(_cell(cell, _WIDEST_CELL) for cell in cells)]
+        for row, cells in zip(value["rows"], value["cells"], strict=False)
+        if isinstance(cells, list) and len(cells) == len(columns)
+    ]
+    # All numbers of a matrix have the same number of decimals, at most 3.
+    most = min(max((_decimals(cell) for row in rows for cell in row[1:] if _is_number(cell)), default=0), 3)
+    cells = [[row[0], *(f"{float(cell):.{most}f}" if _is_number(cell) else cell for cell in row[1:])] for row in rows]
+    return Table(title if unit in title else f"{title}, {unit}", [["", *columns], *cells], grid=True)
+
+
+def _fact(name: str, value: Any, units: dict[str, str]) -> str | None:
+    """Return the text after a name; None if the value needs its own block."""
+    if _is_plain(value):
+        return _cell(value)
+    if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
+        shown = [(key, _cell(item)) for key, item in value.items() if item is not None]
+        # The unit of the object holds for all its values, and follows them.
+        own = {} if _unit(name, units) else {key: _unit(key, units) for key, _ in shown}
+        return ", ".join(f"{_words(key)} {text} {own.get(key, '')}".rstrip() for key, text in shown) or _NONE
+    if value in ([], {}):
+        return _NONE
+    return ", ".join(map(_cell, value)) if isinstance(value, list) and all(map(_is_plain, value)) else None
+
+
+def _unit(name: str, units: dict[str, str]) -> str:
+    """Return the unit of a value by its name, or ""; long ones are listed apart."""
+    group, _, own = name.rpartition(".")
+    unit = units.get(group) or units.get(own, "")
+    return unit if len(unit) <= _LONG_UNIT else ""
+
+
+def _cell(value: Any, limit: int = 2000) -> str:
+    """Return a plain value or a short list as text."""
+    if value is None or value == "":
+        return _NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, dict):
+        return f"{len(value)} values"
+    if isinstance(value, list):
+        return one_line(" ".join(map(_cell, value[:100])), limit) or _NONE
+    return one_line(str(value), limit) or _NONE
+
+
+def _ids_first(names: list[str]) -> list[str]:
+    """Return names with identifying columns first."""
+    if not names or names[0] in _IDS or names[0].endswith(_ID_ENDS):
+        return names
+    ids = [name for name in _IDS if name in names]
+    return ids + [name for name in names if name not in ids]
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True for a value without parts."""
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def _words(name: str) -> str:
+    """Return the name of a value as words."""
+    return one_line(name.replace("_", " "), 60)
+
+
+def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an object as a table row, small objects in it as columns; None if it is too deep."""
+    row: dict[str, Any] = {}
+    for name, value in item.items():
+        short = isinstance(value, list) and len(value) <= 8 and all(_is_plain(inner) for inner in value)
+        if _is_plain(value) or short:
+            row[name] = value
+        elif isinstance(value, dict) and len(value) <= 8 and all(_is_plain(inner) for inner in value.values()):
+            row.update({f"{name}.{inner}": found for inner, found in value.items()})
+        elif value in ([], {}):
+            row[name] = None
+        else:
+            return None
+    return row if len(row) <= 40 else None
+
+
+def _is_short(value: dict[str, Any]) -> bool:
+    """Return True if an object fits on one line."""
+    return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
+
+
+def _even(cells: list[str]) -> list[str]:
+    """Return the numbers of a column with the same number of decimals."""
+    numbers = [cell for cell in cells if cell != _NONE]
+    if not any("." in cell for cell in numbers) or not all(map(_is_number, numbers)):
+        return cells
+    most = max(map(_decimals, numbers))
+    return cells if most > 6 else [cell if cell == _NONE else f"{float(cell):.{most}f}" for cell in cells]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).isdecimal()
+
+
+def _decimals(cell: str) -> int:
+    return len(cell.partition(".")[2])

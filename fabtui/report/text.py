@@ -6,13 +6,17 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from fabtui.presentation.text_table import aligned
+from fabtui.presentation.text_table import NOTHING, aligned, text_width
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 
 #: Maximum number of lines of a list.
 MOST_LINES = 60
 #: Maximum width of a column, except for cells that are longer.
 _WIDEST_CELL = 60
+#: Minimum width of a last column of text.
+_NARROWEST = 20
+#: Maximum number of rows of a table in few or many blocks of columns that is shown row by row.
+_FEW_ROWS, _MANY_ROWS, _MOST_BLOCKS = 3, 40, 3
 _ALL = "--csv and --json have them all"
 
 
@@ -42,8 +46,9 @@ def _block(block: Block, width: int | None) -> Iterator[str]:
         case Lines():
             yield from (*_title(block.title), *block.lines)
         case Table():
-            rows = aligned(block.rows if any(block.rows[0]) else block.rows[1:], block.left, widest=_WIDEST_CELL)
-            yield from (*_title(block.title), *rows, *(f"  {note}" for note in block.notes))
+            indent = "  " if block.title else ""
+            lines = _table(block, None if width is None else width - len(indent))
+            yield from (*_title(block.title), *(f"{indent}{line}".rstrip() for line in (*lines, *block.notes)))
         case Entry():
             yield from folded(f"{block.number} {block.title}  {block.rule}", width)
             yield from (piece for line in block.evidence for piece in folded(f"    {line}", width))
@@ -59,6 +64,63 @@ def _block(block: Block, width: int | None) -> Iterator[str]:
 
 def _title(title: str) -> list[str]:
     return [title] if title else []
+
+
+def _table(table: Table, width: int | None) -> list[str]:
+    """Return the rows of a table; if it is too wide, in blocks of columns, each of which begins with the first one."""
+    head, *rows = table.rows
+    if not rows and not any(head):
+        return []
+    heads = [list(line) for line in zip(*(_heading(cell) for cell in head), strict=True)]
+    last = len(head) - 1
+    columns = zip(*heads, *rows, strict=True)
+    widths = [min(_WIDEST_CELL, max(map(text_width, column))) for column in columns]
+    blocks = [[0]]
+    for at in range(1, last + 1):
+        # Text in the last column is wrapped.
+        needed = min(widths[at], _NARROWEST) if at == last and at in table.left else widths[at]
+        used = sum(widths[column] + 2 for column in blocks[-1])
+        if width is not None and len(blocks[-1]) > 1 and used + needed > width:
+            blocks.append([0])
+        blocks[-1].append(at)
+    if len(blocks) > 1 and any(head) and len(rows) <= (_FEW_ROWS if len(blocks) <= _MOST_BLOCKS else _MANY_ROWS):
+        return _one_by_one(table, width)
+    found: list[str] = []
+    for block in blocks:
+        # A group has its name over the first of its columns.
+        groups = [heads[0][at] for at in block]
+        groups = [name if not place or name != groups[place - 1] else "" for place, name in enumerate(groups)]
+        tops = [line for line in (groups, *([line[at] for at in block] for line in heads[1:])) if any(line)]
+        left = {place for place, at in enumerate(block) if at in table.left}
+        lines = aligned([*tops, *([row[at] for at in block] for row in rows)], left, indent="", widest=_WIDEST_CELL)
+        start, room = sum(widths[at] + 2 for at in block[:-1]), width if block[-1] in table.left else None
+        found += [*([""] if found else []), *(piece for line in lines for piece in _hanging(line, start, room))]
+    return found
+
+
+def _heading(cell: str) -> list[str]:
+    """Return the lines of a heading: group, name and unit."""
+    lines = cell.split("\n")
+    return lines if len(lines) == 3 else ["", cell, ""]
+
+
+def _one_by_one(table: Table, width: int | None) -> list[str]:
+    """Return the rows of a table one after another, with a line for each value."""
+    head, *rows = table.rows
+    found = []
+    for number, row in enumerate(rows, 1):
+        named = [(*_heading(name), cell) for name, cell in zip(head, row, strict=True) if cell not in NOTHING]
+        facts = [[f"{group} {name}".strip(), f"{cell} {unit}".strip()] for group, name, unit, cell in named]
+        lines = _table(Table("", [["", ""], *facts], (0, 1)), None if width is None else width - 2)
+        found += ["", f"{number} of {len(rows)}", *(f"  {line}" for line in lines)]
+    return found[1:]
+
+
+def _hanging(line: str, start: int, width: int | None) -> list[str]:
+    """Return a line whose last column begins at a place, wrapped to a width unless it has a command to be copied."""
+    if width is None or len(line) <= width or "next: " in line:
+        return [line]
+    return wrapped(line[:start], line[start:], width)
 
 
 def capped(lines: Sequence[str], what: str, most: int = MOST_LINES, where: str = _ALL, indent: str = "") -> list[str]:

@@ -14,7 +14,8 @@ from fabtui import load_snapshot
 from fabtui.cli import main as entry
 from fabtui.cli.commands import read
 from fabtui.importers.matrix import matrix
-from fabtui.report.tables import Layout
+from fabtui.report.imported_output import value_blocks
+from fabtui.report.text import text_lines
 from tests.unit.importers.test_as_model import CUDA
 from tests.unit.importers.test_variants_of_benchmarks import MULTINODE
 
@@ -183,7 +184,7 @@ def test_hostile_text_steers_no_terminal(tmp_path: Path, capsys: Out) -> None:
 
 
 def shown(values: dict[str, Any], width: int = 60, **units: str) -> list[str]:
-    return Layout(units, width).lines(values)
+    return text_lines(value_blocks(values, units), width)
 
 
 def test_a_wide_matrix_is_folded() -> None:
@@ -191,7 +192,7 @@ def test_a_wide_matrix_is_folded() -> None:
     cells = [[float(row * 12 + column) for column in range(12)] for row in range(12)]
     lines = shown({"m": matrix("rates (GB/s)", "GB/s", names, names, cells)})
     assert max(map(len, lines)) <= 60
-    assert lines[1] == "  rates (GB/s)"
+    assert lines[0] == "rates (GB/s)"
     heads = [line.split() for line in lines if line.split()[:1] == ["0"] and line.split()[1:2] == ["1"]]
     assert heads[0] == [str(number) for number in range(len(heads[0]))]
     assert sum(line.split()[:1] == ["7"] for line in lines) >= 2
@@ -199,19 +200,19 @@ def test_a_wide_matrix_is_folded() -> None:
 
 def test_a_table_has_its_units_under_its_names() -> None:
     lines = shown({"rows": [{"bytes": 8, "busbw": 1.5}, {"bytes": 16, "busbw": None}]}, bytes="B", busbw="GB/s")
-    assert lines == ["", "  rows", "    bytes  busbw", "        B   GB/s", "        8    1.5", "       16      -"]
+    assert lines == ["rows", "  bytes  busbw", "      B   GB/s", "      8    1.5", "     16      -"]
 
 
 def test_the_unit_of_an_object_holds_for_all_its_values() -> None:
     units = {"clocks": "MHz", "memory": "MiB", "utilization": "%"}
     values = {"clocks": {"sm": 345, "memory": 3201}, "memory": {"total": 8, "used": 0}, "utilization": {"memory": 7}}
-    assert Layout(units, 60).lines(values) == [
-        "  clocks       sm 345, memory 3201 MHz",
-        "  memory       total 8, used 0 MiB",
-        "  utilization  memory 7 %",
+    assert text_lines(value_blocks(values, units), 60) == [
+        "clocks       sm 345, memory 3201 MHz",
+        "memory       total 8, used 0 MiB",
+        "utilization  memory 7 %",
     ]
-    table = Layout(units, 90).lines({"gpus": [values, values]})
-    assert [line.split() for line in table[2:5]] == [
+    table = text_lines(value_blocks({"gpus": [values, values]}, units), 90)
+    assert [line.split() for line in table[1:4]] == [
         ["clocks", "memory", "utilization"],
         ["sm", "memory", "total", "used", "memory"],
         ["MHz", "MHz", "MiB", "MiB", "%"],
@@ -220,13 +221,12 @@ def test_the_unit_of_an_object_holds_for_all_its_values() -> None:
 
 def test_a_row_too_wide_is_reported_line_by_line() -> None:
     lines = shown({"rows": [{f"name_{number}": "word" * 3 for number in range(8)}]})
-    assert lines[1] == "  row 1 of 1"
-    assert lines[2] == "    name 0  wordwordword"
+    assert lines[:3] == ["rows", "  1 of 1", "    name 0  wordwordword"]
 
 
 def test_long_tables_are_counted() -> None:
     lines = shown({"rows": [{"a": number} for number in range(1000)]})
-    assert lines[-1] == "    and 800 more; --json has them all"
+    assert lines[-1] == "  and 800 more; --json has them all"
 
 
 def test_what_is_deep_ends() -> None:
