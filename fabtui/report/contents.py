@@ -128,7 +128,7 @@ def _run(model: Model) -> Iterator[Block]:
         yield Table("options", [["option", "value"], *rows], (0, 1), folded=True)
     texts = [f"session recorded by fabtui {model.software or 'unknown'}"]
     # Large fabrics have hundreds of thousands of results, and few methods.
-    methods = dict.fromkeys(shape.how for shape in model.columns()[0] if shape is not None)
+    methods = dict.fromkeys(shape.how for shape in model.results.store.columns()[0] if shape is not None)
     methods |= dict.fromkeys(m.how for m in model.addresses.everything())
     texts += [f"measured: {one_line(how, 200)}" for how in list(filter(None, methods))[:12]]
     yield Items("", texts)

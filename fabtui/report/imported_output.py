@@ -21,7 +21,7 @@ from fabtui.sanitize import clean, one_line
 
 #: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
-_LONGEST_RAW = 400
+_LONGEST_RAW = 2000
 #: Minimum width of the causes in a log.
 _NARROWEST = 40
 _UNLIMITED = 10_000
