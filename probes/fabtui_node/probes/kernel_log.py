@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
-from fabtui_node.registry import Judgement, ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import run_command, sysfs
 
 #: Maximum bytes read of the end of the log.
@@ -99,9 +99,7 @@ def read_log(deadline: float, kmsg: str = "/dev/kmsg") -> _Log:
     return next((log for wanted in (True, False) for log in tried if log.permitted is wanted), none)
 
 
-def run(
-    args: Dict[str, Any], emit: Any, deadline: float, kmsg: str = "/dev/kmsg", proc: str = "/proc"
-) -> Dict[str, Any]:
+def run(args: Value, emit: Any, deadline: float, kmsg: str = "/dev/kmsg", proc: str = "/proc") -> Value:
     """Read the kernel's log of this boot.
 
     ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events" (the
@@ -133,7 +131,7 @@ def _age(uptime: Optional[float], when: Any) -> Optional[float]:
     return round(max(0.0, uptime - when), 1)
 
 
-def judge(value: Dict[str, Any]) -> List[Judgement]:
+def judge(value: Value) -> List[Judgement]:
     """Return what is bad on this node alone, but for Xids, which the controller explains; old reports are notes."""
     found = []
     for entry in objects(value.get("counts")):

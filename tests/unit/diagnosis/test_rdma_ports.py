@@ -10,6 +10,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.links.rdma_ports import pair_notes, port_problems
+from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.export.json import as_json
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
@@ -133,6 +134,16 @@ def test_it_is_reported_everywhere(maker: ModelMaker) -> None:
     assert any("Polling" in line for line in evidence(alone))
     assert "ssh b ibstat mlx5_1" in alone.next
     assert not any(cause.rule.id == "FT103" for cause in causes), "the port explains the endpoint"
+
+
+def test_the_rules_behind_doors_with_and_without_endpoints_name_each_other(maker: ModelMaker) -> None:
+    maker.add("look", node="b", probe="ibstat", value=ibstat("b", "Down", "Polling"))
+    model = maker.model()
+    (port,) = [one for one in diagnose(model).findings if one.rule.id == "FT103"]
+    (judged,) = [one for one in preflight(model).findings if one.rule.id == "FT301"]
+    assert title(port).endswith(judged.facts["text"])
+    assert "FT301" in port.rule.description
+    assert "FT103" in judged.rule.description
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.lines import json_value
 from fabtui_node.probes import kernel_log
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, run_command, sysfs
 
 #: Time (s) between two readings of the processor time.
@@ -30,9 +30,7 @@ _FRAMES = 64
 _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,300})')
 
 
-def run_stacks(
-    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
-) -> Dict[str, Any]:
+def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Inspect the processes of jobs.
 
     Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
@@ -151,13 +149,8 @@ _BEFORE = 60.0
 
 
 def run(
-    args: Dict[str, Any],
-    emit: Callable[[Dict[str, Any]], None],
-    deadline: float,
-    proc: str = "/proc",
-    sys: str = "/sys",
-    kmsg: str = "/dev/kmsg",
-) -> Dict[str, Any]:
+    args: Value, emit: Emit, deadline: float, proc: str = "/proc", sys: str = "/sys", kmsg: str = "/dev/kmsg"
+) -> Value:
     """Collect evidence about the processes ``pids``, as their own container counts them.
 
     ``addresses`` of the node; ``log``: whether the kernel's log may be read; ``since`` (s): the age of the job, and

@@ -11,9 +11,9 @@ import os
 import stat
 import time
 import zlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, sysfs
 
 #: Variables with the beginning of the names of dumps, the newest first.
@@ -66,9 +66,7 @@ def prefixes(environ: Dict[str, str]) -> List[str]:
     return [*([os.path.join(home, _IN_CACHE)] if home else []), _BEFORE]
 
 
-def run(
-    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
-) -> Dict[str, Any]:
+def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """List the ranks with a FIFO; with ``write``, make them write their dumps ``within`` seconds, which come as parts.
 
     Each of ``ranks`` has ``rank``, ``pid``, ``pipe`` and, after ``write``, ``file`` or ``problem``. A part has the
@@ -97,7 +95,7 @@ def run(
     return value
 
 
-def _existing(emit: Callable[[Dict[str, Any]], None], proc: str, job: str) -> Dict[str, Any]:
+def _existing(emit: Emit, proc: str, job: str) -> Dict[str, Any]:
     """Send the dumps that the ranks have written since they started, such as those of PyTorch's watchdog."""
     rows = []
     for one in ranks(proc, job, with_pipe=False):
@@ -169,7 +167,7 @@ def _no_dump(one: Rank, proc: str) -> str:
     return "it wrote no dump in time, at %s" % " or ".join(one.files)
 
 
-def _send(emit: Callable[[Dict[str, Any]], None], rank: int, path: str) -> Optional[str]:
+def _send(emit: Emit, rank: int, path: str) -> Optional[str]:
     """Send a dump in parts; return the problem if it cannot be read."""
     packer = zlib.compressobj(1)
     try:
@@ -184,7 +182,7 @@ def _send(emit: Callable[[Dict[str, Any]], None], rank: int, path: str) -> Optio
     return None
 
 
-def _emit(emit: Callable[[Dict[str, Any]], None], rank: int, data: bytes) -> None:
+def _emit(emit: Emit, rank: int, data: bytes) -> None:
     if data:
         emit({"rank": rank, "text": base64.b64encode(data).decode("ascii")})
 

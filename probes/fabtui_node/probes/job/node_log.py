@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, log_files
 
 #: Maximum number of bytes of all files in one answer, and of those of a file that is new.
@@ -19,9 +19,7 @@ MOST_BYTES = 256 * 1024
 _MAX_PROCESSES = 64
 
 
-def run(
-    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
-) -> Dict[str, Any]:
+def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Read what is new in the files of ``patterns``, of which ``known`` has path, inode and offset.
 
     The value has ``now`` (this node's clock), ``ranks`` of the job ``job`` (``rank``, ``pid``, ``state``),

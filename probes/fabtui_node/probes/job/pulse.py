@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
 from fabtui_node.probes import counters
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, sysfs
 
 #: Counters of RDMA ports count words of four bytes.
 _WORD = 4
 
 
-def run(
-    args: Dict[str, Any],
-    emit: Callable[[Dict[str, Any]], None],
-    deadline: float,
-    proc: str = "/proc",
-    root: str = "/sys",
-) -> Dict[str, Any]:
+def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str = "/sys") -> Value:
     """Read how much was transferred so far, each None if unknown.
 
     ``traffic``: bytes over RDMA ports, interfaces and NVLinks. ``files``: bytes that the ranks have read and written,

@@ -13,10 +13,10 @@ import contextlib
 import re
 import socket
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.probes.network import interfaces
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes
 
 #: Where RAS listens unless NCCL_RAS_ADDR is set.
@@ -153,9 +153,7 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
     return RasAnswer(address, kind, text)
 
 
-def run(
-    args: Dict[str, Any], emit: Callable[[Dict[str, Any]], None], deadline: float, proc: str = "/proc"
-) -> Dict[str, Any]:
+def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at those of the jobs on this node.
 
     The reports come as parts: ``report`` (its number), ``format``, ``address`` and a piece of ``text``. The value has
@@ -188,7 +186,7 @@ def addresses() -> List[str]:
     return sorted({entry["address"] for nic in nics for entry in nic["addresses"]})
 
 
-def _send(emit: Callable[[Dict[str, Any]], None], number: int, answer: RasAnswer) -> None:
+def _send(emit: Emit, number: int, answer: RasAnswer) -> None:
     for start in range(0, len(answer.text), _PART):
         piece = answer.text[start : start + _PART]
         emit({"report": number, "format": answer.format, "address": answer.address, "text": piece})

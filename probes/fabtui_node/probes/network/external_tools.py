@@ -12,12 +12,12 @@ import re
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List
+from typing import Dict, List
 
 from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.net import iperf3
 from fabtui_node.probes.network import perftest_options
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import run_command, sysfs
 
 _RAW_LIMIT = 4000
@@ -33,8 +33,6 @@ TOOLS = {
     "ib_read_lat": perftest.parse,
 }
 
-Row = Dict[str, Any]
-Emit = Callable[[Row], None]
 
 _stops: Dict[str, threading.Event] = {}
 _lock = threading.Lock()
@@ -55,7 +53,7 @@ def listens(port: int, tables: List[str]) -> bool:
     return any(len(row) > 3 and row[1].endswith(wanted) and row[3] == _LISTEN for row in rows)
 
 
-def server_argv(args: Row, port: int) -> List[str]:
+def server_argv(args: Value, port: int) -> List[str]:
     """Return the command of the server."""
     if args["tool"] == "iperf3":
         # Not for one client alone (-1): that may be somebody who scans the ports.
@@ -63,7 +61,7 @@ def server_argv(args: Row, port: int) -> List[str]:
     return _perftest(args, port)
 
 
-def client_argv(args: Row) -> List[str]:
+def client_argv(args: Value) -> List[str]:
     """Return the command of the client."""
     if args["tool"] == "iperf3":
         argv = ["iperf3", "-c", args["address"], "-p", str(args["port"]), "-B", args["source"], "-J"]
@@ -71,7 +69,7 @@ def client_argv(args: Row) -> List[str]:
     return [*_perftest(args, args["port"]), args["address"]]
 
 
-def _perftest(args: Row, port: int) -> List[str]:
+def _perftest(args: Value, port: int) -> List[str]:
     argv = [args["tool"], "-d", args["device"], "-i", str(args["ib_port"]), "-p", str(port), "-F"]
     if args["gid_index"] is not None:
         argv += ["-x", str(args["gid_index"])]
@@ -84,12 +82,12 @@ def _perftest(args: Row, port: int) -> List[str]:
     return [*argv, *more]
 
 
-def _checked(args: Row) -> Row:
+def _checked(args: Value) -> Value:
     """Return the arguments, each of its kind; ValueError if one is not."""
     tool = args.get("tool")
     if tool not in TOOLS:
         raise ValueError("no tool %r; there are %s" % (tool, ", ".join(TOOLS)))
-    found: Row = {"tool": tool, "gid_index": None, "device": "", "ib_port": 1, "source": "", "port": 0, "seconds": 1}
+    found: Value = {"tool": tool, "gid_index": None, "device": "", "ib_port": 1, "source": "", "port": 0, "seconds": 1}
     options = args.get("options") or []
     if not isinstance(options, list):
         raise ValueError("the options are not a list")
@@ -122,7 +120,7 @@ def _emit_when_open(port: int, emit: Emit, stop: threading.Event) -> None:
             return
 
 
-def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
+def _serve(args: Value, token: str, emit: Emit, deadline: float) -> Value:
     stop = threading.Event()
     with _lock:
         _stops[token] = stop
@@ -143,7 +141,7 @@ def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
     return {"error": error, "raw": text[:_RAW_LIMIT]}
 
 
-def _measure(args: Row, deadline: float) -> Row:
+def _measure(args: Value, deadline: float) -> Value:
     result = run_command.run(client_argv(args), deadline)
     text = result.stdout if args["tool"] == "iperf3" else result.stdout + "\n" + result.stderr
     values = TOOLS[args["tool"]](text).values
@@ -152,7 +150,7 @@ def _measure(args: Row, deadline: float) -> Row:
     return {"values": values, "error": error or result.why(), "timed_out": result.timed_out, "raw": raw}
 
 
-def run(args: Row, emit: Emit, deadline: float) -> Row:
+def run(args: Value, emit: Emit, deadline: float) -> Value:
     """Play a role in a measurement between two nodes; the tool is killed at the deadline.
 
     ``role``: ``serve``, ``measure`` or ``end``; ``token``: the name of the server, to end it. To serve and to measure:

@@ -13,11 +13,11 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.net import ping as ping_format
 from fabtui_node.probes.network import icmp_socket
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import run_command
 
 _PINGS_AT_ONCE = 64
@@ -33,10 +33,6 @@ _PERIOD = 0.2
 _SPACING_MS = 1
 
 _USAGE = re.compile(r"invalid|unrecognized|illegal|usage:|bad |cannot flood|minimal interval", re.IGNORECASE)
-
-
-Row = Dict[str, Any]
-Emit = Callable[[Dict[str, Any]], None]
 
 
 class Plan(NamedTuple):
@@ -86,7 +82,7 @@ class _Sweep:
     def __init__(self, plan: Plan, emit: Emit, end: float) -> None:
         self.plan = plan
         self.end = end
-        self.rows: List[Row] = []
+        self.rows: List[Value] = []
         self._emit = emit
         self._lock = threading.Lock()
         self._plain = False
@@ -94,11 +90,11 @@ class _Sweep:
     def _run(self, argv: List[str], more: float = 0.0) -> run_command.CommandResult:
         return run_command.run(argv, min(self.end - time.monotonic(), self.plan.span + more))
 
-    def of(self, target: Row) -> Plan:
+    def of(self, target: Value) -> Plan:
         """Return the plan for the size of a target."""
         return self.plan._replace(size=target["size"])
 
-    def give(self, answers: List[Tuple[Row, Row]], tool: str) -> None:
+    def give(self, answers: List[Tuple[Value, Value]], tool: str) -> None:
         """Keep and hand out (target, what was found) pairs."""
         done = [dict(row, **target, tool=tool) for target, row in answers]
         with self._lock:
@@ -106,7 +102,7 @@ class _Sweep:
             if done:
                 self._emit({"rows": done})
 
-    def fping(self, group: List[Row]) -> List[Row]:
+    def fping(self, group: List[Value]) -> List[Value]:
         """Ask a group of targets of one source; return those that fping gave no answer for."""
         wanted = list(dict.fromkeys(target["dst"] for target in group))
         spread = len(wanted) * self.plan.echoes * _SPACING_MS / 1000.0
@@ -123,7 +119,7 @@ class _Sweep:
         self.give([(target, dict(found[target["dst"]], raw=raw[target["dst"]])) for target in answered], "fping")
         return [target for target in group if target["dst"] not in found]
 
-    def ping(self, target: Row) -> None:
+    def ping(self, target: Value) -> None:
         """Ping one target and emit its row in any case."""
         # Others may find out meanwhile what this ping does not know.
         plain = self._plain
@@ -146,14 +142,14 @@ class _Sweep:
             row["outdated"] = self._passes_anyway(target)
         self.give([(target, dict(row, raw=text[:_RAW_LIMIT]))], "ping")
 
-    def _passes_anyway(self, target: Row) -> Optional[bool]:
+    def _passes_anyway(self, target: Value) -> Optional[bool]:
         """Return True if echoes pass that ignore the path MTU in the kernel's cache, which ping respects."""
         try:
             return bool(self._echo(target, True)["received"])
         except icmp_socket.NotPermitted:
             return None
 
-    def echo(self, target: Row) -> None:
+    def echo(self, target: Value) -> None:
         """Ask one target through an ICMP socket, where the node has no ping."""
         try:
             row = self._echo(target, self.plan.whole)
@@ -161,19 +157,19 @@ class _Sweep:
             row = ping_format.unknown_row(str(error))
         self.give([(target, dict(row, raw=""))], "icmp")
 
-    def _echo(self, target: Row, whole: bool) -> Row:
+    def _echo(self, target: Value, whole: bool) -> Value:
         plan = self.plan
         return icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, target["size"], self.end, whole)
 
 
-def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Row], List[Row]]:
+def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Value], List[Value]]:
     """Return the targets that are pairs of addresses, and the rest, each with its size."""
-    good: List[Row] = []
-    bad: List[Row] = []
+    good: List[Value] = []
+    bad: List[Value] = []
     for target in args.get("targets") or []:
         if not isinstance(target, dict):
             continue
-        entry: Row = {"id": target.get("id"), "src": str(target.get("src") or ""), "dst": str(target.get("dst") or "")}
+        entry: Value = {"id": target.get("id"), **{end: str(target.get(end) or "") for end in ("src", "dst")}}
         entry["size"] = int(_bounded(target.get("size"), size, 0, 65507))
         families = {_family(address) for address in (entry["src"] or entry["dst"], entry["dst"])}
         (good if families in ({4}, {6}) else bad).append(entry)
@@ -196,16 +192,16 @@ def _bounded(value: Any, default: float, low: float, high: float) -> float:
     return min(max(float(value), low), high)
 
 
-def _groups(targets: List[Row]) -> List[List[Row]]:
+def _groups(targets: List[Value]) -> List[List[Value]]:
     """Return the targets by source, size and family, in pieces that one fping asks."""
-    by_source: Dict[Tuple[str, int, bool], List[Row]] = {}
+    by_source: Dict[Tuple[str, int, bool], List[Value]] = {}
     for target in targets:
         by_source.setdefault((target["src"], target["size"], ":" in target["dst"]), []).append(target)
     most = _TARGETS_A_FPING
     return [found[start : start + most] for found in by_source.values() for start in range(0, len(found), most)]
 
 
-def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
+def run(args: Value, emit: Emit, deadline: float) -> Value:
     """Ask every pair of addresses, and emit ``{"rows": [...]}`` as answers come; those not asked in time have an error.
 
     ``targets``: ``[{"id", "src", "dst", "size"}]``. ``count`` of echoes (3), ``wait`` for each in seconds (1.0),

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import icmp_socket
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import sysfs
 
 # Token, number of the target, number of the datagram, length of the payload.
@@ -46,8 +46,6 @@ _CONNECT_WAIT = 1.0
 _CONNECTED_AT_ONCE = 256
 _MAX_TRIES = 8
 
-Row = Dict[str, Any]
-Emit = Callable[[Row], None]
 
 _listeners: Dict[str, "UdpListener"] = {}
 _lock = threading.Lock()
@@ -65,8 +63,8 @@ class UdpListener:
         self._sources: Dict[Tuple[str, int], str] = {}
         self.ports = [self._open(address) for address in addresses]
 
-    def _open(self, address: str) -> Row:
-        port: Row = {"address": address, "udp": None, "tcp": None, "error": None}
+    def _open(self, address: str) -> Value:
+        port: Value = {"address": address, "udp": None, "tcp": None, "error": None}
         try:
             sock = _socket(address, socket.SOCK_DGRAM, _enlarge)
             self._udp[sock.fileno()] = (sock, address)
@@ -115,7 +113,7 @@ class UdpListener:
             small, big = self._came.setdefault(key, [set(), set()])
             (small if length == _SMALL_BYTES else big).add(datagram)
 
-    def count(self) -> Row:
+    def count(self) -> Value:
         """Return what came so far, and how many datagrams the kernel had no room for (None: unknown)."""
         rows = [
             {"dst": key[0], "number": key[1], "src": self._sources.get(key), "small": len(small), "big": len(big)}
@@ -162,7 +160,7 @@ def _enlarge(sock: socket.socket) -> None:
             break
 
 
-def _open(row: Row) -> Optional[socket.socket]:
+def _open(row: Value) -> Optional[socket.socket]:
     """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
 
     def prepare(sock: socket.socket) -> None:
@@ -176,7 +174,7 @@ def _open(row: Row) -> Optional[socket.socket]:
         return None
 
 
-def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: str) -> None:
+def _send_one(sock: socket.socket, row: Value, token: bytes, number: int, field: str) -> None:
     """Send one datagram and note in the row that it was sent, or why not."""
     size = row["size"] if field == "big" else _SMALL_BYTES
     payload = _HEAD.pack(token, row["number"], number, size).ljust(size, b"\0")
@@ -194,7 +192,7 @@ def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: s
                 return
 
 
-def _send_all(rows: List[Row], token: bytes, small: int, big: int, end: float) -> None:
+def _send_all(rows: List[Value], token: bytes, small: int, big: int, end: float) -> None:
     """Send to all targets in turn, so that what is lost at one moment is not all of one target's."""
     random.shuffle(rows)
     for start in range(0, len(rows), _SENT_AT_ONCE):
@@ -217,7 +215,7 @@ def _send_all(rows: List[Row], token: bytes, small: int, big: int, end: float) -
                 sock.close()
 
 
-def connect(rows: List[Row], end: float) -> None:
+def connect(rows: List[Value], end: float) -> None:
     """Try a TCP connection for each row; set ``connected`` (ms), or ``connect_error`` and ``connect_error_kind``.
 
     ``end`` (monotonic clock): when to give up on those that do not answer; those that wait have as long.
@@ -227,8 +225,8 @@ def connect(rows: List[Row], end: float) -> None:
         _connect_some(rows[start : start + _CONNECTED_AT_ONCE], time.monotonic() + patience)
 
 
-def _connect_some(rows: List[Row], end: float) -> None:
-    waiting: Dict[int, Tuple[socket.socket, Row, float]] = {}
+def _connect_some(rows: List[Value], end: float) -> None:
+    waiting: Dict[int, Tuple[socket.socket, Value, float]] = {}
     poll = select.poll()
 
     def harvest(patience: float) -> None:
@@ -262,7 +260,7 @@ def _connect_some(rows: List[Row], end: float) -> None:
             sock.close()
 
 
-def _fail(row: Row, error: OSError) -> None:
+def _fail(row: Value, error: OSError) -> None:
     row["connect_error"] = error.strerror or str(error)
     row["connect_error_kind"] = ErrorKind.of_socket(error)
 
@@ -281,7 +279,7 @@ def _whole(value: Any, low: int, high: int) -> Optional[int]:
     return value if good else None
 
 
-def _targets(args: Row) -> List[Row]:
+def _targets(args: Value) -> List[Value]:
     listed = [target for target in args.get("targets") or [] if isinstance(target, dict)]
     if len(listed) > _MAX_TARGETS:
         raise ValueError("at most %d targets a request, not %d" % (_MAX_TARGETS, len(listed)))
@@ -301,7 +299,7 @@ def _targets(args: Row) -> List[Row]:
     ]
 
 
-def _send(args: Row, token: bytes, end: float) -> Row:
+def _send(args: Value, token: bytes, end: float) -> Value:
     rows = _targets(args)
     small, big = (_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big"))
     _send_all([row for row in rows if row["udp"]], token, small, big, end)
@@ -311,7 +309,7 @@ def _send(args: Row, token: bytes, end: float) -> Row:
     return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
 
 
-def _listen(args: Row, token: str, emit: Emit, end: float) -> Row:
+def _listen(args: Value, token: str, emit: Emit, end: float) -> Value:
     addresses = [text for text in args.get("addresses") or [] if isinstance(text, str)][:_MAX_ADDRESSES]
     listener = UdpListener(bytes.fromhex(token), addresses)
     with _lock:
@@ -325,7 +323,7 @@ def _listen(args: Row, token: str, emit: Emit, end: float) -> Row:
     return listener.count()
 
 
-def run(args: Row, emit: Emit, deadline: float) -> Row:
+def run(args: Value, emit: Emit, deadline: float) -> Value:
     """Play a role in a test of one-way datagrams and TCP connections.
 
     ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of a test

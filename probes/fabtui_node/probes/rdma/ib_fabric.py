@@ -15,10 +15,8 @@ from fabtui_node.parsers.ib import fabric as fabric_tools
 from fabtui_node.parsers.ib import management, values
 from fabtui_node.probes.judgement import judgement, part
 from fabtui_node.probes.rdma import port_counters
-from fabtui_node.registry import Judgement, ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command
-
-Value = Dict[str, Any]
 
 _THREADS = 4
 #: Seconds for one question; the tools themselves give up after about four.

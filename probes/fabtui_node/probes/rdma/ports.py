@@ -13,10 +13,8 @@ from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
-from fabtui_node.registry import Judgement, ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command, sysfs
-
-Value = Dict[str, Any]
 
 _MAX_NICS = 32
 _THREADS = 8
