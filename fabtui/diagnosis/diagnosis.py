@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.experiment import confirmed
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, register, rules_of
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, Steps, register, rules_of
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
@@ -158,7 +158,7 @@ class PreflightSummary(Rule[list[Finding]]):
 
 
 def _exit_code(model: Model, found: Iterable[Finding]) -> int:
-    """Return the exit code of a session: that of its results, or 1 if a finding about something else is bad.
+    """Return the exit code of a session: the code of its results, or 1 if a finding about something else is bad.
 
     A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster. A GPU
     with memory errors may be as fast as the others.
@@ -177,6 +177,18 @@ def _counts(found: Finding) -> bool:
     return isinstance(rule, (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule))
 
 
+def _checked(domain: Domain, context: Any) -> Steps[list[Finding]]:
+    """Return the findings of the rules of a domain."""
+    found = []
+    for rule in rules_of(domain):
+        for finding in rule.check(context):
+            if finding is not None:
+                found.append(finding)
+            yield
+        yield
+    return found
+
+
 def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Findings | None]:
     """Yield None after each small step, and all findings at the end; the model must not change meanwhile.
 
@@ -189,15 +201,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     explained = [explained_endpoints(model, one) for one in mesh]
     context = PairContext(model, tally, frozenset().union(*explained))
     yield None
-    results = []
-    for rule in rules_of(Domain.PAIRS):
-        if isinstance(rule, pair_rules.BlameRule):
-            yield from context.search()
-        for finding in rule.check(context):
-            if finding is not None:
-                results.append(finding)
-            yield None
-        yield None
+    results = yield from _checked(Domain.PAIRS, context)
     for one, ends in zip(mesh, explained, strict=True):
         cells: list[tuple[str, str]] = []
         for some in in_steps([*context.tally.bad, *context.tally.only_inside] if ends else []):
@@ -205,13 +209,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
             yield None
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
-    facts = []
-    for fact_rule in rules_of(Domain.LINKS):
-        for finding in fact_rule.check(model):
-            if finding is not None:
-                facts.append(finding)
-            yield None
-    yield None
+    facts = yield from _checked(Domain.LINKS, model)
     facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
     yield None
     found, left = yield from joined(model, results, facts)

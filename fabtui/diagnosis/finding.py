@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -16,6 +16,9 @@ from fabtui.nodeset import fold
 Pair = tuple[str, str]
 ContextT = TypeVar("ContextT")
 RuleT = TypeVar("RuleT", bound="type[Rule[Any]]")
+ResultT = TypeVar("ResultT")
+#: Computation that returns a result and yields after each small step, so that it never blocks keys for long.
+Steps = Generator[None, None, ResultT]
 
 
 class Severity(StrEnum):
@@ -198,7 +201,7 @@ class Finding:
 
     @property
     def code(self) -> str:
-        """Code of the error behind it in the error catalogue, such as ``E13``; "" if there is none."""
+        """Code of the error behind it in the error catalogue, such as ``E13``, or ""."""
         code: str = self.facts.get("code") or ""
         return code
 

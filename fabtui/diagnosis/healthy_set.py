@@ -51,7 +51,7 @@ class HealthySet:
         most: The largest set of endpoints, if it is larger than both together; else empty.
         left_out: The other nodes, each with the finding or the reason for it.
         drain: The nodes among them that a finding blames alone.
-        total: Number of endpoints of the session that are known; those of a node that never answered are not.
+        total: Number of endpoints of the session that are known; endpoints of a node that never answered are unknown.
         exact: Whether there is no larger set of nodes; else none was found.
         relayed: Number of bad pairs across rails that count as healthy, because NCCL relays for them.
         untested: Number of ordered pairs of these nodes between which nothing was tested.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Steps, Subject
 from fabtui.model.session_model import Model
 
 #: Share of the cells of the smaller of two findings from which both are about the same.
@@ -21,10 +21,8 @@ _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234"})
 
 def joined(
     model: Model, results: Sequence[Finding], facts: Sequence[Finding]
-) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
+) -> Steps[tuple[list[Finding], list[Finding]]]:
     """Return findings about results with what explains them, and the facts that explain none of them.
-
-    Yield after each small step.
 
     Args:
         model: The session model.

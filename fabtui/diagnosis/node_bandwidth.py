@@ -29,9 +29,9 @@ class NodeBandwidth(NamedTuple):
         gpus: Number of endpoints of each node.
         kinds: Hardware of each node: the name of its GPUs, ``A + B`` for different ones.
         nics: Number of NICs next to the endpoints of each node; 0 if unknown.
-        inter: From the node of a row to that of a column, over all NICs.
+        inter: From the node of a row to the node of a column, over all NICs.
         intra: Median between two endpoints of a node.
-        failed: Whether all tests from the node of a row to that of a column failed or timed out.
+        failed: Whether all tests from the node of a row to the node of a column failed or timed out.
         at_once: Whether all NICs were used at once (all_reduce of two nodes); else one rail times the number of NICs.
         inter_of: A measurement behind ``inter``, for its method and message size; None if nothing is known.
         intra_of: One behind ``intra``.

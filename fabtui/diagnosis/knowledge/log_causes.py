@@ -53,7 +53,7 @@ class LogPlace(NamedTuple):
     Attributes:
         file: Number of its file.
         line: Number of the line, from 1 on.
-        time: Its time stamp, or that of the line before it; None if the file has none.
+        time: Its time stamp, or the one of the line before it; None if the file has none.
         who: Rank or host that it names, or "".
         text: Its text, not cleaned.
     """
@@ -91,7 +91,7 @@ class Causes(NamedTuple):
     """Errors of logs, each list in order of time.
 
     Attributes:
-        causes: The earliest cause first; if there is none, the earliest consequence.
+        causes: The earliest cause first; without a cause, the earliest consequence.
         consequences: Errors that follow from the first cause.
         notices: Lines that are worth knowing and no errors by themselves.
         unknown: Warnings and exceptions that are not in the catalogue.
@@ -200,7 +200,7 @@ class LogReader:
 
 
 class _Clock:
-    """Time stamps of a file; a line without one has that of the line before it."""
+    """Time stamps of a file; a line without one has the time of the line before it."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -255,7 +255,7 @@ def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
 
 
 def _time_of(found: re.Match[str]) -> datetime | None:
-    """Return a time stamp in UTC where it names its zone; torch prints no year, which is then that of the last year."""
+    """Return a time stamp in UTC where it names its zone; torch prints no year: it is this year or the last one."""
     now = datetime.now()
     part = (found["part"] or found["fraction"] or "0")[:6].ljust(6, "0")
     try:

@@ -79,7 +79,7 @@ def login_words(model: Model, node: str) -> list[str]:
     backend = model.nodes[node].backend if node in model.nodes else ""
     if backend in ("srun", "via"):
         words = shlex.split(command_on_node(options, node, "sh -i", backend))
-        # Without a terminal of its own, a shell in a container neither edits lines nor ends programs with Ctrl+C.
+        # Without a terminal, a shell in a container neither edits lines nor ends programs with Ctrl+C.
         asked = ["-it" if word == "-i" and at < words.index("sh") else word for at, word in enumerate(words)]
         return [words[0], "--pty", *words[1:]] if backend == "srun" else asked if _takes_terminal(words) else words
     config = options.get("ssh_config")

@@ -40,7 +40,7 @@ class Xid(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """NVIDIA's immediate action, explained; "" if there is none."""
+        """NVIDIA's immediate action, explained, or ""."""
         return f"{self.action}: {load('xids')['action'][self.action]}" if self.action else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
@@ -13,6 +13,8 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.records import NodeRecord, listed, probed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+
+_Link = dict[str, Any]
 
 
 class _LinkRule(Rule[Model]):
@@ -30,7 +32,7 @@ class _NvlinkRule(_LinkRule):
                 for link in dicts(gpu.get("links"))
             }
             for gpu in probed(record, "nvlink", "gpus"):
-                if facts := self._facts(gpu, dicts(gpu.get("links")), before):
+                if facts := self._facts(dicts(gpu.get("links")), gpu, before):
                     index = one_line(str(gpu.get("index")), 8)
                     found = self.finding(
                         f"{record.name} GPU {index}",
@@ -41,9 +43,7 @@ class _NvlinkRule(_LinkRule):
                     )
                     yield found.replace(blames=Subject(Kind.GPU, f"{record.name}:{index}"))
 
-    def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
         raise NotImplementedError
 
 
@@ -61,9 +61,7 @@ class NvlinkInactive(_NvlinkRule):
     evidence = ("link {numbers}",)
     next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
 
-    def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
         dark = [
             link
             for link in links
@@ -87,9 +85,7 @@ class NvlinkErrors(_NvlinkRule):
     evidence = ("{counters} since the start",)
     next_step = "Watch the counters with `nvidia-smi nvlink -e`; if they grow, have the board checked."
 
-    def _facts(
-        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def _facts(self, links: list[_Link], gpu: dict[str, Any], before: dict[tuple[str, str], _Link]) -> dict[str, Any]:
         grown: dict[str, int] = {}
         for link in links:
             first = _counters(before.get(_link_id(gpu, link), {}))
@@ -99,8 +95,21 @@ class NvlinkErrors(_NvlinkRule):
         return {"counters": tuple(f"{counter} +{n}" for counter, n in sorted(grown.items()))} if grown else {}
 
 
+class _PortRule(_LinkRule):
+    def _of_nic(self, model: Model, record: NodeRecord, ca: str, facts: Mapping[str, str]) -> Finding:
+        """Return the finding of a port of a device."""
+        return self.finding(
+            f"{record.name} {ca}",
+            nodes=(record.name,),
+            facts={"node": record.name, **facts},
+            commands=(on_node(record.name, f"ibstat {one_line(ca, 40)}", model),),
+            weight=1,
+            blames=Subject(Kind.NIC, f"{record.name} {ca}"),
+        )
+
+
 @register
-class RdmaPort(_LinkRule):
+class RdmaPort(_PortRule):
     """Something is wrong with an RDMA port that endpoints send over, or with its cable.
 
     Where no endpoints are known, as in a preflight and in outputs of tools, the judgement of the probe is FT301.
@@ -119,20 +128,13 @@ class RdmaPort(_LinkRule):
                 found.update(dict.fromkeys(port_problems(model, endpoint)))
             yield None
             for problem in found:
-                command = on_node(record.name, f"ibstat {one_line(problem.port.ca, 40)}", model)
-                yield self.finding(
-                    f"{record.name} {problem.port}",
-                    severity=problem.severity,
-                    nodes=(record.name,),
-                    facts={"node": record.name, "port": str(problem.port), "problem": problem.text},
-                    commands=(command,),
-                    weight=1,
-                    blames=Subject(Kind.NIC, f"{record.name} {problem.port.ca}"),
-                )
+                facts = {"port": str(problem.port), "problem": problem.text}
+                made = self._of_nic(model, record, problem.port.ca, facts)
+                yield made.replace(topic=f"{record.name} {problem.port}", severity=problem.severity)
 
 
 @register
-class RdmaPortInactive(_LinkRule):
+class RdmaPortInactive(_PortRule):
     """The inventory shows a port next to endpoints that is not active."""
 
     id = "FT104"
@@ -158,19 +160,8 @@ class RdmaPortInactive(_LinkRule):
             if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in list(known):
                 continue
             ca = one_line(str(port.get("ca")), 40)
-            yield self.finding(
-                f"{record.name} {ca}",
-                nodes=(record.name,),
-                facts={
-                    "node": record.name,
-                    "device": f"{ca} port {port.get('port')}",
-                    "state": str(state),
-                    "physical": str(port.get("phys_state")),
-                },
-                commands=(on_node(record.name, f"ibstat {ca}", model),),
-                weight=1,
-                blames=Subject(Kind.NIC, f"{record.name} {ca}"),
-            )
+            facts = {"device": f"{ca} port {port.get('port')}", "state": str(state)}
+            yield self._of_nic(model, record, ca, {**facts, "physical": str(port.get("phys_state"))})
 
 
 @register

@@ -67,7 +67,7 @@ def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
 
 
 def _probed_itself(record: NodeRecord, port: Port) -> bool:
-    """Return True if the node inspected its own cable; its report is better than that of others."""
+    """Return True if the node inspected its own cable; its report is better than reports of other nodes."""
     for own in probed(record, "ibfabric", "ports"):
         if (own.get("ca"), own.get("port")) == port and isinstance(own.get("link"), dict):
             return True

@@ -12,10 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register
+from fabtui.diagnosis.finding import AddressPair, Finding, Pair, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
-from fabtui.diagnosis.mesh.mesh import Mesh, Place
+from fabtui.diagnosis.mesh.mesh import Mesh, MeshRule, Place
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import MESH
 from fabtui.model.records import listed, probed
@@ -133,10 +133,9 @@ def reaches_other_rails_only(mesh: Mesh, node: str) -> bool:
 _STRICT = 1
 
 
-class AddressRule(Rule[Mesh]):
+class AddressRule(MeshRule):
     """Base of the rules about causes at addresses of nodes."""
 
-    domain = Domain.MESH
     evidence: ClassVar[tuple[str, ...]] = ("{count} of {total} address pairs are affected",)
 
     def _finding(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.finding import AddressPair, Finding, Rule, Subject
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Rail, Scope, Seat, scopes
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import dicts, yes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import listed
@@ -79,20 +79,16 @@ class InterfaceFault(NamedTuple):
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
     """Return the interfaces with a fault, by node and address."""
-    states: dict[str, dict[str, tuple[str, bool | None]]] = {}
+    nics: dict[str, dict[str, dict[str, Any]]] = {}
     found = {}
     for node, address in seats:
-        if node not in states:
-            states[node] = {
-                str(nic.get("name")): (str(nic.get("state")), enabled if isinstance(enabled, bool) else None)
-                for nic in listed(model.nodes.get(node), "nics")
-                for enabled in (nic.get("enabled"),)
-            }
-        nic = model.addresses.seat(node, address).nic
-        state, enabled = states[node].get(nic, ("unknown", None))
-        flaps = model.counters.carrier_changes[node, nic]
-        if flaps >= _FLAP or state not in _WORKING:
-            found[node, address] = InterfaceFault(one_line(nic, 40), flaps if flaps >= _FLAP else 0, enabled)
+        if node not in nics:
+            nics[node] = {str(nic.get("name")): nic for nic in listed(model.nodes.get(node), "nics")}
+        name = model.addresses.seat(node, address).nic
+        known, flaps = nics[node].get(name, {"state": "unknown"}), model.counters.carrier_changes[node, name]
+        if flaps >= _FLAP or str(known.get("state")) not in _WORKING:
+            fault = InterfaceFault(one_line(name, 40), flaps if flaps >= _FLAP else 0, yes(known.get("enabled")))
+            found[node, address] = fault
     return found
 
 
@@ -228,6 +224,12 @@ class ScopeFact(NamedTuple):
     node_pairs: int
     one_way_known: bool
     reverse_passes: bool
+
+
+class MeshRule(Rule["Mesh"]):
+    """Base of the rules about the mesh of addresses."""
+
+    domain = Domain.MESH
 
 
 class Mesh:

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
-from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, endpoint_pairs
+from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, MeshRule, endpoint_pairs
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -37,11 +37,7 @@ _MOST = 24
 _FILLING = frozenset(f"{layer}{again}" for layer in MESH for again in ("", " again"))
 
 
-class _MeshRule(Rule[Mesh]):
-    domain = Domain.MESH
-
-
-class _InterfaceRule(_MeshRule):
+class _InterfaceRule(MeshRule):
     """Base of the rules about interfaces whose nodes report a fault of them."""
 
     command: ClassVar[str]
@@ -89,7 +85,7 @@ class InterfaceDown(_InterfaceRule):
 
 
 @register
-class ProbeFailedRule(_MeshRule):
+class ProbeFailedRule(MeshRule):
     """A probe of the mesh crashed on a node, or did not answer there. This is no evidence about cables."""
 
     id = "FT222"
@@ -120,7 +116,7 @@ class ProbeFailedRule(_MeshRule):
             )
 
 
-class _DeadScopes(_MeshRule):
+class _DeadScopes(MeshRule):
     """Base of the rules about scopes that pass nothing."""
 
     message = "{scope:unreachable}"
@@ -131,11 +127,11 @@ class _DeadScopes(_MeshRule):
         "no datagrams could be counted, which would show the direction: {udp_error}",
         "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
     )
-    both_ways: ClassVar[bool]
+    both: ClassVar[bool]
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.dead_scopes:
-            if (scope.direction == "both") is self.both_ways:
+            if (scope.direction == "both") is self.both:
                 facts = {**mesh.interface_state(scope), **mesh.udp_errors(scope)}
                 yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
 
@@ -148,7 +144,7 @@ class Unreachable(_DeadScopes):
     name = "unreachable"
     title = "Addresses do not reach each other"
     next_step = "Check link state and route on the node; if they are fine, check the switch port."
-    both_ways = True
+    both = True
 
 
 @register
@@ -159,11 +155,11 @@ class OneWayRule(_DeadScopes):
     name = "one-way"
     title = "Traffic passes in one direction only"
     next_step = "Compare routes, rp_filter and firewall rules of both ends."
-    both_ways = False
+    both = False
 
 
 @register
-class IcmpDropped(_MeshRule):
+class IcmpDropped(MeshRule):
     """No echo is answered while UDP datagrams pass in both directions. Jobs are not affected."""
 
     id = "FT203"
@@ -184,7 +180,7 @@ class IcmpDropped(_MeshRule):
             yield mesh.finding(self, scope, (Layer.PING,), {})
 
 
-class _MtuRule(_MeshRule):
+class _MtuRule(MeshRule):
     """Base of the rules about packets that fill the MTU."""
 
     evidence = ("{count} of {total} address pairs lose packets that fill the MTU, and pass small ones",)
@@ -224,7 +220,7 @@ class NarrowPath(_MtuRule):
 
 
 @register
-class OutdatedPathMtu(_MeshRule):
+class OutdatedPathMtu(MeshRule):
     """The kernel of a node remembers a smaller path MTU than the path has now, for ten minutes after it was learned."""
 
     id = "FT235"
@@ -253,7 +249,7 @@ class OutdatedPathMtu(_MeshRule):
 
 
 @register
-class Firewall(_MeshRule):
+class Firewall(MeshRule):
     """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports."""
 
     id = "FT206"
@@ -294,7 +290,7 @@ class Firewall(_MeshRule):
 
 
 @register
-class PacketLoss(_MeshRule):
+class PacketLoss(MeshRule):
     """Some packets are lost, but not all."""
 
     id = "FT207"
@@ -320,7 +316,7 @@ class PacketLoss(_MeshRule):
 
 
 @register
-class HighRoundTrip(_MeshRule):
+class HighRoundTrip(MeshRule):
     """Pings take far longer than is usual in their class."""
 
     id = "FT208"

@@ -51,7 +51,7 @@ class Compared(NamedTuple):
     arms: list[Arm]
 
     def ratio(self, arm: Arm) -> float | None:
-        """Return the ratio of the median of an arm to that of the first arm, or None if one has no median."""
+        """Return the median of an arm over the median of the first arm, or None if one of them has none."""
         first, other = self.arms[0].median, arm.median
         return other / first if first and other is not None else None
 

@@ -12,14 +12,14 @@ hypothesis that everything the component carries is slower by a factor, and unde
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Direction, Kind, Reach, Subject
+from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_table import PairTable, parts, quantile
@@ -111,8 +111,8 @@ class _Family:
             found = found | (key == number)
         return found
 
-    def total(self, weights: Floats | Flags) -> Generator[None, None, Floats]:
-        """Return the sum of the weights of its pairs for each component; yield after each small step.
+    def total(self, weights: Floats | Flags) -> Steps[Floats]:
+        """Return the sum of the weights of its pairs for each component.
 
         Args:
             weights: The weight of each pair; flags count the pairs.
@@ -123,10 +123,6 @@ class _Family:
                 found += np.bincount(key[part], weights=weights[part], minlength=self.size + 1)
                 yield
         return found[:-1]
-
-
-def _constant(name: str, number: int) -> str:
-    return name
 
 
 def _of_both(first: Ints, second: Ints, where: Flags) -> tuple[Ints, Ints, Ints]:
@@ -153,8 +149,8 @@ def _reached(works: Flags, first: int) -> Flags:
 
 def _in_parts(
     count: int, columns: Callable[[slice], tuple[np.ndarray[Any, Any], ...]]
-) -> Generator[None, None, tuple[np.ndarray[Any, Any], ...]]:
-    """Return columns that are computed from parts of all pairs; yield after each part."""
+) -> Steps[tuple[np.ndarray[Any, Any], ...]]:
+    """Return columns that are computed from parts of all pairs."""
     found: list[np.ndarray[Any, Any]] = []
     for part in parts(count):
         some = columns(part)
@@ -184,10 +180,10 @@ def blamed(
     yield from search.run()
 
 
-def blocked_across(table: PairTable, places: Places) -> Generator[None, None, list[tuple[int, int]]]:
+def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, int]]]:
     """Return ordered pairs of nodes between which all pairs across rails fail and one within a rail works.
 
-    Yield after each small step. Empty if that holds for all pairs of nodes that have any.
+    Empty if that holds for all pairs of nodes that have any.
     """
     size = int(places.node.max(initial=-1)) + 1
     tested, lost, works = (np.zeros(size * size, dtype=np.int64) for _ in range(3))
@@ -220,7 +216,7 @@ class _Search:
         self.families: list[_Family] = []
 
     def prepare(self) -> Iterator[None]:
-        """Find all components; yield after each small step."""
+        """Find all components."""
         self.share, self.known, self.spread = yield from _in_parts(len(self.table), self._values)
         known = self.alive | self.dead
         for family in self._families():
@@ -280,9 +276,10 @@ class _Search:
         if len(self.nodes) > 2:
             whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
         for kind, where, name, bits in whole:
-            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), partial(_constant, name), 1)
+            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), [name].__getitem__, 1)
         yield None
-        half = np.array([end.index for end in self.ends]) * 2 >= self._count_of_node()
+        size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
+        half = np.array([end.index for end in self.ends]) * 2 >= size_of_node
 
         def split(part: slice) -> tuple[Ints]:
             a, b = source[part], target[part]
@@ -293,9 +290,16 @@ class _Search:
 
     def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
         """Yield the leaf switches, and the cuts between two of them."""
-        leaves, count = yield from self._leaves()
+        leaves: Ints = self.places.leaf
+        if leaves.max(initial=-1) < 1:
+            # Where they are unknown, groups of nodes that do not reach each other stand for them.
+            leaves = yield from self._groups()
+        count = int(leaves.max(initial=-1)) + 1
         yield None
-        leaf = partial(self._name_of_leaf, leaves)
+
+        def leaf(number: int) -> str:
+            return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
+
         if count > 2:
             yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
         if count > 1:
@@ -336,35 +340,14 @@ class _Search:
         yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (pair,), names[0], size * size)
         yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
 
-    def _count_of_node(self) -> Ints:
-        counts = np.bincount(self.places.node, minlength=len(self.nodes))
-        found: Ints = counts[self.places.node]
-        return found
-
     def _nics(self) -> tuple[Ints, list[str]]:
         """Return the NIC of each endpoint by number, and the names of all NICs."""
         numbers: dict[tuple[str, str], int] = {}
         found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
         return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
 
-    def _leaves(self) -> Generator[None, None, tuple[Ints, int]]:
-        """Return the leaf switch of each endpoint, and their number; yield after small steps.
-
-        Where they are unknown, groups of nodes that do not reach each other stand for them.
-        """
-        leaf: Ints = self.places.leaf
-        if leaf.max(initial=-1) < 1:
-            leaf = yield from self._groups()
-        return leaf, int(leaf.max(initial=-1)) + 1
-
-    def _name_of_leaf(self, leaves: Ints, number: int) -> str:
-        return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
-
-    def _groups(self) -> Generator[None, None, Ints]:
-        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works.
-
-        Yield after small steps.
-        """
+    def _groups(self) -> Steps[Ints]:
+        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works."""
         size, node = len(self.nodes), self.places.node
         works = np.eye(size, dtype=bool)
         for part in parts(len(self.table)):
@@ -414,7 +397,7 @@ class _Search:
             best = yield from self._narrowed(best, scored)
             yield (yield from self._blame(best, scored))
 
-    def _likeliest(self, scored: list[_Score]) -> Generator[None, None, _Score]:
+    def _likeliest(self, scored: list[_Score]) -> Steps[_Score]:
         """Return the component that saves most bits; among equals, the one with the largest share of bad pairs."""
         best = max(one.saving for one in scored)
         shares: dict[_Score, float] = {}
@@ -424,7 +407,7 @@ class _Search:
                 yield
         return max(shares, key=lambda one: (shares[one], one.saving))
 
-    def _narrowed(self, best: _Score, scored: list[_Score]) -> Generator[None, None, _Score]:
+    def _narrowed(self, best: _Score, scored: list[_Score]) -> Steps[_Score]:
         """Return the component within the best one that has its very slow pairs, if its others are about as usual.
 
         Very slow pairs count no more than slow ones, so that a few values below the usual one would outweigh the fit.
@@ -459,7 +442,7 @@ class _Search:
         mine = self.families[score.at].members(score.number)
         return float(np.count_nonzero(mine & bad) / np.count_nonzero(mine & tested))
 
-    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Generator[None, None, tuple[list[int], Floats]]:
+    def _usable(self, family: _Family, bad: Flags, tested: Flags) -> Steps[tuple[list[int], Floats]]:
         """Return the components of a family with bad pairs, and the number of tested pairs of each component."""
         if not bad.any():
             return [], np.zeros(0)
@@ -479,8 +462,8 @@ class _Search:
         bits = (2 * self.share[part] * shift - shift * shift) / (2 * self.spread[part] ** 2) / math.log(2)
         return (np.where(self.known[part], np.clip(bits, -_MOST_BITS, _MOST_BITS), 0.0),)
 
-    def _blame(self, best: _Score, scored: list[_Score]) -> Generator[None, None, Blame]:
-        """Return a component with its rivals, and take what it explains out of the search; yield after small steps."""
+    def _blame(self, best: _Score, scored: list[_Score]) -> Steps[Blame]:
+        """Return a component with its rivals, and take what it explains out of the search."""
         saving, at, number, factor = best
         family = self.families[at]
         mine = family.members(number)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Finding, Pair, Rule
+from fabtui.diagnosis.finding import Finding, Pair, Rule, Steps
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
     kind_of_error,
@@ -82,7 +82,8 @@ class PairContext:
         if settled:
             self.unexplained = {pair: one for pair, one in self.unexplained.items() if settled.isdisjoint(pair)}
             self.only_inside = [pair for pair in self.only_inside if settled.isdisjoint(pair)]
-        self._blames: list[Blame] | None = None
+        #: Components that explain bad pairs, the one that explains most first; None until `search` has found them.
+        self.blames: list[Blame] | None = None
         self._port_notes = PortNotes(model)
 
     def explain(
@@ -95,8 +96,8 @@ class PairContext:
         error: CommonError | None = None,
         commands: Iterable[str] = (),
         nodes: Iterable[str] | None = None,
-    ) -> Generator[None, None, Finding]:
-        """Return a finding that explains cells, with the evidence that all of them share; yield after small steps.
+    ) -> Steps[Finding]:
+        """Return a finding that explains cells, with the evidence that all of them share.
 
         Args:
             rule: The rule.
@@ -105,7 +106,7 @@ class PairContext:
             facts: Facts for the templates of the rule.
             error: The error that most of the cells have; by default the first ones are asked.
             commands: Next commands.
-            nodes: Names of nodes; by default those of the cells.
+            nodes: Names of nodes; by default the nodes of the cells.
         """
         listed = list(cells)
         explained: set[Pair] = set()
@@ -154,8 +155,8 @@ class PairContext:
         least = len(cells) / 2
         return tuple(note for note, n in sorted(counted.items(), key=lambda item: -item[1]) if n >= least)[:2]
 
-    def _in_world(self, cells: Sequence[Pair]) -> Generator[None, None, dict[str, Any]]:
-        """Return how cells that are bad alone do in the world communicator; yield after each small step."""
+    def _in_world(self, cells: Sequence[Pair]) -> Steps[dict[str, Any]]:
+        """Return how cells that are bad alone do in the world communicator."""
         table, place = self.tally.table, self.tally.place
         passed = 0
         for some in in_steps(cells):
@@ -170,8 +171,8 @@ class PairContext:
         gpus = all(end.kind == "gpu" for end in self.model.endpoints)
         return {"in_world": InWorldFact(passed, len(cells), gpus and passed == len(cells))}
 
-    def error(self, cells: Sequence[Pair]) -> Generator[None, None, CommonError | None]:
-        """Return the error that most bad pairs have; details such as addresses may differ. Yield after small steps."""
+    def error(self, cells: Sequence[Pair]) -> Steps[CommonError | None]:
+        """Return the error that most bad pairs have; details such as addresses may differ."""
         table = self.tally.table
         assert table is not None
         counted: Counter[str] = Counter()
@@ -202,11 +203,11 @@ class PairContext:
     # -- components to blame ------------------------------------------------------------------------------------------
 
     def search(self) -> Iterator[None]:
-        """Find the components to blame, in small steps; rules that explain pairs otherwise have been checked before."""
-        if self._blames is not None:
+        """Find the components to blame, once, in small steps; rules that explain pairs otherwise come before."""
+        if self.blames is not None:
             return
         table, places = self.tally.table, self.tally.places
-        self._blames = []
+        self.blames = []
         if table is not None and places is not None and self.unexplained:
             settled: list[int] = []
             for some in in_steps(list(self.tally.place)):
@@ -214,14 +215,8 @@ class PairContext:
                 yield
             for found in blamed(table, places, self.model.endpoints, settled):
                 if found is not None:
-                    self._blames.append(found)
+                    self.blames.append(found)
                 yield None
-
-    def blames(self) -> list[Blame]:
-        """Return the components that explain bad pairs, the one that explains most first."""
-        for _ in self.search():
-            pass
-        return self._blames or []
 
     def pairs_at(self, places: Iterable[int]) -> list[Pair]:
         """Return the pairs at places of the table."""

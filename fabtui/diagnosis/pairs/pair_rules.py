@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.experiment import PAIR_TRIALS, ends_of
@@ -21,6 +21,7 @@ from fabtui.diagnosis.finding import (
     Route,
     Rule,
     Severity,
+    Steps,
     Subject,
     Trial,
     register,
@@ -185,7 +186,7 @@ class RailsBlockedByNode(_PairRule):
     title = "No traffic across rails between certain nodes"
     message = "no traffic across rails[ among {among}][ from {source} to {destination}]"
     evidence = ("these nodes reach each other within rails",)
-    next_step = "Compare routes between rails of these nodes with those of the others."
+    next_step = "Compare the routes between rails of these nodes with the routes of other nodes."
     trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -222,7 +223,8 @@ class BlameRule(_PairRule):
     dead: ClassVar[bool]
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        for blame in context.blames():
+        yield from context.search()
+        for blame in context.blames or ():
             kind, name = blame.subject
             if blame.dead is not self.dead or (kind, blame.reach) not in self.kinds:
                 continue
@@ -442,7 +444,7 @@ class PairSlow(_PairRule):
     name = "pair-slow"
     title = "Pair is slow"
     message = "{pair:arrow} slow"
-    next_step = "Test the pair alone, and compare the transport it uses with that of its class."
+    next_step = "Test the pair alone, and compare its transport with the usual one of its class."
     trials = PAIR_TRIALS
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -561,8 +563,8 @@ def _are_many(pairs: Iterable[Pair]) -> bool:
     return False
 
 
-def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Generator[None, None, Finding]:
-    """Return the finding of a pair in one direction or both; yield after each small step."""
+def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Steps[Finding]:
+    """Return the finding of a pair in one direction or both."""
     first = pairs[0]
     commands = pair_commands(context.model, *first)
     verdict = context.unexplained[first]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Subject, Trial, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Steps, Subject, Trial, register
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
@@ -27,7 +27,6 @@ from fabtui_node.parsers.nccl.transports import Path, device_of
 
 if TYPE_CHECKING:
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
-    Odd = Generator[None, None, tuple[Flags, Flags]]
 
 #: Paths of NCCL that leave a GPU over a network.
 _NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
@@ -60,12 +59,14 @@ class TransportRule(Rule[PairContext]):
 
     Attributes:
         variables: Key of the environment variables that cause it.
+        commands: Commands that inspect a node, besides the list of its variables.
         error: The entry of the catalogue of errors about the same, which logs show.
     """
 
     domain = Domain.PAIRS
     severity = Severity.BAD
     variables: ClassVar[str]
+    commands: ClassVar[tuple[str, ...]]
     error: ClassVar[str]
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
@@ -87,7 +88,7 @@ class TransportRule(Rule[PairContext]):
             across = pairs & (source != target)
             return sum(np.bincount(end, minlength=len(names)) for end in (source[pairs], target[across]))
 
-        # A pair of two nodes counts for both: the one whose pairs all take the slower path explains those of the other.
+        # A pair of two nodes counts for both; a node all of whose pairs take the slower path explains them.
         tested_of = per_node(tested)
         for node in np.flatnonzero((tested_of > 0) & (per_node(odd) >= _MOSTLY * tested_of)).tolist():
             mine = odd & ((source == node) | (target == node))
@@ -98,8 +99,8 @@ class TransportRule(Rule[PairContext]):
             named = [names[node] for node in np.flatnonzero(per_node(odd)).tolist()]
             yield self._finding(context, Subject(Kind.NODES, fold(named)), odd, named)
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
-        """Return which pairs take the slower path, and which could take the faster one; yield after small steps."""
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
+        """Return which pairs take the slower path, and which could take the faster one."""
         raise NotImplementedError
 
     def _finding(self, context: PairContext, subject: Subject, odd: Flags, nodes: Sequence[str]) -> Finding:
@@ -114,15 +115,12 @@ class TransportRule(Rule[PairContext]):
             nodes=nodes,
             cells=cells,
             facts=facts,
-            commands=(command, *self._commands(context, nodes[0])),
+            commands=(command, *(on_node(nodes[0], one, context.model) for one in self.commands)),
             blames=subject,
         )
 
     def _error_facts(self, variables: str) -> dict[str, str]:
         return meaning_named(self.error).facts
-
-    def _commands(self, context: PairContext, node: str) -> list[str]:
-        return []
 
 
 def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
@@ -162,9 +160,10 @@ class SocketFallback(TransportRule):
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
     trials = (Trial.RDMA,)
     variables = "Socket"
+    commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
         able = np.array([bool(active_ports(listed(context.model.nodes.get(node), "ib"))) for node in places.nodes])
         yield
         tested = (table.kind > 0) & np.isin(table.path, _NETWORK)
@@ -173,9 +172,6 @@ class SocketFallback(TransportRule):
             tested &= able[ends]
             yield
         return tested & (table.path == Path.TCP), tested
-
-    def _commands(self, context: PairContext, node: str) -> list[str]:
-        return [on_node(node, "ibv_devinfo", context.model), on_node(node, "ls /dev/infiniband", context.model)]
 
 
 @register
@@ -190,18 +186,16 @@ class NoGpuDirect(TransportRule):
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
     trials = (Trial.GPUDIRECT,)
     variables = "IB"
+    commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
         setup = np.zeros(4, dtype=bool)
         setup[table.kind[table.path == Path.GPUDIRECT]] = True
         yield
         tested = setup[table.kind] & (table.kind > 0) & np.isin(table.path, (Path.RDMA, Path.GPUDIRECT))
         return tested & (table.path == Path.RDMA), tested
-
-    def _commands(self, context: PairContext, node: str) -> list[str]:
-        return [on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", context.model)]
 
 
 @register
@@ -218,13 +212,14 @@ class NoPeerToPeer(TransportRule):
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
     trials = (Trial.P2P,)
     variables = "P2P"
+    commands = ("nvidia-smi topo -p2p n",)
     error = "p2p-disabled"
 
     def _error_facts(self, variables: str) -> dict[str, str]:
         # Without a variable, the hardware or the system is the reason.
         return super()._error_facts(variables) if variables else {}
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Odd:
+    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
         active = {node: _with_active_nvlinks(context, node) for node in places.nodes}
         connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
         yield
@@ -233,9 +228,6 @@ class NoPeerToPeer(TransportRule):
             tested &= connected[ends]
             yield
         return tested & (table.path != Path.P2P), tested
-
-    def _commands(self, context: PairContext, node: str) -> list[str]:
-        return [on_node(node, "nvidia-smi topo -p2p n", context.model)]
 
 
 @register
@@ -249,7 +241,7 @@ class OddDevice(Rule[PairContext]):
     severity = Severity.WARN
     message = "{node} sends over {device} on rail {rail}, most nodes over {usual}"
     evidence = ("{node} has {usual}, too", "set: {variables}")
-    next_step = "Compare NCCL_IB_HCA, NCCL_SOCKET_IFNAME and the topology with those of a node that uses the other NIC."
+    next_step = "Compare NCCL_IB_HCA, NCCL_SOCKET_IFNAME and the topology with a node that uses the other NIC."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places, model = context.tally.table, context.tally.places, context.model
@@ -273,10 +265,8 @@ class OddDevice(Rule[PairContext]):
                     yield self.finding(node, nodes=[node], facts=facts, commands=[command])
 
 
-def _devices_used(
-    context: PairContext, table: PairTable, places: Places
-) -> Generator[None, None, dict[tuple[str, int], Counter[str]]]:
-    """Return how often each node sends over each device on each rail, to other nodes; yield after small steps."""
+def _devices_used(context: PairContext, table: PairTable, places: Places) -> Steps[dict[tuple[str, int], Counter[str]]]:
+    """Return how often each node sends over each device on each rail, to other nodes."""
     shapes, shape_of, _ = context.model.results.store.columns()
     named = ["" if shape is None else one_line(device_of(shape.transport), 40) for shape in shapes]
     names = sorted(set(named))

@@ -33,7 +33,7 @@ def judgements(node: ProbedNode) -> list[dict[str, str]]:
             try:
                 judged = spec.judge(dict(value)) + (xids.judged(value) if probe == "kernel" else [])
             except Exception as error:
-                # A malformed result of one probe must not hide those of the others.
+                # A malformed result of one probe must not hide the judgements of other probes.
                 text = f"cannot interpret the result of {probe}: {type(error).__name__}: {error}"
                 judged = [{"subject": probe, "verdict": "note", "text": text}]
         for one in dicts(judged)[:_MOST]:
@@ -67,7 +67,7 @@ def severity_of(verdict: str) -> Severity:
 
 
 class NodeContext:
-    """Nodes that were inspected (by default those of the model), their facts, and expected values of facts."""
+    """Nodes that were inspected (by default all of the model), their facts, and expected values of facts."""
 
     def __init__(
         self, model: Model, nodes: Sequence[ProbedNode] | None = None, expected: Mapping[str, str] | None = None

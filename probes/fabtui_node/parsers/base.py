@@ -62,7 +62,7 @@ class Format(NamedTuple):
 
 
 def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
-    """Return a ``Format.likely``: that of the first pattern found in a text; ``^`` and ``$`` match at lines.
+    """Return a ``Format.likely``: the first pattern found in a text decides; ``^`` and ``$`` match at lines.
 
     Of a text without capitals, which somebody may have lost, the case of letters does not count.
     """

@@ -59,7 +59,7 @@ def whole(text: str) -> int | None:
 
 
 def json_value(text: str) -> Any:
-    """Return the first JSON value in a text, ignoring the rest; None if there is none.
+    """Return the first JSON value in a text, ignoring the rest, or None.
 
     NaN and numbers beyond a double, which JSON does not have, are None in it.
     """
@@ -76,7 +76,7 @@ def json_value(text: str) -> Any:
 def json_objects(text: str, most: int) -> tuple[list[dict[str, Any]], int]:
     """Return the objects that begin at the starts of lines, and how many of these are cut off or damaged.
 
-    An object may go on over several lines.
+    An object may span several lines.
     """
     found: list[dict[str, Any]] = []
     broken = 0
@@ -105,7 +105,7 @@ def json_whole(value: Any) -> int | None:
 
 
 def json_object(value: Any, *names: str) -> dict[str, Any]:
-    """Return the object at a path of names in a JSON value, an empty one where there is none."""
+    """Return the object at a path of names in a JSON value, or an empty one."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

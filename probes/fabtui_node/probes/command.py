@@ -1,6 +1,6 @@
 """A command that the user runs on the node: an argument list, no shell, and bounded output.
 
-It runs in a session of its own, with standard input closed and an environment of a few variables. At its deadline it is
+It runs in a separate session, with standard input closed and an environment of a few variables. At its deadline it is
 killed with all that it started, and so it is when the controller goes away.
 """
 

@@ -44,7 +44,7 @@ def parse_meminfo(text: str) -> Optional[int]:
 def place_nics(
     found: List[Dict[str, Any]], interfaces: List[Dict[str, Any]], devices: List[Dict[str, Any]], root: str
 ) -> None:
-    """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface where there is none."""
+    """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface on nodes without RDMA."""
     near: Dict[str, pci.PciDevice] = {}
     for device in devices:
         active = any(port["state"] == "Active" for port in device["ports"])
@@ -151,7 +151,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     listed = listed or {"driver": None, "cuda": None, "gpus": []}
     rccl = nccl_libraries.named([*files, *(one.get("nccl") or "" for one in value["pythons"])], "librccl")
     if not listed["gpus"] and rccl and (others := kfd_inventory.read(environ, root)):
-        # Where there is none of NVIDIA's. Without RCCL they are the display's, or part of a processor.
+        # Without GPUs of NVIDIA. Without RCCL, AMD's drive the display or are part of a processor.
         listed, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
     place_nics(listed["gpus"], interfaces, devices, root)
     value.update(listed)

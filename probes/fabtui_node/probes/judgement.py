@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = (), check: str = "") -> Judgement:
-    """Return a judgement; the verdicts are those of `ProbeSpec.judge`.
+    """Return a judgement; `ProbeSpec.judge` lists the verdicts.
 
     Args:
         subject: What it is about, in one word, or an RDMA port (``mlx5_0/1``).
@@ -28,13 +28,13 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
 
 
 def part(value: Any, name: str) -> Dict[str, Any]:
-    """Return an object in an object, an empty one if there is none."""
+    """Return an object in an object, or an empty one."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def count(value: Dict[str, Any], name: str) -> Optional[float]:
-    """Return a number in an object, None if there is none."""
+    """Return a number in an object, or None."""
     found = value.get(name)
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 

@@ -29,7 +29,7 @@ _NOT_PERMITTED = ("not permitted", "permission denied", "insufficient permission
 
 
 class _Log(NamedTuple):
-    """The log: where it is from, its text, and whether it may be read (None: there is none)."""
+    """The log: where it is from, its text, and whether it may be read (None: the node has no log)."""
 
     source: str
     text: str
@@ -55,7 +55,7 @@ def read_kmsg(path: str, seconds: float) -> _Log:
             except BlockingIOError:
                 break
             except OSError as error:
-                # EPIPE: records were overwritten meanwhile, go on with the oldest that is left.
+                # EPIPE: records were overwritten meanwhile; continue with the oldest that is left.
                 if error.errno == errno.EPIPE:
                     continue
                 return _Log("kmsg", "", False if error.errno in (errno.EPERM, errno.EACCES) else None, error.strerror)

@@ -168,7 +168,7 @@ def _take(end: int, until: float) -> Optional[bytes]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``, in a process of its own.
+    """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``, in a separate process.
 
     ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
     """

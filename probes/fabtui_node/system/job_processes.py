@@ -43,7 +43,7 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
 
 
 def _above(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:
-    """Return a process and all those above it that have a rank: what the node side starts has that of its step."""
+    """Return a process and all those above it that have a rank: what the node side starts has the rank of its step."""
     line = [pid]
     while line[-1] in found and found[line[-1]]["parent"] not in line:
         line.append(found[line[-1]]["parent"])

@@ -45,7 +45,7 @@ def chain(path: Optional[str]) -> List[str]:
 
 
 def address(path: Optional[str]) -> Optional[str]:
-    """Return the PCI address in a real path; a virtio device has that of the card below it."""
+    """Return the PCI address in a real path; a virtio device has the address of the card below it."""
     found = chain(path)
     return found[-1] if len(found) > 1 else None
 

@@ -177,7 +177,7 @@ def _follow(
                 if sum(map(len, sinks)) > limit:
                     truncated = True
                     break
-        # A command may close its output and go on.
+        # A command may close its output and continue.
         while not (timed_out or truncated or _exited(process)):
             if time.monotonic() >= end or stop.is_set():
                 timed_out = True

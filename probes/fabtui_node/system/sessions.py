@@ -1,8 +1,8 @@
 """Node sides of other sessions of fabtui on this node, by the names of their sockets.
 
 The kernel lists the names of all Unix sockets in one file. Command lines of processes have the same mark, but each of
-them is a file of its own that takes longer to read. `hidepid` hides those of other users. The command line of a process
-that is stuck in the kernel may never be read to its end.
+them is a separate file that takes longer to read. `hidepid` hides the processes of other users. The command line of a
+process that is stuck in the kernel may never be read to its end.
 """
 
 from __future__ import annotations

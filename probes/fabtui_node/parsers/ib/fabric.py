@@ -79,7 +79,7 @@ def parse_topology(text: str) -> Reading:
     """Return ``{"form": "ports"|"topology"|None, "nodes": [...], "links": [...], "from_port"}``.
 
     A link is one port with what it is connected to, so that each cable is in there twice: ``type`` (``CA``,
-    ``switch``, ``router``), ``name``, ``guid`` (of the port; of a switch, that of its management port), ``lid``,
+    ``switch``, ``router``), ``name``, ``guid`` (of the port; a switch has one, of its management port), ``lid``,
     ``port``, ``lanes``, ``speed`` (``HDR``), ``rate`` (Gb/s) and ``peer``: None for a port with nothing on it, else
     ``type``, ``name``, ``guid``, ``lid``, ``port``. ``-p`` lists unconnected ports too, at the speed of a port that
     has none; a topology file does not. ``nodes`` are the devices of a topology file.
@@ -187,7 +187,7 @@ class _Topology:
         self._links.append(link)
 
     def finish(self) -> List[Dict[str, Any]]:
-        """Return the links, with the GUIDs of ports where a line had only that of a node."""
+        """Return the links, with the GUIDs of ports where a line had only the GUID of a node."""
         ports = {node["guid"]: node["port_guid"] for node in self.nodes if node["port_guid"]}
         for link in self._links:
             link["peer"]["guid"] = ports.get(link["peer"]["guid"], link["peer"]["guid"])
@@ -283,7 +283,7 @@ def _set_types(links: List[Dict[str, Any]]) -> None:
     for link in links:
         line_mode, has_guid = link.pop("line_mode"), link.pop("has_guid")
         if line_mode:
-            # The ports of a switch have one GUID in common, those of an adapter each their own.
+            # The ports of a switch have one GUID in common, each port of an adapter has a different one.
             link["type"] = "switch" if link["port"] > 4 or rows[link["guid"]] > 1 else None
         elif link["type"] is None or has_guid != (link["type"] != "switch"):
             link["type"] = "CA" if has_guid else "switch"
@@ -316,7 +316,7 @@ def parse_errors(text: str) -> Reading:
 
     - Each port: ``node`` (its name), ``node_guid``, ``guid``, ``port``, ``counters``, ``saturated`` (counters at the
       limit of their short form) and ``extended`` (True if errors have 64 bits). ``port`` is a number, or ``ALL`` for
-      the sum over a switch, which has limits of its own and adds nothing to the numbered ports.
+      the sum over a switch, which has other limits and adds nothing to the numbered ports.
     - Summary: ``nodes_checked``, ``bad_nodes``, ``ports_checked``, ``bad_ports``, ``query_failures``, ``thresholds``,
       ``suppressed``.
     - ``complete`` is False if the text has no summary: the tool did not finish.

@@ -189,7 +189,7 @@ def is_peer_lost(text: str) -> bool:
 
 
 def choice(lines: Iterable[NcclLine]) -> Optional[str]:
-    """Return the algorithm and protocol that NCCL chose for the last collective of some lines, None if untold.
+    """Return the algorithm and protocol that NCCL chose for the last collective of some lines, None if unknown.
 
     Only the first rank of a communicator prints it.
     """
@@ -381,8 +381,8 @@ def _explain(warn: Dict[str, Any]) -> None:
 def parse(text: str) -> Reading:
     """Return ``edges`` (ranks ``src``, ``dst``; worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
 
-    Ranks are those of a communicator; a log of several communicators mixes them. ``first_cause`` is the first warning
-    that is not a consequence of another.
+    Ranks are numbers within a communicator; a log of several communicators mixes them. ``first_cause`` is the first
+    warning that is not a consequence of another.
     """
     parser = _Parser()
     for line in plain_lines(text):

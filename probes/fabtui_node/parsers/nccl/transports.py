@@ -93,7 +93,7 @@ _UNNAMED = re.compile("$^")
 
 @lru_cache(maxsize=4096)
 def transport_of(name: Optional[str]) -> Transport:
-    """Return the transport with a name; of several names, such as ``NET/IB/0 + P2P/IPC``, that of the first.
+    """Return the transport with a name; of several names, such as ``NET/IB/0 + P2P/IPC``, the first counts.
 
     An unknown name has the path `Path.UNKNOWN`, and its first characters as the short form.
     """

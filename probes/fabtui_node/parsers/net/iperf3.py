@@ -94,7 +94,7 @@ def _from_json(value: dict[str, Any], notes: Notes) -> dict[str, Any]:
 def parse(text: str) -> Reading:
     """Return ``local`` and ``remote`` addresses, ``protocol``, ``totals`` (of sender and receiver) and ``intervals``.
 
-    ``bandwidth`` (as the receiver counted it), ``retransmits`` and ``error`` are those of the entire run. Bandwidths
+    ``bandwidth`` (as the receiver counted it), ``retransmits`` and ``error`` are about the entire run. Bandwidths
     are in GB/s (1e9 bytes per second).
     """
     notes = Notes()

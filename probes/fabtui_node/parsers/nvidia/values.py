@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Notes
 
-#: Field values that mean that there is none; not a fault.
+#: Field values that mean that the GPU has no such value; not a fault.
 NOTHING = {"", "n/a", "not supported", "not available", "none", "unknown", "-", "off", "not found", "deprecated"}
 #: Parts of what is written instead of a value when a GPU does not answer.
 FAILURES = ("err!", "gpu is lost", "requires reset", "unknown error", "fallen off", "insufficient permissions")
@@ -47,7 +47,7 @@ def field_text(word: str) -> Optional[str]:
 
 
 def number(word: str) -> Optional[float]:
-    """Return the number that a field begins with, ignoring its unit; None if there is none."""
+    """Return the number that a field begins with, ignoring its unit, or None."""
     found = _NUMBER.fullmatch(bare(word))
     if not found or (found[2] and found[2][0] in "0123456789.xX:-"):
         return None
@@ -55,7 +55,7 @@ def number(word: str) -> Optional[float]:
 
 
 def whole(word: str) -> Optional[int]:
-    """Return the integer that a field begins with, ignoring its unit; None if there is none."""
+    """Return the integer that a field begins with, ignoring its unit, or None."""
     found = _NUMBER.fullmatch(bare(word))
     if not found or not _WHOLE.fullmatch(found[1]):
         return None
@@ -64,7 +64,7 @@ def whole(word: str) -> Optional[int]:
 
 
 def unit(word: str) -> Optional[str]:
-    """Return the unit after a number, None where there is none."""
+    """Return the unit after a number, or None."""
     found = _NUMBER.fullmatch(bare(word))
     return found[2].strip() or None if found else None
 

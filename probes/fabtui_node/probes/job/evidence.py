@@ -156,7 +156,7 @@ def run(
     ``addresses`` of the node; ``log``: whether the kernel's log may be read; ``since`` (s): the age of the job, and
     ``events`` of that time. An event is as in `dmesg`, with ``gpu`` (index), ``age`` (s) and ``at`` (local time).
     ``ports`` (``name``, ``state``, ``physical_state``) of RDMA; ``ranks`` (`stacks`), with ``asked``, the number in
-    ``pids``; ``gone``: those of ``pids`` that are no longer there.
+    ``pids``; ``gone``: the ``pids`` that are no longer there.
     """
     processes = job_processes.find(proc, str(args.get("job") or ""))
     since = _since(processes, proc)
@@ -187,7 +187,7 @@ def _pids(args: Dict[str, Any]) -> List[int]:
 
 
 def _process(pid: int, processes: List[Dict[str, Any]], proc: str) -> Optional[Dict[str, Any]]:
-    """Return the process with a number, else the one that has this number in its container; None if there is none."""
+    """Return the process with a number, else the one that has this number in its container, or None."""
     for one in processes:
         if one["pid"] == pid:
             return one
@@ -205,7 +205,7 @@ def _is_gone(pid: int, proc: str) -> bool:
 
 
 def _since(processes: List[Dict[str, Any]], proc: str) -> float:
-    """Return the age (s) of the oldest process with a rank, a day if there is none."""
+    """Return the age (s) of the oldest process with a rank, a day without any."""
     ages = [age for one in processes if (age := job_processes.age(one["pid"], proc)) is not None]
     return round(max(ages), 1) if ages else _DAY
 

@@ -1,7 +1,7 @@
 """Probe ``flight``: flight recorder dumps of running ranks, asked for through PyTorch's FIFO.
 
 A rank with ``TORCH_NCCL_DEBUG_INFO_PIPE_FILE=STEM`` has a FIFO ``STEM<rank>.pipe``; a byte in it makes the rank write
-its dump to a file, as it does after a timeout, and go on. Without ``write`` the probe only lists the ranks.
+its dump to a file, as it does after a timeout, and continue. Without ``write`` the probe only lists the ranks.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
 
 
 def _existing(emit: Emit, proc: str, job: str) -> Dict[str, Any]:
-    """Send the dumps that the ranks have written since they started, such as those of PyTorch's watchdog."""
+    """Send the dumps that the ranks have written since they started, such as dumps of PyTorch's watchdog."""
     rows = []
     for one in ranks(proc, job, with_pipe=False):
         age = job_processes.age(one.pid, proc)

@@ -14,7 +14,7 @@ from fabtui_node.probes.nvidia import nvml
 from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import job_processes, log_files
 
-#: Maximum number of bytes of all files in one answer, and of those of a file that is new.
+#: Maximum number of bytes of all files in one answer, and of a file that is new.
 MOST_BYTES = 256 * 1024
 _MAX_PROCESSES = 64
 

@@ -154,7 +154,7 @@ def _report(connection: _Connection, address: str, first: float, whole: float) -
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
-    """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at those of the jobs on this node.
+    """Ask twice, ``wait`` seconds apart (0: once), at ``address``, else at the addresses of the jobs on this node.
 
     The reports come as parts: ``report`` (its number), ``format``, ``address`` and a piece of ``text``. The value has
     ``problems`` (``address``, ``kind``, ``text``), ``processes`` (`job_processes`) and ``addresses`` of the node.

@@ -161,7 +161,7 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
     Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",
     "raw"}``; of ``end`` ``{}``.
 
-    Raises ValueError: the arguments are not those of a role.
+    Raises ValueError: the arguments fit no role.
     """
     role, token = args.get("role"), str(args.get("token") or "")
     if role == "end":

@@ -1,4 +1,4 @@
-"""ICMP echoes of our own, for nodes (containers above all) that have no ping.
+"""ICMP echoes through a socket, for nodes (containers above all) that have no ping.
 
 Linux lets users whose group is in ``net.ipv4.ping_group_range`` open ICMP datagram sockets; root may open raw ones.
 Packet formats: RFC 792 and RFC 4443.

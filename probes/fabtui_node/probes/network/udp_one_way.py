@@ -161,7 +161,7 @@ def _enlarge(sock: socket.socket) -> None:
 
 
 def _open(row: Value) -> Optional[socket.socket]:
-    """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
+    """Return a socket for one target: what piles up for a target that does not answer delays no other."""
 
     def prepare(sock: socket.socket) -> None:
         icmp_socket.forbid_fragments(sock, 6 if ":" in row["src"] else 4)
@@ -336,7 +336,7 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
     null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
     [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
 
-    Raises ValueError: the arguments are not those of a role.
+    Raises ValueError: the arguments fit no role.
     """
     end = time.monotonic() + deadline - 0.2
     token, role = args.get("token"), args.get("role")

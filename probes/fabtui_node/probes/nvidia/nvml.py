@@ -71,7 +71,7 @@ def versions(library: Any) -> Dict[str, Any]:
 
 
 class NvmlTask:
-    """A function run on a thread of its own, because a broken driver may never answer."""
+    """A function run on a separate thread, because a broken driver may never answer."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function

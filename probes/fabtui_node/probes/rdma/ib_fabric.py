@@ -36,7 +36,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or None,
     "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}], "fabric": None
     or what `walk` returns, "error": text or None}``. ``errors`` are the counters of trouble that are not zero, by their
-    names in sysfs, where sysfs has none; ``peer_errors`` those of the leaf's port.
+    names in sysfs, where sysfs has none; ``peer_errors`` are counted by the leaf's port.
     """
     began = time.monotonic()
     end = began + deadline * 0.85
@@ -105,7 +105,7 @@ def _port(ca: str, port: Value, end: float, root: str) -> Value:
             _beyond(found, asker, own)
         if found["state"] == "Active":
             found["sm"] = management.parse_manager(asker.ask("sminfo")).values["sm"]
-            # Counters of sysfs are those of the probe rdma.
+            # The probe rdma reads the counters of sysfs.
             if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
                 found["errors"], found["saturated"] = asker.errors()
     found["problem"] = None if found["leaf"] is not None else asker.problem

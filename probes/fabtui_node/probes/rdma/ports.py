@@ -39,8 +39,8 @@ CHOOSES_SINCE = "2.21"
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     """Read the RDMA ports and the interfaces that carry data.
 
-    ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have an address
-    which data may use.
+    ``nics``: interfaces to ask ``ethtool`` about, besides the interfaces of RoCE ports; without it, interfaces with an
+    address which data may use.
 
     ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
     "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the first of
@@ -123,7 +123,7 @@ def _take_verbs(ports: List[Value], result: Optional[run_command.CommandResult],
 
 
 def _derive_mtu(port: Value, root: str) -> None:
-    """Fill in values of the interface: the MTU of a RoCE port is the largest that fits into that of its interface."""
+    """Fill in values of the interface: a RoCE port has the largest MTU that its interface can carry."""
     if not port["netdev"]:
         return
     mtu = sysfs.integer(root, "class/net", port["netdev"], "mtu")
