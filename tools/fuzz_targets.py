@@ -61,7 +61,7 @@ from fabtui.scheduler.slurm_nodes import node_values
 from fabtui.scheduler.tool import ToolOutput
 from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import Side
-from fabtui.session.node_client import NodeClient, RankHostExit, RankMessage
+from fabtui.session.node_client import NodeClient
 from fabtui.session.ranks.rank_host import HostMessage, RankHost, RankSettings, Report, exit_reason
 from fabtui.session.ranks.rendezvous_store import StoreServer
 from fabtui.transport.asyncssh.known_hosts import load_file
@@ -211,10 +211,10 @@ async def _from_node(data: bytes) -> None:
     spawning = asyncio.ensure_future(client.spawn({}, {}, None, 30))
     await asyncio.sleep(0)
     async for message in client.messages():
-        if isinstance(message, RankMessage):
-            host.receive(message.message)
-        elif isinstance(message, RankHostExit):
-            _fit(exit_reason("n0", message.message)[0])
+        if message["t"] == "rank":
+            host.receive(message["m"])
+        elif message["t"] == "exit":
+            _fit(exit_reason("n0", message)[0])
     await asyncio.sleep(0)
     await link.close()
     store.close()

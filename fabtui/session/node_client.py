@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from fabtui.transport.link import Link, LinkLost
+from fabtui.transport.link import Link, LinkLost, Message
 from fabtui_node import registry
 
 #: Time (s) added to a deadline that the node keeps itself.
@@ -30,33 +30,6 @@ class ProbeFailed(Exception):
         super().__init__(text)
         self.kind = kind
         self.text = text
-
-
-class RankMessage(NamedTuple):
-    """Message of the rank host."""
-
-    message: dict[str, Any]
-
-
-class RankHostExit(NamedTuple):
-    """End of the rank host, with the ``exit`` message."""
-
-    message: dict[str, Any]
-
-
-class RankHostHalted(NamedTuple):
-    """Stop (SIGSTOP) of the rank host's process, or its continuation."""
-
-    on: bool
-
-
-class PrintedLine(NamedTuple):
-    """Line printed by a process on the node."""
-
-    text: str
-
-
-NodeMessage = RankMessage | RankHostExit | RankHostHalted | PrintedLine
 
 
 def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
@@ -87,8 +60,12 @@ class NodeClient:
         self._posted: list[dict[str, Any]] = []
         self._posting: asyncio.Task[None] | None = None
 
-    async def messages(self) -> AsyncIterator[NodeMessage]:
-        """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail."""
+    async def messages(self) -> AsyncIterator[Message]:
+        """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail.
+
+        These are ``rank`` (a dictionary ``m`` of the rank host), ``exit`` and ``stopped`` of the rank host's process,
+        and ``log`` (a line that a process printed).
+        """
         try:
             while True:
                 message = await self.link.receive()
@@ -115,29 +92,27 @@ class NodeClient:
             self._rejected = _unreadable(error)
             self._closing = asyncio.ensure_future(self.link.close())
 
-    def _dispatch(self, message: dict[str, Any]) -> NodeMessage | None:
+    def _dispatch(self, message: Message) -> Message | None:
         """Pass an answer to its request, or return the message."""
         kind = message.get("t")
         if kind == "rank":
-            return RankMessage(inner) if isinstance(inner := message.get("m"), dict) else None
+            return message if isinstance(message.get("m"), dict) else None
         if kind in ("part", "result"):
             self._answer_probe(kind, message)
         elif kind == "spawned":
             self._rank_host_runs = True
             if self._spawned is not None and not self._spawned.done():
                 self._spawned.set_result(message)
-        elif kind == "exit" and self._rank_host_runs:
+        elif kind in ("exit", "stopped") and self._rank_host_runs:
             # The end of a process that `spawn` replaces is not reported.
-            self._rank_host_runs = False
-            return RankHostExit(message)
-        elif kind == "stopped" and self._rank_host_runs:
-            return RankHostHalted(message.get("on") is True)
+            self._rank_host_runs = kind == "stopped"
+            return message
         elif kind == "log":
             self._lines += 1
             if self._lines <= MAX_LINES:
-                return PrintedLine(str(message.get("text", "")))
+                return message
             if self._lines == MAX_LINES + 1:
-                return PrintedLine(f"{MAX_LINES} lines were printed here; further lines are dropped")
+                return {**message, "text": f"{MAX_LINES} lines were printed here; further lines are dropped"}
         return None
 
     def _answer_probe(self, kind: str, message: dict[str, Any]) -> None:

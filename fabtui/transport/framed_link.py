@@ -329,12 +329,11 @@ class FramedLink(Link):
 
     def put(self, message: Message) -> bool:
         """Send a message if that takes no waiting; see `Link.put`."""
-        if self._lost is not None or self._writing.locked() or self._pipe.unsent:
-            return False
         # `send` finds the same problem, and reports it.
         with contextlib.suppress(Exception):
-            self._pipe.put(_encode(message))
-            return True
+            if self._lost is None and not self._writing.locked() and not self._pipe.unsent:
+                self._pipe.put(_encode(message))
+                return True
         return False
 
     async def _supply(self, cargo: Cargo, kind: str) -> None:

@@ -43,15 +43,7 @@ from fabtui.session import user_probes
 from fabtui.session.acknowledgement_file import LONGEST_NOTE, AcknowledgementFile, file_of_site
 from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.feeds.base import Feed
-from fabtui.session.node_client import (
-    NodeClient,
-    NodeMessage,
-    PrintedLine,
-    ProbeFailed,
-    RankHostExit,
-    RankHostHalted,
-    RankMessage,
-)
+from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery, SessionOptions, connector_options
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
@@ -59,7 +51,7 @@ from fabtui.session.reconnection import Reconnection, SuspendDetector, may_retur
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
-from fabtui.transport.link import Link, LostKind, NodeUnreachable, UnreachableKind
+from fabtui.transport.link import Link, LostKind, Message, NodeUnreachable, UnreachableKind
 from fabtui.transport.registry import command_on_node
 from fabtui_node.protocol import ErrorKind
 
@@ -544,21 +536,22 @@ class LiveFeed(Feed):
         if back:
             self._pump.log("notice", "is back", name)
 
-    def _process(self, name: str, message: NodeMessage) -> None:
-        host = self._hosts.get(name)
-        match message:
-            case PrintedLine(text):
-                self._pump.log("info", one_line(text, 500), name)
-            case RankMessage(inner) if host is not None:
-                host.receive(inner)
-            case RankHostHalted(on) if host is not None:
-                host.halted = on
-            case RankHostExit(inner) if host is not None:
-                reason, kind = exit_reason(name, inner)
-                reason += host.limits
-                if not host.stopped:
-                    self._pump.log("warning", reason, name)
-                host.end(reason, kind)
+    def _process(self, name: str, message: Message) -> None:
+        host, what = self._hosts.get(name), message["t"]
+        if what == "log":
+            self._pump.log("info", one_line(str(message.get("text", "")), 500), name)
+        elif host is None:
+            return
+        elif what == "rank":
+            host.receive(message["m"])
+        elif what == "stopped":
+            host.halted = message.get("on") is True
+        else:
+            reason, kind = exit_reason(name, message)
+            reason += host.limits
+            if not host.stopped:
+                self._pump.log("warning", reason, name)
+            host.end(reason, kind)
 
     def _open_nodes(self) -> list[str]:
         """Return the nodes that are neither ready nor failed."""

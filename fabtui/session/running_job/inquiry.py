@@ -11,7 +11,7 @@ import socket
 import threading
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fabtui.jobs.flight_recorder import FlightDump, flight_dump
 from fabtui.jobs.node_evidence import addresses_of, plain_address
@@ -51,13 +51,8 @@ class Reply(NamedTuple):
 ClientOf = Callable[[str], Awaitable[NodeClient]]
 
 
-class AskNodes(Protocol):
-    """Asker of several nodes."""
-
-    async def __call__(
-        self, nodes: Sequence[str], probe: str, args: dict[str, Any], deadline: float, enough: Callable[[Reply], bool]
-    ) -> list[Reply]:
-        """Return the answers of nodes, in order, up to one that is enough; some nodes are asked at the same time."""
+#: Returns the answers of nodes to a probe with arguments and a deadline (s), up to one that is enough.
+AskNodes = Callable[[Sequence[str], str, dict[str, Any], float, Callable[[Reply], bool]], Awaitable[list[Reply]]]
 
 
 def over_new_links(options: SessionOptions, notice: Callable[[str], None]) -> AskNodes:
