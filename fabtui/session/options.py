@@ -14,21 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobQuery:
-    """Question about a job: where its logs are, and what counts as silence.
+    """Question about a job: where its logs are, and what counts as silence."""
 
-    Attributes:
-        job: The job's id; "" for logs without a scheduler.
-        logs: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); "" for where Slurm puts them.
-        conf: The configuration file, or None.
-        idle: Time (s) without output after which the job counts as silent.
-        nodes: Names of the nodes; empty for those that Slurm or the logs name.
-    """
-
-    job: str
-    logs: str = ""
-    conf: Path | None = None
-    idle: float = 180.0
-    nodes: tuple[str, ...] = ()
+    job: str  #: The job's id; "" for logs without a scheduler.
+    logs: str = ""  #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); "" for where Slurm puts them.
+    conf: Path | None = None  #: The configuration file, or None.
+    idle: float = 180.0  #: Time (s) without output after which the job counts as silent.
+    nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.
 
 
 #: Probes and tests of a session where ``--probes`` is not given.

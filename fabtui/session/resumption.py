@@ -28,21 +28,13 @@ _NOT_RECORDED = ("record", "resumed", "query", "probe_folder", "env")
 
 
 class Resumption(NamedTuple):
-    """A session to continue.
+    """A session to continue."""
 
-    Attributes:
-        options: Its options, without the variables of the ranks.
-        env: Names of these variables, whose values are not recorded.
-        pairs: Number of ordered pairs of endpoints that are known.
-        left: Number of those that are left to test.
-        missing: Nodes that have not had an endpoint yet.
-    """
-
-    options: SessionOptions
-    env: tuple[str, ...]
-    pairs: int
-    left: int
-    missing: tuple[str, ...]
+    options: SessionOptions  #: Its options, without the variables of the ranks.
+    env: tuple[str, ...]  #: Names of these variables, whose values are not recorded.
+    pairs: int  #: Number of ordered pairs of endpoints that are known.
+    left: int  #: Number of those that are left to test.
+    missing: tuple[str, ...]  #: Nodes that have not had an endpoint yet.
 
 
 def resumption(path: Path) -> Resumption:

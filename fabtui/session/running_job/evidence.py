@@ -35,23 +35,14 @@ _MOST_OTHERS = 3
 
 
 class HangReport(NamedTuple):
-    """Finding about a job that hangs.
+    """Finding about a job that hangs."""
 
-    Attributes:
-        when: Local time of the report.
-        job: The id of the job, or "".
-        nodes: Its nodes.
-        signals: What showed that it hangs.
-        answer: Who is behind, what the nodes show, and the next command.
-        source: What named the ranks: ``RAS``, ``flight recorder``, ``stacks``; "" if nothing did.
-    """
-
-    when: str
-    job: str
-    nodes: tuple[str, ...]
-    signals: tuple[str, ...]
-    answer: Answer
-    source: str
+    when: str  #: Local time of the report.
+    job: str  #: The id of the job, or "".
+    nodes: tuple[str, ...]  #: Its nodes.
+    signals: tuple[str, ...]  #: What showed that it hangs.
+    answer: Answer  #: Who is behind, what the nodes show, and the next command.
+    source: str  #: What named the ranks: ``RAS``, ``flight recorder``, ``stacks``; "" if nothing did.
 
     @property
     def title(self) -> str:

@@ -179,25 +179,15 @@ _DEADLINE = 90.0
 
 
 class RasInquiry(NamedTuple):
-    """Result of the question.
+    """Result of the question."""
 
-    Attributes:
-        replies: The answers of the nodes that were asked.
-        node: The node that has a report; "" if none has.
-        address: The address of its service.
-        report: The latest report, or None.
-        answer: Who is behind; None without a report.
-        names: Names of nodes by address.
-        notes: What in the report was not understood.
-    """
-
-    replies: list[Reply]
-    node: str
-    address: str
-    report: RasReport | None
-    answer: Answer | None
-    names: dict[str, str]
-    notes: Notes
+    replies: list[Reply]  #: The answers of the nodes that were asked.
+    node: str  #: The node that has a report; "" if none has.
+    address: str  #: The address of its service.
+    report: RasReport | None  #: The latest report, or None.
+    answer: Answer | None  #: Who is behind; None without a report.
+    names: dict[str, str]  #: Names of nodes by address.
+    notes: Notes  #: What in the report was not understood.
 
 
 async def inquire(ask: AskNodes, hosts: Sequence[str], address: str, wait: float) -> RasInquiry:

@@ -39,13 +39,6 @@ class JobWatch:
         options: Its nodes and how they are reached.
         client_of: The open links to its nodes; None without any.
         clock: Clock that only goes forward.
-
-    Attributes:
-        monitor: Reader of its logs.
-        verdict: What the watchdog decided last; None before the first sample.
-        answer: The latest answer; None before the first one.
-        answered: When the answer came, by the clock.
-        asking: Whether an answer is under way.
     """
 
     def __init__(
@@ -55,11 +48,11 @@ class JobWatch:
         client_of: ClientOf | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.monitor = monitor
-        self.verdict: WatchdogVerdict | None = None
-        self.answer: HangReport | None = None
-        self.answered = 0.0
-        self.asking = False
+        self.monitor = monitor  #: Reader of its logs.
+        self.verdict: WatchdogVerdict | None = None  #: What the watchdog decided last; None before the first sample.
+        self.answer: HangReport | None = None  #: The latest answer; None before the first one.
+        self.answered = 0.0  #: When the answer came, by the clock.
+        self.asking = False  #: Whether an answer is under way.
         self.clock = clock
         self._options, self._client_of = options, client_of
         self._hang_watch: HangWatch | None = None

@@ -18,22 +18,16 @@ MAX_TEXT = 4000
 
 
 class Failed(Exception):
-    """A phase of a test failed.
-
-    Attributes:
-        phase: ``connect``, ``transfer`` or ``verify``.
-        timeout: True if a deadline passed and nothing else is known.
-        raw: Output of the library, if any.
-    """
+    """A phase of a test failed."""
 
     def __init__(
         self, phase: str, text: str, timeout: bool = False, raw: Optional[str] = None, kind: Optional[ErrorKind] = None
     ) -> None:
         super().__init__(text)
-        self.phase = phase
+        self.phase = phase  #: ``connect``, ``transfer`` or ``verify``.
         self.text = text[:MAX_TEXT]
-        self.timeout = timeout
-        self.raw = raw
+        self.timeout = timeout  #: True if a deadline passed and nothing else is known.
+        self.raw = raw  #: Output of the library, if any.
         self.kind = kind or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
 
     @classmethod
@@ -153,42 +147,25 @@ def verdict(failed: Optional[Failed]) -> Verdict:
 
 
 class CollectiveResult(NamedTuple):
-    """One message size of a collective; without values if it was not measured.
+    """One message size of a collective; without values if it was not measured."""
 
-    Attributes:
-        sent: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
-        seconds: Average duration (s) of one iteration; ``fastest`` is the shortest.
-        wrong: Number of wrong values among those checked.
-        transport: Transports used, worst first.
-        algorithm: Algorithm and protocol that the library reported.
-    """
-
-    sent: Optional[int] = None
-    seconds: Optional[float] = None
+    sent: Optional[int] = None  #: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
+    seconds: Optional[float] = None  #: Average duration (s) of one iteration; ``fastest`` is the shortest.
     fastest: Optional[float] = None
-    wrong: int = 0
-    transport: Optional[str] = None
-    algorithm: Optional[str] = None
+    wrong: int = 0  #: Number of wrong values among those checked.
+    transport: Optional[str] = None  #: Transports used, worst first.
+    algorithm: Optional[str] = None  #: Algorithm and protocol that the library reported.
 
 
 class PairJob(NamedTuple):
-    """Parameters of one direction.
+    """Parameters of one direction."""
 
-    Attributes:
-        bytes: Size of one message.
-        iters: Maximum number of timed messages.
-        warmup: Number of messages before them.
-        latency_iters: Number of round trips of a small message; 0 skips the latency.
-        rate: Bytes per second to throttle the source to (injected by the lab).
-        fault: ``corrupt``, ``kill`` or ``stop`` at the source (injected by the lab).
-    """
-
-    bytes: int
-    iters: int
-    warmup: int
-    latency_iters: int
-    rate: Optional[float] = None
-    fault: Optional[str] = None
+    bytes: int  #: Size of one message.
+    iters: int  #: Maximum number of timed messages.
+    warmup: int  #: Number of messages before them.
+    latency_iters: int  #: Number of round trips of a small message; 0 skips the latency.
+    rate: Optional[float] = None  #: Bytes per second to throttle the source to (injected by the lab).
+    fault: Optional[str] = None  #: ``corrupt``, ``kill`` or ``stop`` at the source (injected by the lab).
 
 
 class Task:

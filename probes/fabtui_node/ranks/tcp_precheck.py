@@ -27,12 +27,7 @@ def endpoint(address: str, port: int) -> str:
 
 
 class Listener:
-    """A TCP port on this node's data address that sends a greeting and closes the connection.
-
-    Attributes:
-        port: The port that answers.
-        closed_port: A port of the same address that is bound and refuses, for faults injected by the lab.
-    """
+    """A TCP port on this node's data address that sends a greeting and closes the connection."""
 
     def __init__(self, address: str, epoch: str) -> None:
         self._greeting = GREETING + epoch.encode("utf-8", "replace")[: MAX_GREETING - 32] + b"\n"
@@ -46,7 +41,8 @@ class Listener:
             self._socket.close()
             self._closed.close()
             raise
-        self.port = int(self._socket.getsockname()[1])
+        self.port = int(self._socket.getsockname()[1])  #: The port that answers.
+        #: A port of the same address that is bound and refuses, for faults injected by the lab.
         self.closed_port = int(self._closed.getsockname()[1])
         threading.Thread(target=self._serve, name="reach-listener", daemon=True).start()
 

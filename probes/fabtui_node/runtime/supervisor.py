@@ -63,21 +63,16 @@ _OF_LAUNCHERS = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "OMPI_", "MPI_",
 
 
 class RankHostProcess:
-    """A rank host, or a standby process that becomes one, as seen by the supervisor.
-
-    Attributes:
-        order: Its parameters: argv, environment and config from the controller.
-        end: Its exit message, if it ended before it became the rank host.
-    """
+    """A rank host, or a standby process that becomes one, as seen by the supervisor."""
 
     def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str, order: Any) -> None:
         self.number = number
         self.channel = channel
         self.printed = printed
         self.python = python
-        self.order = order
+        self.order = order  #: Its parameters: argv, environment and config from the controller.
         self.pid: Optional[int] = None
-        self.end: Optional[Message] = None
+        self.end: Optional[Message] = None  #: Its exit message, if it ended before it became the rank host.
         self.killed = False
 
     def close(self) -> None:

@@ -37,19 +37,12 @@ Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("d
 
 
 class TransferShape(NamedTuple):
-    """Sizes of a collective at one rank.
+    """Sizes of a collective at one rank."""
 
-    Attributes:
-        kind: One of ``KINDS``.
-        ranks: Number of ranks.
-        values: Number of values that one rank contributes or receives: one chunk, if the message is split by ranks.
-        bytes: Bytes of the message, the size in nccl-tests.
-    """
-
-    kind: str
-    ranks: int
-    values: int
-    bytes: int
+    kind: str  #: One of ``KINDS``.
+    ranks: int  #: Number of ranks.
+    values: int  #: Number of values that one rank contributes or receives: one chunk, if the message is split by ranks.
+    bytes: int  #: Bytes of the message, the size in nccl-tests.
 
     @property
     def chunk(self) -> int:

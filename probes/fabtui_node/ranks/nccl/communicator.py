@@ -29,36 +29,26 @@ SMALL = 256
 
 
 class RankGpu:
-    """A GPU with its stream, its memory and the communicators to be released; used by the thread of one rank.
-
-    Attributes:
-        notes: NCCL variables set for the tests.
-        address: Data address of the node.
-        small: Device memory for small messages.
-        buffers: Bytes of device memory for messages.
-        largest: Size of the largest message to come, for which memory is allocated at once.
-        note: Pinned host memory for small messages.
-        sample: Pinned host memory for the blocks that are checked.
-    """
+    """A GPU with its stream, its memory and the communicators to be released; used by the thread of one rank."""
 
     def __init__(self, rank: Rank, driver: Driver, nccl: Library, log: Log, notes: List[str], address: str) -> None:
         self.rank = rank.rank
         self.nccl = nccl
         self.log = log
-        self.notes = notes
-        self.address = address
+        self.notes = notes  #: NCCL variables set for the tests.
+        self.address = address  #: Data address of the node.
         self.device = CudaDevice(driver, driver.find(rank.index, rank.uuid))
-        self.small = self.device.allocate(SMALL)
-        self.note = self.device.pinned(SMALL)
-        self.sample = self.device.pinned(verify.SAMPLE)
+        self.small = self.device.allocate(SMALL)  #: Device memory for small messages.
+        self.note = self.device.pinned(SMALL)  #: Pinned host memory for small messages.
+        self.sample = self.device.pinned(verify.SAMPLE)  #: Pinned host memory for the blocks that are checked.
         self._data, self._data_size = 0, 0
         self._source, self._source_size = 0, 0
         self._outgrown: List[Tuple[int, int]] = []
         self._done: List[Communicator] = []
         self._spent: List[Communicator] = []
         self._broken: List[Communicator] = []
-        self.buffers = 0
-        self.largest = 0
+        self.buffers = 0  #: Bytes of device memory for messages.
+        self.largest = 0  #: Size of the largest message to come, for which memory is allocated at once.
 
     def _allocate(self, size: int) -> int:
         pointer = self.device.allocate(size)
@@ -126,17 +116,14 @@ class RankGpu:
 
 
 class Member:
-    """A rank's part of one communicator, with the log lines that NCCL printed about it.
-
-    Attributes:
-        transports: NCCL's names of transports, by source, destination, and whether the source's end printed them.
-    """
+    """A rank's part of one communicator, with the log lines that NCCL printed about it."""
 
     def __init__(self, gpu: RankGpu, task: Task, me: int, size: int) -> None:
         self.gpu = gpu
         self.task = task
         self.me, self.size = me, size
         self.comm = Communicator(gpu.nccl, lambda: self.task.cancelled)
+        #: NCCL's names of transports, by source, destination, and whether the source's end printed them.
         self.transports: Dict[Tuple[int, int, bool], Set[str]] = {}
         self._mark = self._surveyed = gpu.log.mark()
         self._earlier: List[NcclLine] = []
