@@ -19,18 +19,12 @@ _HAS_VALUE = (Verdict.OK, Verdict.SLOW)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Measurements of endpoint pairs in an earlier session.
+    """Measurements of endpoint pairs in an earlier session."""
 
-    Attributes:
-        name: Display name, for example of its file.
-        time: Start, seconds since the epoch; 0 if unknown.
-        layer: Layer that is compared: ``p2p``, or ``world`` if the earlier session has nothing else.
-        values: Earlier measurement of each ordered pair of endpoints, by name.
-    """
-
-    name: str
-    time: float
-    layer: Layer
+    name: str  #: Display name, for example of its file.
+    time: float  #: Start, seconds since the epoch; 0 if unknown.
+    layer: Layer  #: Layer that is compared: ``p2p``, or ``world`` if the earlier session has nothing else.
+    #: Earlier measurement of each ordered pair of endpoints, by name.
     values: dict[tuple[str, str], Measurement] = field(default_factory=dict)
 
     @classmethod

@@ -181,17 +181,11 @@ def paths_of(value: Any) -> frozenset[Path]:
 
 
 class Traffic(NamedTuple):
-    """Data of a node over a time, in bytes sent and received: of each RDMA port and of each interface.
+    """Data of a node over a time, in bytes sent and received: of each RDMA port and of each interface."""
 
-    Attributes:
-        ports: RDMA ports (``mlx5_0/1``) that count data, also if they had none.
-        interfaces: Interfaces that had any.
-        exact: False if a counter of data was reset, or is at its limit.
-    """
-
-    ports: dict[str, tuple[int, int]]
-    interfaces: dict[str, tuple[int, int]]
-    exact: bool
+    ports: dict[str, tuple[int, int]]  #: RDMA ports (``mlx5_0/1``) that count data, also if they had none.
+    interfaces: dict[str, tuple[int, int]]  #: Interfaces that had any.
+    exact: bool  #: False if a counter of data was reset, or is at its limit.
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,46 +40,28 @@ def is_index(value: object) -> TypeGuard[int]:
 
 
 class ClassKey(NamedTuple):
-    """Class that values of a pair are compared within.
+    """Class that values of a pair are compared within."""
 
-    Attributes:
-        kind: Relation of the two ends.
-        apart: Whether they are on different leaf switches, or on different NUMA halves of a node.
-        hardware: Numbers of the hardware of both ends (GPU model and NIC rate), the lower first.
-    """
-
-    kind: PairClass
-    apart: bool = False
+    kind: PairClass  #: Relation of the two ends.
+    apart: bool = False  #: Whether they are on different leaf switches, or on different NUMA halves of a node.
+    #: Numbers of the hardware of both ends (GPU model and NIC rate), the lower first.
     hardware: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A row and column of the grid: one GPU of a node, or one CPU rank where a node has no GPU.
+    """A row and column of the grid: one GPU of a node, or one CPU rank where a node has no GPU."""
 
-    Attributes:
-        number: Position among all endpoints, from 0; the rank in the world communicator.
-        node: Name of the node.
-        index: Index on the node (visible index of the GPU, or the CPU rank).
-        kind: ``"gpu"``, ``"cpu"``, or ``"none"`` for the row of a node that has nothing to test.
-        name: Product name of the hardware, for example ``NVIDIA H200``.
-        uuid: UUID of the GPU, or None.
-        bus: PCI bus id of the GPU, or None.
-        nic: Closest NIC, or None if it is unknown or there is none.
-        rail: Rail of that NIC, or None if unknown.
-        address: Data address of that NIC, or the only one of the node, or None.
-    """
-
-    number: int
-    node: str
-    index: int
-    kind: str = "gpu"
-    name: str = ""
-    uuid: str | None = None
-    bus: str | None = None
-    nic: str | None = None
-    rail: int | None = None
-    address: str | None = None
+    number: int  #: Position among all endpoints, from 0; the rank in the world communicator.
+    node: str  #: Name of the node.
+    index: int  #: Index on the node (visible index of the GPU, or the CPU rank).
+    kind: str = "gpu"  #: ``"gpu"``, ``"cpu"``, or ``"none"`` for the row of a node that has nothing to test.
+    name: str = ""  #: Product name of the hardware, for example ``NVIDIA H200``.
+    uuid: str | None = None  #: UUID of the GPU, or None.
+    bus: str | None = None  #: PCI bus id of the GPU, or None.
+    nic: str | None = None  #: Closest NIC, or None if it is unknown or there is none.
+    rail: int | None = None  #: Rail of that NIC, or None if unknown.
+    address: str | None = None  #: Data address of that NIC, or the only one of the node, or None.
 
     def __str__(self) -> str:
         # N x N results are keyed by these names: each is stored once.

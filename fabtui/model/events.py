@@ -151,17 +151,12 @@ _BOUNDS: dict[str, Callable[[Any], bool]] = {
 # of their own for each class do the same.
 @dataclass(repr=False, eq=False)
 class Event:
-    """One event.
+    """One event."""
 
-    Attributes:
-        kind: Name of the event in a recording.
-        time: When it happened, seconds since the epoch.
-        seq: Number within the session, from 0; None before the event pump has numbered it.
-    """
+    kind: ClassVar[str] = ""  #: Name of the event in a recording.
 
-    kind: ClassVar[str] = ""
-
-    time: EpochSeconds = field(default=0.0, kw_only=True)
+    time: EpochSeconds = field(default=0.0, kw_only=True)  #: When it happened, seconds since the epoch.
+    #: Number within the session, from 0; None before the event pump has numbered it.
     seq: int | None = field(default=None, kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -186,27 +181,17 @@ class Event:
 
 @dataclass(repr=False, eq=False)
 class SessionStart(Event):
-    """Start of a session.
-
-    Attributes:
-        nodes: Names of the nodes.
-        options: Options of the session, as recorded.
-        version: Version of fabtui.
-        lab: Shape of the lab (``2x4``), or None on real nodes.
-        faults: Lab faults, as text.
-        synthetic: Origin of generated values; None where they were measured.
-        format: Version of the recording format.
-    """
+    """Start of a session."""
 
     kind: ClassVar[str] = "start"
 
-    nodes: Sequence[str]
-    options: JsonObject = field(default_factory=dict)
-    version: str = ""
-    lab: str | None = None
-    faults: Sequence[str] = ()
-    synthetic: str | None = None
-    format: int = FORMAT
+    nodes: Sequence[str]  #: Names of the nodes.
+    options: JsonObject = field(default_factory=dict)  #: Options of the session, as recorded.
+    version: str = ""  #: Version of fabtui.
+    lab: str | None = None  #: Shape of the lab (``2x4``), or None on real nodes.
+    faults: Sequence[str] = ()  #: Lab faults, as text.
+    synthetic: str | None = None  #: Origin of generated values; None where they were measured.
+    format: int = FORMAT  #: Version of the recording format.
 
 
 @dataclass(repr=False, eq=False)
@@ -305,46 +290,30 @@ class Measured(Event):
 
 @dataclass(repr=False, eq=False)
 class PlanUpdate(Event):
-    """Change of the test plan.
-
-    Attributes:
-        slow_below: Share of the usual value of a class below which a value is slow.
-        arms: Arms of an A/B comparison, the first one first.
-        untested: Ordered pairs that will not be tested, with the reason.
-        suspects: Bad ordered pairs, with the conclusion of their tests with other partners.
-    """
+    """Change of the test plan."""
 
     kind: ClassVar[str] = "plan"
 
-    slow_below: Number | None = None
-    arms: Sequence[str] | None = None
-    untested: Sequence[PairText] = ()
-    suspects: Sequence[PairText] = ()
+    slow_below: Number | None = None  #: Share of the usual value of a class below which a value is slow.
+    arms: Sequence[str] | None = None  #: Arms of an A/B comparison, the first one first.
+    untested: Sequence[PairText] = ()  #: Ordered pairs that will not be tested, with the reason.
+    suspects: Sequence[PairText] = ()  #: Bad ordered pairs, with the conclusion of their tests with other partners.
 
 
 @dataclass(repr=False, eq=False)
 class Experiment(Event):
-    """End of an experiment about a finding; its measurements came before, in its `arm`.
-
-    Attributes:
-        rule: Id of the rule of the finding.
-        subject: Kind and name of the component that the finding blames.
-        trial: What was tried.
-        env: Environment variables of the ranks, besides those of the session.
-        pairs: Ordered pairs whose results decide.
-        controls: Ordered pairs that should pass.
-        problem: Why it could not be run, or "".
-    """
+    """End of an experiment about a finding; its measurements came before, in its `arm`."""
 
     kind: ClassVar[str] = "experiment"
 
-    rule: str
-    subject: Sequence[str]
-    trial: str
+    rule: str  #: Id of the rule of the finding.
+    subject: Sequence[str]  #: Kind and name of the component that the finding blames.
+    trial: str  #: What was tried.
+    #: Environment variables of the ranks, besides those of the session.
     env: Mapping[str, str] = field(default_factory=dict)
-    pairs: Sequence[Pair] = ()
-    controls: Sequence[Pair] = ()
-    problem: str = ""
+    pairs: Sequence[Pair] = ()  #: Ordered pairs whose results decide.
+    controls: Sequence[Pair] = ()  #: Ordered pairs that should pass.
+    problem: str = ""  #: Why it could not be run, or "".
 
     @property
     def arm(self) -> str:
@@ -359,63 +328,40 @@ class Experiment(Event):
 
 @dataclass(repr=False, eq=False)
 class CommandStart(Event):
-    """Start of a command that the user runs on a node.
-
-    Attributes:
-        number: Number of the command in the session, from 1.
-        node: Where it runs.
-        command: The next step as the user saw it.
-        argv: Words that are run, without a shell.
-    """
+    """Start of a command that the user runs on a node."""
 
     kind: ClassVar[str] = "command"
 
-    number: int
-    node: str
-    command: str
-    argv: Sequence[str] = ()
+    number: int  #: Number of the command in the session, from 1.
+    node: str  #: Where it runs.
+    command: str  #: The next step as the user saw it.
+    argv: Sequence[str] = ()  #: Words that are run, without a shell.
 
 
 @dataclass(repr=False, eq=False)
 class CommandEnd(Event):
-    """End of a command that the user ran.
-
-    Attributes:
-        number: That of its start.
-        output: The first of its output, after its filters.
-        lines: Number of lines that the filters saw; 0 without filters.
-        dropped: Bytes of further output, which are not kept.
-        exit: Exit status; None if it did not end by itself.
-        problem: Why it did not run, or did not end by itself; or "".
-    """
+    """End of a command that the user ran."""
 
     kind: ClassVar[str] = "output"
 
-    number: int
-    output: str = ""
-    lines: int = 0
-    dropped: int = 0
-    exit: int | None = None
-    problem: str = ""
+    number: int  #: That of its start.
+    output: str = ""  #: The first of its output, after its filters.
+    lines: int = 0  #: Number of lines that the filters saw; 0 without filters.
+    dropped: int = 0  #: Bytes of further output, which are not kept.
+    exit: int | None = None  #: Exit status; None if it did not end by itself.
+    problem: str = ""  #: Why it did not run, or did not end by itself; or "".
 
 
 @dataclass(repr=False, eq=False)
 class Acknowledged(Event):
-    """A finding that the user knows about.
-
-    Attributes:
-        finding: What identifies it.
-        title: Its title.
-        note: What the user wrote, or "" to show it as any other again.
-        since: When that was, for notes of earlier sessions; 0 for now.
-    """
+    """A finding that the user knows about."""
 
     kind: ClassVar[str] = "acknowledged"
 
-    finding: str
-    title: str
-    note: str = ""
-    since: EpochSeconds = 0.0
+    finding: str  #: What identifies it.
+    title: str  #: Its title.
+    note: str = ""  #: What the user wrote, or "" to show it as any other again.
+    since: EpochSeconds = 0.0  #: When that was, for notes of earlier sessions; 0 for now.
 
 
 @dataclass(repr=False, eq=False)

@@ -31,47 +31,28 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """Declaration of a layer.
+    """Declaration of a layer."""
 
-    Attributes:
-        name: Name in options, CSV, JSON and on the screen.
-        title: Noun phrase for legends and help.
-        description: One sentence for the documentation.
-        legend: Short title for the legend, which has the unit before it; "" to use the title.
-        per: What the layer holds values for; a cell of the grid shows the worst of several addresses.
-        unit: Usual unit; a measurement has its own. "" for layers without values.
-        better: Whether more or less is better; None for layers without values.
-        judged: Whether a value far from the usual one of its class is slow.
-        feeds_health: Whether the layer ``health`` includes it.
-        sizes: Whether a value for each message size is kept.
-        shows: Layer whose measurements this one shows in another form; such a layer has none of its own.
-        derived: Whether the layer has no measurements of its own.
-        key: Key that selects it on the screen; None for layers the screen has no tab for.
-        grid: Whether `--grids` prints it.
-        probe: Test that fills it, as in ``--probes``.
-        collective: NCCL collective it is measured with.
-        tool: Whether an external tool of the same name measures it.
-        healthy: What address pairs do when all is well, for the summary ("answer").
-    """
-
-    name: str
-    title: str
-    description: str = ""
-    legend: str = ""
+    name: str  #: Name in options, CSV, JSON and on the screen.
+    title: str  #: Noun phrase for legends and help.
+    description: str = ""  #: One sentence for the documentation.
+    legend: str = ""  #: Short title for the legend, which has the unit before it; "" to use the title.
+    #: What the layer holds values for; a cell of the grid shows the worst of several addresses.
     per: Per = Per.ENDPOINT_PAIR
-    unit: str = ""
-    better: Better | None = Better.MORE
-    judged: bool = False
-    feeds_health: bool = False
-    sizes: bool = False
+    unit: str = ""  #: Usual unit; a measurement has its own. "" for layers without values.
+    better: Better | None = Better.MORE  #: Whether more or less is better; None for layers without values.
+    judged: bool = False  #: Whether a value far from the usual one of its class is slow.
+    feeds_health: bool = False  #: Whether the layer ``health`` includes it.
+    sizes: bool = False  #: Whether a value for each message size is kept.
+    #: Layer whose measurements this one shows in another form; such a layer has none of its own.
     shows: str | None = None
-    derived: bool = False
-    key: str | None = None
-    grid: bool = False
-    probe: str | None = None
-    collective: str | None = None
-    tool: bool = False
-    healthy: str = ""
+    derived: bool = False  #: Whether the layer has no measurements of its own.
+    key: str | None = None  #: Key that selects it on the screen; None for layers the screen has no tab for.
+    grid: bool = False  #: Whether `--grids` prints it.
+    probe: str | None = None  #: Test that fills it, as in ``--probes``.
+    collective: str | None = None  #: NCCL collective it is measured with.
+    tool: bool = False  #: Whether an external tool of the same name measures it.
+    healthy: str = ""  #: What address pairs do when all is well, for the summary ("answer").
 
     @property
     def by_address(self) -> bool:

@@ -53,46 +53,26 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 # A frozen class takes three times as long to make an object.
 @dataclass(slots=True, repr=False, eq=False)
 class Measurement:
-    """One measured value, or one failed attempt to measure it; it is never changed.
+    """One measured value, or one failed attempt to measure it; it is never changed."""
 
-    Attributes:
-        layer: What was measured.
-        src: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
-        dst: Destination, likewise.
-        verdict: Verdict of the test itself; the model judges slowness against the class later.
-        value: The value in ``unit``, or None when there is none.
-        unit: One of `UNITS`.
-        bytes: The message size, or None.
-        time: When it was obtained, seconds since the epoch.
-        how: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
-        transport: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
-        src_addr: The source's address, or RDMA port (``mlx5_0:1``), or None.
-        dst_addr: The destination's, likewise.
-        attempts: How many attempts there were up to this one.
-        error: What went wrong, or None.
-        made: Whether a lab fault made it so.
-        raw: The text it was read from, or None.
-        extra: More of what was learnt (loss of a ping, algbw, wrong elements).
-        arm: The arm of an A/B comparison it belongs to (``NCCL_P2P_DISABLE=1``); None for the first, and without one.
-    """
-
-    layer: Layer
-    src: str
-    dst: str
-    verdict: Verdict
-    value: int | float | None = None
-    unit: str = ""
-    bytes: int | None = None
-    time: int | float = 0.0
-    how: str = ""
-    transport: str | None = None
-    src_addr: str | None = None
-    dst_addr: str | None = None
-    attempts: int = 1
-    error: str | None = None
-    made: bool = False
-    raw: str | None = None
-    extra: dict[str, Any] | None = None
+    layer: Layer  #: What was measured.
+    src: str  #: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
+    dst: str  #: Destination, likewise.
+    verdict: Verdict  #: Verdict of the test itself; the model judges slowness against the class later.
+    value: int | float | None = None  #: The value in ``unit``, or None when there is none.
+    unit: str = ""  #: One of `UNITS`.
+    bytes: int | None = None  #: The message size, or None.
+    time: int | float = 0.0  #: When it was obtained, seconds since the epoch.
+    how: str = ""  #: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
+    transport: str | None = None  #: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
+    src_addr: str | None = None  #: The source's address, or RDMA port (``mlx5_0:1``), or None.
+    dst_addr: str | None = None  #: The destination's, likewise.
+    attempts: int = 1  #: How many attempts there were up to this one.
+    error: str | None = None  #: What went wrong, or None.
+    made: bool = False  #: Whether a lab fault made it so.
+    raw: str | None = None  #: The text it was read from, or None.
+    extra: dict[str, Any] | None = None  #: More of what was learnt (loss of a ping, algbw, wrong elements).
+    #: The arm of an A/B comparison it belongs to (``NCCL_P2P_DISABLE=1``); None for the first, and without one.
     arm: str | None = None
 
     def __repr__(self) -> str:

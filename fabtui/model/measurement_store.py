@@ -186,13 +186,7 @@ _SHORT = 1 << 16
 
 
 class Shape(NamedTuple):
-    """The fields that rows share.
-
-    Attributes:
-        asked: Requested message size, or None.
-        whole_value: Whether the value was a whole number; JSON and CSV print those without a fraction.
-        whole_time: Whether the time was a whole number.
-    """
+    """The fields that rows share."""
 
     layer: Layer
     verdict: Verdict
@@ -203,10 +197,10 @@ class Shape(NamedTuple):
     error: str | None
     made: bool
     arm: str | None
-    asked: int | None
+    asked: int | None  #: Requested message size, or None.
     has_value: bool
-    whole_value: bool
-    whole_time: bool
+    whole_value: bool  #: Whether the value was a whole number; JSON and CSV print those without a fraction.
+    whole_time: bool  #: Whether the time was a whole number.
 
 
 class _Stored(Measurement):

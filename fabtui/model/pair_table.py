@@ -68,31 +68,19 @@ def quantile(values: Floats, share: float = 0.5) -> float:
 
 @dataclass(slots=True)
 class PairTable:
-    """Results of a layer, one element per ordered pair of endpoints.
+    """Results of a layer, one element per ordered pair of endpoints."""
 
-    Attributes:
-        source: Number of the source.
-        target: Number of the destination.
-        verdict: Place of the verdict in `SEVERITY`, slowness included.
-        share: Logarithm of the value over what is usual in its class, positive where it is better; NaN without a value.
-        spread: Standard deviation of that in its class.
-        limit: Share below which a pair is slow; minus infinity without a limit.
-        kind: Relation: 0 same node, 1 same rail, 2 cross leaf, 3 cross rail.
-        row: Row in the store of measurements.
-        path: `Path` of the transport.
-        value: Value in the unit of the layer; NaN without one.
-    """
-
-    source: Ints
-    target: Ints
-    verdict: Ints
+    source: Ints  #: Number of the source.
+    target: Ints  #: Number of the destination.
+    verdict: Ints  #: Place of the verdict in `SEVERITY`, slowness included.
+    #: Logarithm of the value over what is usual in its class, positive where it is better; NaN without a value.
     share: Floats
-    spread: Floats
-    limit: Floats
-    kind: Ints
-    row: Ints
-    path: Ints
-    value: Floats
+    spread: Floats  #: Standard deviation of that in its class.
+    limit: Floats  #: Share below which a pair is slow; minus infinity without a limit.
+    kind: Ints  #: Relation: 0 same node, 1 same rail, 2 cross leaf, 3 cross rail.
+    row: Ints  #: Row in the store of measurements.
+    path: Ints  #: `Path` of the transport.
+    value: Floats  #: Value in the unit of the layer; NaN without one.
 
     def __len__(self) -> int:
         return len(self.source)

@@ -19,20 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Places:
-    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown.
+    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown."""
 
-    Attributes:
-        nodes: Names of the nodes, by the numbers in ``node``.
-        order: Order of the addresses of CPU ranks with a rail.
-    """
-
-    nodes: list[str]
+    nodes: list[str]  #: Names of the nodes, by the numbers in ``node``.
     node: Ints
     rail: Ints
     leaf: Ints
     half: Ints
     hardware: Ints
-    order: Ints
+    order: Ints  #: Order of the addresses of CPU ranks with a rail.
 
     @classmethod
     def of(cls, table: EndpointTable) -> Places:

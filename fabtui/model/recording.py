@@ -37,21 +37,14 @@ class DamagedRecording(InputError):
 
 
 class RecordingPlace(NamedTuple):
-    """Place in a recording: a block of the file, how it is unpacked from there, and lines of it that were read.
+    """Place in a recording: a block of the file, how it is unpacked from there, and lines of it that were read."""
 
-    Attributes:
-        offset: Offset of the block in the file.
-        unpacker: State of the decompressor before the block; None at the start, and in a plain file.
-        rest: Beginning of a line in the blocks before, in pieces.
-        number: Lines before the block.
-        read: Lines of the block that were read.
-    """
-
-    offset: int = 0
+    offset: int = 0  #: Offset of the block in the file.
+    #: State of the decompressor before the block; None at the start, and in a plain file.
     unpacker: zlib._Decompress | None = None
-    rest: tuple[bytes, ...] = ()
-    number: int = 0
-    read: int = 0
+    rest: tuple[bytes, ...] = ()  #: Beginning of a line in the blocks before, in pieces.
+    number: int = 0  #: Lines before the block.
+    read: int = 0  #: Lines of the block that were read.
 
 
 START = RecordingPlace()

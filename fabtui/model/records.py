@@ -13,33 +13,21 @@ from fabtui.model.measurement import Measurement, Verdict
 
 @dataclass(slots=True)
 class NodeRecord:
-    """State and probe results of a node.
+    """State and probe results of a node."""
 
-    Attributes:
-        name: Name as the user gave it.
-        state: Connection state.
-        text: Details of the state, for example why it failed.
-        hint: Suggested action, or None.
-        backend: Transport of the link (``asyncssh``, ``openssh``, ``local``), or "".
-        note: Why it has no endpoint to test, or "".
-        inventory: Value of the inventory probe, or None.
-        probe_results: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
-        first_probe_results: First value of each probe, for deltas over the session.
-        since: Start of this state, seconds since the epoch; of a node that is gone, of its absence.
-        retry: Time of the next try to reach it (seconds since the epoch), or None if there is none.
-    """
-
-    name: str
-    state: NodeState = NodeState.WAITING
-    text: str = ""
-    hint: str | None = None
-    backend: str = ""
-    note: str = ""
-    inventory: dict[str, Any] | None = None
+    name: str  #: Name as the user gave it.
+    state: NodeState = NodeState.WAITING  #: Connection state.
+    text: str = ""  #: Details of the state, for example why it failed.
+    hint: str | None = None  #: Suggested action, or None.
+    backend: str = ""  #: Transport of the link (``asyncssh``, ``openssh``, ``local``), or "".
+    note: str = ""  #: Why it has no endpoint to test, or "".
+    inventory: dict[str, Any] | None = None  #: Value of the inventory probe, or None.
+    #: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
     probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    #: First value of each probe, for deltas over the session.
     first_probe_results: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    since: float = 0.0
-    retry: float | None = None
+    since: float = 0.0  #: Start of this state, seconds since the epoch; of a node that is gone, of its absence.
+    retry: float | None = None  #: Time of the next try to reach it (seconds since the epoch), or None if there is none.
 
 
 def listed(record: NodeRecord | None, *path: str) -> list[dict[str, Any]]:
@@ -62,21 +50,14 @@ class LogLine(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Content of a cell of the grid.
+    """Content of a cell of the grid."""
 
-    Attributes:
-        verdict: Verdict, slowness included.
-        text: Short text in place of a number (a transport), or "".
-        measurement: Measurement shown, or None; the worst of several.
-        running: Whether it is being tested now.
-    """
-
-    verdict: Verdict
+    verdict: Verdict  #: Verdict, slowness included.
     value: float | None
     unit: str
-    text: str
-    measurement: Measurement | None
-    running: bool
+    text: str  #: Short text in place of a number (a transport), or "".
+    measurement: Measurement | None  #: Measurement shown, or None; the worst of several.
+    running: bool  #: Whether it is being tested now.
 
 
 class Phase(NamedTuple):

@@ -31,17 +31,11 @@ QUARTILE = 0.6745
 
 
 class Reference(NamedTuple):
-    """Usual value of a class, with its noise.
+    """Usual value of a class, with its noise."""
 
-    Attributes:
-        value: Median of the best cluster of values.
-        spread: Robust standard deviation of the logarithm of its values.
-        gap: Value between this cluster and the next worse one; None if there is one cluster only.
-    """
-
-    value: float
-    spread: float
-    gap: float | None
+    value: float  #: Median of the best cluster of values.
+    spread: float  #: Robust standard deviation of the logarithm of its values.
+    gap: float | None  #: Value between this cluster and the next worse one; None if there is one cluster only.
 
 
 def reference_of(values: array[float], less_is_better: bool) -> Reference:

@@ -33,53 +33,31 @@ class Compare(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Named value of a node, and how it is compared.
+    """Named value of a node, and how it is compared."""
 
-    Attributes:
-        name: Identifier, one word.
-        title: Display name.
-        find: Reads the value from the probe results of a node; None if unknown.
-        compare: Method of comparison.
-        unit: Unit of a number: ``B``, ``s``, ``Gb/s``; "".
-        verdict: Severity of a difference: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
-        next: Next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
-        share: With `Compare.NEAR`: maximum deviation from the median, as a share of it.
-        floor: The same in the unit of the value; the larger of the two applies.
-        slack: Additional tolerance of a node, for values that are not known exactly.
-        main: Whether it is shown if nothing differs.
-        judges: Probes whose judgement of a single node reports the same problem.
-    """
-
-    name: str
-    title: str
-    find: Callable[[ProbedNode], Value]
-    compare: Compare = Compare.KIND
-    unit: str = ""
-    verdict: str = "warn"
-    next: str = ""
-    share: float = 0.0
-    floor: float = 0.0
+    name: str  #: Identifier, one word.
+    title: str  #: Display name.
+    find: Callable[[ProbedNode], Value]  #: Reads the value from the probe results of a node; None if unknown.
+    compare: Compare = Compare.KIND  #: Method of comparison.
+    unit: str = ""  #: Unit of a number: ``B``, ``s``, ``Gb/s``; "".
+    verdict: str = "warn"  #: Severity of a difference: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
+    next: str = ""  #: Next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
+    share: float = 0.0  #: With `Compare.NEAR`: maximum deviation from the median, as a share of it.
+    floor: float = 0.0  #: The same in the unit of the value; the larger of the two applies.
+    #: Additional tolerance of a node, for values that are not known exactly.
     slack: Callable[[ProbedNode], float] | None = None
-    main: bool = False
-    judges: tuple[str, ...] = ()
+    main: bool = False  #: Whether it is shown if nothing differs.
+    judges: tuple[str, ...] = ()  #: Probes whose judgement of a single node reports the same problem.
 
 
 class Odd(NamedTuple):
-    """Fact in which nodes of one kind differ.
+    """Fact in which nodes of one kind differ."""
 
-    Attributes:
-        fact: The fact.
-        kind: Hardware kind; "" if all nodes are compared, or are of one kind.
-        usual: Value of the majority; None if there is none.
-        agreeing: Nodes that have it.
-        values: Value of each node that differs; of all nodes if there is no majority.
-    """
-
-    fact: Fact
-    kind: str
-    usual: Value
-    agreeing: tuple[str, ...]
-    values: dict[str, Value]
+    fact: Fact  #: The fact.
+    kind: str  #: Hardware kind; "" if all nodes are compared, or are of one kind.
+    usual: Value  #: Value of the majority; None if there is none.
+    agreeing: tuple[str, ...]  #: Nodes that have it.
+    values: dict[str, Value]  #: Value of each node that differs; of all nodes if there is no majority.
 
     @property
     def tie(self) -> bool:
@@ -89,20 +67,13 @@ class Odd(NamedTuple):
 
 @dataclass(slots=True)
 class FactTable:
-    """Facts of nodes.
-
-    Attributes:
-        kinds: Hardware kind that each node is compared within.
-        facts: Facts known of at least one node.
-        values: Value of each fact on each node; None: unknown.
-        odd: Differences, in the order of the facts.
-    """
+    """Facts of nodes."""
 
     nodes: list[str]
-    kinds: dict[str, Hardware]
-    facts: list[Fact]
-    values: dict[str, dict[str, Value]]
-    odd: list[Odd] = field(default_factory=list)
+    kinds: dict[str, Hardware]  #: Hardware kind that each node is compared within.
+    facts: list[Fact]  #: Facts known of at least one node.
+    values: dict[str, dict[str, Value]]  #: Value of each fact on each node; None: unknown.
+    odd: list[Odd] = field(default_factory=list)  #: Differences, in the order of the facts.
 
     def differing(self, node: str) -> set[str]:
         """Return the names of the facts in which a node differs from the others."""

@@ -29,37 +29,22 @@ _ROUNDING = 1.02
 
 
 class Limit(NamedTuple):
-    """Theoretical limit of a pair.
+    """Theoretical limit of a pair."""
 
-    Attributes:
-        value: Limit in GB/s, one direction.
-        what: The part of the path that has it: `NVLINK`, `PCIE`, `RDMA` or `INTERFACE`.
-        exact: False for NVLinks without a topology matrix, some of which may connect other GPUs.
-    """
-
-    value: float
-    what: str
-    exact: bool = True
+    value: float  #: Limit in GB/s, one direction.
+    what: str  #: The part of the path that has it: `NVLINK`, `PCIE`, `RDMA` or `INTERFACE`.
+    exact: bool = True  #: False for NVLinks without a topology matrix, some of which may connect other GPUs.
 
 
 class _Links(NamedTuple):
-    """Links of an endpoint; None where unknown.
+    """Links of an endpoint; None where unknown."""
 
-    Attributes:
-        nvlinks: Number of active NVLinks, and GB/s of each.
-        pcie: GB/s of its PCIe link.
-        rdma: GB/s of its fastest active RDMA port.
-        name: Its name in the topology matrix.
-        near: Its connection to each device of that matrix: ``NV18``, ``PIX``.
-        interfaces: GB/s of each interface of its node, by name and by address.
-    """
-
-    nvlinks: tuple[int, float] | None
-    pcie: float | None
-    rdma: float | None
-    name: str
-    near: Mapping[str, str]
-    interfaces: Mapping[str, float]
+    nvlinks: tuple[int, float] | None  #: Number of active NVLinks, and GB/s of each.
+    pcie: float | None  #: GB/s of its PCIe link.
+    rdma: float | None  #: GB/s of its fastest active RDMA port.
+    name: str  #: Its name in the topology matrix.
+    near: Mapping[str, str]  #: Its connection to each device of that matrix: ``NV18``, ``PIX``.
+    interfaces: Mapping[str, float]  #: GB/s of each interface of its node, by name and by address.
 
 
 class LinkLimits:

@@ -18,34 +18,21 @@ SWITCHED = ("PIX", "PXB")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU (by its index) or a NIC (None).
+    """A GPU (by its index) or a NIC (None)."""
 
-    Attributes:
-        name: Name of the NIC, or ``GPU 3``.
-        gpu: Index of the GPU.
-        numa: NUMA node, or None if it is unknown.
-        about: Details.
-    """
-
-    name: str
-    gpu: int | None
-    numa: int | None
-    about: str = ""
+    name: str  #: Name of the NIC, or ``GPU 3``.
+    gpu: int | None  #: Index of the GPU.
+    numa: int | None  #: NUMA node, or None if it is unknown.
+    about: str = ""  #: Details.
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """Devices of a node.
+    """Devices of a node."""
 
-    Attributes:
-        groups: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
-        nvlink: How NVLinks connect the GPUs, "" if that is unknown.
-        switched: Whether the NVLinks lead to NVSwitches; None if that is unknown.
-    """
-
-    groups: list[list[Device]]
-    nvlink: str = ""
-    switched: bool | None = None
+    groups: list[list[Device]]  #: Devices that PCIe switches alone connect; a device without such a neighbour is alone.
+    nvlink: str = ""  #: How NVLinks connect the GPUs, "" if that is unknown.
+    switched: bool | None = None  #: Whether the NVLinks lead to NVSwitches; None if that is unknown.
 
 
 def node_layout(record: NodeRecord) -> NodeLayout:

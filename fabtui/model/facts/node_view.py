@@ -131,17 +131,11 @@ def _word(value: Any, unit: str) -> str:
 
 
 class Hardware(NamedTuple):
-    """Hardware kind of a node, within which nodes are compared.
+    """Hardware kind of a node, within which nodes are compared."""
 
-    Attributes:
-        gpus: GPUs with their number, as ``8 x H200``; ``no GPU``.
-        model: Models without their number.
-        nics: NICs with their number.
-    """
-
-    gpus: str
-    model: str
-    nics: str
+    gpus: str  #: GPUs with their number, as ``8 x H200``; ``no GPU``.
+    model: str  #: Models without their number.
+    nics: str  #: NICs with their number.
 
     def __str__(self) -> str:
         return f"{self.gpus}, {self.nics}" if self.nics else self.gpus
