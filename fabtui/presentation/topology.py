@@ -10,7 +10,7 @@ import numpy as np
 
 from fabtui.diagnosis.pairs.tally import Pair, Tally
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.leaf_names import leaf_names
+from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.node_layout import Device, node_layout
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model

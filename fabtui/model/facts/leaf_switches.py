@@ -116,3 +116,14 @@ def data_rate(inventory: Mapping[str, Any] | None) -> float:
         nics = (nic for nic in dicts(found.get("nics")) if nic.get("name") in names)
         rates = [speed / 1000 for nic in nics if (speed := number(nic.get("speed_mbps"))) is not None]
     return max((float(rate) for rate in rates if rate is not None), default=0.0)
+
+
+def leaf_names(nodes: Iterable[NodeRecord]) -> dict[str, str]:
+    """Return the names of leaf switches by GUID, as the probe ``ibfabric`` of any node reports them."""
+    found: dict[str, str] = {}
+    for record in nodes:
+        for port in dicts(field(record.probe_results.get("ibfabric"), "ports")):
+            guid, name = (text(field(port, "leaf", key)) for key in ("guid", "name"))
+            if guid is not None and name is not None:
+                found[guid] = name
+    return found

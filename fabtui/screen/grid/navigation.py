@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
-from fabtui.model.facts.leaf_names import leaf_names
+from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
