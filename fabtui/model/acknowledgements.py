@@ -18,14 +18,10 @@ class Acknowledgement(NamedTuple):
 
 
 class AcknowledgementLog:
-    """Notes by the keys of findings; changes in the session are lines of the event log.
-
-    Attributes:
-        version: Incremented by each change.
-    """
+    """Notes by the keys of findings; changes in the session are lines of the event log."""
 
     def __init__(self, log: deque[LogLine]) -> None:
-        self.version = 0
+        self.version = 0  #: Incremented by each change.
         self._log = log
         self._notes: dict[str, Acknowledgement] = {}
 

@@ -50,17 +50,9 @@ class CellMatrix:
         rows: Number of the endpoint of each row; None for the row of a node without endpoints.
         starts: First row of each node.
         lets: Returns False for a cell that a filter hides.
-
-    Attributes:
-        levels: `Level` of each cell that has been judged, 0 for others.
-        slowness: 1 / share of the class median; 0 where it is unknown. Untouched zeros take no memory.
-        node_levels: Worst level of each block, by nodes.
-        tested: Number of cells of each block with a result.
-        bad_per_row: Number of bad cells of each row.
-        version: Grows when a cell becomes bad or ceases to be bad.
     """
 
-    version = 0
+    version = 0  #: Grows when a cell becomes bad or ceases to be bad.
 
     def __init__(
         self,
@@ -92,11 +84,13 @@ class CellMatrix:
         self._ends = np.append(self.starts[1:], size)
         self.node_of_row = np.repeat(np.arange(len(starts)), self._ends - self.starts)
         nodes = len(starts)
+        #: `Level` of each cell that has been judged, 0 for others.
         self.levels: Levels = np.zeros((size, size), np.uint8)
+        #: 1 / share of the class median; 0 where it is unknown. Untouched zeros take no memory.
         self.slowness = np.zeros((size, size), np.float32)
-        self.node_levels: Levels = np.zeros((nodes, nodes), np.uint8)
-        self.tested = np.zeros((nodes, nodes), np.int32)
-        self.bad_per_row = np.zeros(size, np.int32)
+        self.node_levels: Levels = np.zeros((nodes, nodes), np.uint8)  #: Worst level of each block, by nodes.
+        self.tested = np.zeros((nodes, nodes), np.int32)  #: Number of cells of each block with a result.
+        self.bad_per_row = np.zeros(size, np.int32)  #: Number of bad cells of each row.
         self.version += 1
         self._changed: set[tuple[int, int]] = set()
         self._pending: set[tuple[int, int]] = set()

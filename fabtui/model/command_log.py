@@ -23,14 +23,10 @@ class CommandRun:
 
 
 class CommandLog:
-    """The latest run of each next step; starts and ends are lines of the event log too.
-
-    Attributes:
-        version: Incremented by each start and end.
-    """
+    """The latest run of each next step; starts and ends are lines of the event log too."""
 
     def __init__(self, log: deque[LogLine]) -> None:
-        self.version = 0
+        self.version = 0  #: Incremented by each start and end.
         self._log = log
         self._runs: dict[int, CommandRun] = {}
         self._latest: dict[str, CommandRun] = {}

@@ -116,22 +116,16 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
 
 
 class EndpointTable:
-    """All endpoints by number and by name, and where they are.
-
-    Attributes:
-        endpoints: Rows and columns of the grid, by number.
-        names: Their names, by number.
-        leaves: Leaf switch of each endpoint that is known or inferred to be on one, by number.
-        halves: NUMA half of each endpoint, by number, where pairs between halves are slower by design.
-        hardware: Number of the hardware of each endpoint, by number.
-    """
+    """All endpoints by number and by name, and where they are."""
 
     def __init__(self) -> None:
-        self.endpoints: list[Endpoint] = []
-        self.names: list[str] = []
+        self.endpoints: list[Endpoint] = []  #: Rows and columns of the grid, by number.
+        self.names: list[str] = []  #: Their names, by number.
+        #: Leaf switch of each endpoint that is known or inferred to be on one, by number.
         self.leaves: dict[int, str] = {}
+        #: NUMA half of each endpoint, by number, where pairs between halves are slower by design.
         self.halves: dict[int, int] = {}
-        self.hardware: list[int] = []
+        self.hardware: list[int] = []  #: Number of the hardware of each endpoint, by number.
         self._hardware_numbers: dict[tuple[str, float], int] = {}
         self._numbers: dict[str, int] = {}
         self._by_node: dict[str, list[int]] = {}

@@ -42,18 +42,12 @@ class PairResults:
     Args:
         table: Endpoints of the session.
         key_of: Returns the class a measurement is compared within.
-
-    Attributes:
-        store: Measurements of endpoint pairs, node pairs and groups.
-        tested: Number of ordered pairs that were tested in p2p or world.
-        bidirectional: Whether a p2p test measured both directions at once.
-        slow_below: Share of its class median below which a value of a narrow class is slow.
     """
 
     def __init__(self, table: EndpointTable, key_of: Callable[[Measurement], ClassKey]) -> None:
         self._table = table
         self._key_of = key_of
-        self.store = MeasurementStore()
+        self.store = MeasurementStore()  #: Measurements of endpoint pairs, node pairs and groups.
         #: Row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex()
         #: Row of the latest attempt with the largest message, where it is not the latest.
@@ -70,11 +64,12 @@ class PairResults:
         self._arm_rows: PairIndex[_Arm] = PairIndex()
         #: Rows of passed p2p measurements with messages that took far longer than the median.
         self.stalled: dict[int, None] = {}
-        self.bidirectional = False
-        self.tested = 0
+        self.bidirectional = False  #: Whether a p2p test measured both directions at once.
+        self.tested = 0  #: Number of ordered pairs that were tested in p2p or world.
         self._flapping: dict[Key, int] = {}
         #: Pairs with attempts since `flapping` was read.
         self._repeated: dict[Key, None] = {}
+        #: Share of its class median below which a value of a narrow class is slow.
         self.slow_below = DEFAULT_SLOW_BELOW
         #: Time (epoch seconds) before which the latest attempt at each pair is kept, to be compared with.
         self.compared_since = 0.0

@@ -99,16 +99,12 @@ class EventReader:
     Args:
         path: The recording.
         place: Place at which an earlier reader was.
-
-    Attributes:
-        place: Place after the latest event.
-        size: Bytes of text read so far.
     """
 
     def __init__(self, path: Path, place: RecordingPlace = START) -> None:
         self._path = path
-        self.place = place
-        self.size = 0
+        self.place = place  #: Place after the latest event.
+        self.size = 0  #: Bytes of text read so far.
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.

@@ -62,82 +62,55 @@ _FEWEST_OF_STRUCTURE = 4
 
 
 class Model:
-    """State of a session, changed by events only.
-
-    Attributes:
-        version: Incremented by each event.
-        layout: Incremented when endpoints are added: the grid needs a new layout.
-        nodes_version: Incremented by probe results and state changes of nodes.
-        nodes: Nodes in the order the user gave them.
-        log: Latest lines of the event log.
-        phase: Current phase of the sweep.
-        done: Number of tests of the phase that have ended.
-        synthetic: Generator of invented values; None if they were measured.
-        lab: Size of the lab (``2x4``), or None on real nodes.
-        faults: Deliberate lab faults, as text.
-        options: Options of the session, as recorded.
-        untested: Reason for each ordered pair that was not tested.
-        suspects: Conclusion about each bad pair from tests with other partners.
-        inferred_leaves: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
-        table: Endpoints, and where they are.
-        results: Measurements of endpoint pairs, node pairs and groups.
-        addresses: Measurements between addresses of nodes.
-        counters: Counter deltas of nodes.
-        experiments: Experiments about findings, with their results.
-        acknowledgements: Notes about findings that the user knows about.
-        commands: Commands that the user ran on nodes, with their output.
-        comparison: Arms of an A/B comparison, the reference first; empty without one.
-        watching: Whether tests go on in the background.
-        baseline: Earlier session to compare with, or None; set by the front end.
-        turns: Changes of the verdicts of pairs.
-        sweeps: Number of sweeps that have ended.
-        sweep_since: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
-    """
+    """State of a session, changed by events only."""
 
     def __init__(self) -> None:
-        self.version = 0
+        self.version = 0  #: Incremented by each event.
         self._has_new_pairs = False
         self._pair_tables: dict[Layer, tuple[object, PairTable]] = {}
         self._each_size: dict[Layer, tuple[PairTable, tuple[PairTable, bool]]] = {}
-        self.layout = 0
+        self.layout = 0  #: Incremented when endpoints are added: the grid needs a new layout.
         self._kinds: tuple[int, Counter[tuple[str, str]]] = (0, Counter())
-        self.nodes_version = 0
-        self.nodes: dict[str, NodeRecord] = {}
-        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
-        self.phase = Phase("start", 0, 0.0)
-        self.done = 0
-        self.lab: str | None = None
-        self.synthetic: str | None = None
-        self.faults: list[str] = []
-        self.options: dict[str, Any] = {}
+        self.nodes_version = 0  #: Incremented by probe results and state changes of nodes.
+        self.nodes: dict[str, NodeRecord] = {}  #: Nodes in the order the user gave them.
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)  #: Latest lines of the event log.
+        self.phase = Phase("start", 0, 0.0)  #: Current phase of the sweep.
+        self.done = 0  #: Number of tests of the phase that have ended.
+        self.lab: str | None = None  #: Size of the lab (``2x4``), or None on real nodes.
+        self.synthetic: str | None = None  #: Generator of invented values; None if they were measured.
+        self.faults: list[str] = []  #: Deliberate lab faults, as text.
+        self.options: dict[str, Any] = {}  #: Options of the session, as recorded.
         self.started = 0.0
         self.now = 0.0
         self.paused = False
-        self.watching = False
+        self.watching = False  #: Whether tests go on in the background.
         self.exit_code: int | None = None
         self.end_text = ""
         self.software = ""
         self.running: set[tuple[str, str]] = set()
-        self.untested: dict[tuple[str, str], str] = {}
-        self.addresses = AddressLog()
-        self.experiments = ExperimentLog()
-        self.acknowledgements = AcknowledgementLog(self.log)
-        self.commands = CommandLog(self.log)
-        self.table = EndpointTable()
+        self.untested: dict[tuple[str, str], str] = {}  #: Reason for each ordered pair that was not tested.
+        self.addresses = AddressLog()  #: Measurements between addresses of nodes.
+        self.experiments = ExperimentLog()  #: Experiments about findings, with their results.
+        self.acknowledgements = AcknowledgementLog(self.log)  #: Notes about findings that the user knows about.
+        self.commands = CommandLog(self.log)  #: Commands that the user ran on nodes, with their output.
+        self.table = EndpointTable()  #: Endpoints, and where they are.
         self._walked: dict[str, str] = {}  #: Leaf of each port by GUID, from nodes that scanned the whole fabric.
-        self.results = PairResults(self.table, self.key_of)
+        self.results = PairResults(self.table, self.key_of)  #: Measurements of endpoint pairs, node pairs and groups.
+        #: Conclusion about each bad pair from tests with other partners.
         self.suspects: dict[tuple[str, str], str] = {}
+        #: Whether `leaves` are groups of nodes that results show, not leaf switches that probes found.
         self.inferred_leaves = False
-        self.comparison: list[str] = []
-        self.baseline: Baseline | None = None
-        self.sweeps = 0
+        self.comparison: list[str] = []  #: Arms of an A/B comparison, the reference first; empty without one.
+        self.baseline: Baseline | None = None  #: Earlier session to compare with, or None; set by the front end.
+        self.sweeps = 0  #: Number of sweeps that have ended.
         self._in_sweep = False
+        #: Start (epoch seconds) of the latest sweep that repeats pairs of an earlier one; 0 without one.
         self.sweep_since = 0.0
         #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
         self._watch_since = 0.0
-        self.turns = TurnLog()
+        self.turns = TurnLog()  #: Changes of the verdicts of pairs.
         self._changed: set[tuple[int, int]] | None = None
-        self.counters = CounterLog()
+        self.counters = CounterLog()  #: Counter deltas of nodes.
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
