@@ -250,16 +250,17 @@ class Model:
         layer = Layer.P2P if self.results.has(Layer.P2P) else Layer.WORLD
         if not self.results.has(layer) or len(table.endpoints) < _FEWEST_OF_STRUCTURE:
             return
-        from fabtui.model import structure
+        from fabtui.model.pair_table import halves, node_groups
 
         found = self.pair_table(layer)
-        if halves := structure.halves(found, table) if not table.halves else {}:
-            table.halves = halves
-        groups = structure.node_groups(found, table) if not table.leaves else {}
+        apart = {} if table.halves else halves(found, table)
+        groups = {} if table.leaves else node_groups(found, table)
+        if apart:
+            table.halves = apart
         if groups:
             table.leaves = groups
             self.inferred_leaves = True
-        if halves or groups:
+        if apart or groups:
             self.results.classes_changed()
             self.results.settle()
             self._changed = None

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fabtui.model.endpoints import PAIR_CLASSES, Endpoint, EndpointTable, PairClass
-from fabtui.model.pair_table import OK, PairTable
+from fabtui.model.pair_table import OK, PairTable, halves, node_groups
 from fabtui.model.places import Places, relations
-from fabtui.model.structure import halves, node_groups
 
 #: Returns the logarithm of the value of a pair over what is usual; None if it was not tested.
 Judge = Callable[[Endpoint, Endpoint], float | None]
