@@ -383,12 +383,12 @@ class MeasurementStore:
         """Numbers of source and destination of each row; to be read only."""
         return self._source, self._target
 
-    def attempts(self, row: int) -> list[int]:
-        """Return a row and those of all attempts before it, the latest first."""
+    def attempts(self, row: int, most: int | None = None) -> list[int]:
+        """Return a row and those of all attempts before it, or the latest ``most``, the latest first."""
         if row == NONE or self._previous is None:
             return [] if row == NONE else [row]
         rows, previous = [row], self._previous
-        while (row := previous[row]) != _NO_ROW:
+        while (row := previous[row]) != _NO_ROW and len(rows) != most:
             rows.append(row)
         return rows
 

@@ -173,7 +173,7 @@ class PairResults:
     def _note_flapping(self, key: Key) -> None:
         self._flapping.pop(key, None)
         if key[0].spec.collective is None:
-            rows = self.store.attempts(self._rows.get(*key))[:ATTEMPTS]
+            rows = self.store.attempts(self._rows.get(*key), ATTEMPTS)
             values, counting = self._values_between(*key), self.store.shape(self._latest_row(*key)).asked
             verdicts = (
                 self._judged(row, values if self.store.shape(row).asked == counting else None) for row in reversed(rows)
@@ -271,7 +271,7 @@ class PairResults:
 
     def history(self, layer: Layer, src: str, dst: str, most: int | None = None) -> list[Measurement]:
         """Return all measurements of an ordered pair in a layer, or the latest ``most``, oldest first."""
-        rows = self.store.attempts(self._rows.get(layer, src, dst))[:most]
+        rows = self.store.attempts(self._rows.get(layer, src, dst), most)
         return [self.store.get(row) for row in reversed(rows)]
 
     def pairs(self) -> Iterator[Key]:

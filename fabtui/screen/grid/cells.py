@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabtui.model.cell_level import judge
+from fabtui.model.cell_level import Judged, judge
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
@@ -95,6 +95,8 @@ class CellSource(ABC):
 #: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
 
+#: Maximum number of cells whose judgement is kept.
+_MOST_JUDGED = 4096
 #: Maximum number of cells searched for the unit of the layer.
 _MAX_UNIT_SEARCH = 2000
 #: After this number of values, the largest message size seen is taken as the layer's.
@@ -114,6 +116,8 @@ class EndpointCells(CellSource):
         self.filter: Filter | None = None
         #: Cells, by positions, that changed a moment ago.
         self.highlighted: set[tuple[int, int]] = set()
+        #: Judged cells, by positions: the grid and the index read a changed cell several times in a frame.
+        self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
@@ -131,6 +135,7 @@ class EndpointCells(CellSource):
             return False
         self.axis = Axis.of_model(self.model)
         self.show_in()
+        self._judged.clear()
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
@@ -146,6 +151,7 @@ class EndpointCells(CellSource):
     def take_medians(self) -> None:
         """Judge cells by the current medians from now on."""
         self._drawn_with = self._measures()
+        self._judged.clear()
 
     def _measures(self) -> list[float | None]:
         """Return the median of each class, then the slow limit of each."""
@@ -159,10 +165,17 @@ class EndpointCells(CellSource):
         self._unit_is_settled = False
         self.take_medians()
 
-    def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the positions of cells given by endpoint numbers."""
-        at = self.axis.position
-        return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+    def take_filter(self, chosen: Filter | None) -> None:
+        self.filter = chosen
+        self._judged.clear()
+
+    def take_changes(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Judge some cells, given by endpoint numbers, anew when they are read; return their positions."""
+        at, judged = self.axis.position, self._judged
+        found = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+        for position in found:
+            judged.pop(position, None)
+        return found
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         if width >= NUMBER_WIDTH:
@@ -219,9 +232,18 @@ class EndpointCells(CellSource):
             diagonal = row == column and self.layer.spec.per is not Per.NODE_PAIR
             style = CellStyle.DIAGONAL if diagonal else CellStyle.UNTESTED
             return (CellStyle.GONE if gone else style), None, None
-        lets = None if self.filter is None else self.filter.lets
-        level, cell, share = judge(self.model, self.layer, source.number, target.number, lets)
+        level, cell, share = self.judged(row, column, source.number, target.number)
         return STYLES[level], cell, share
+
+    def judged(self, row: int, column: int, src: int, dst: int) -> Judged:
+        """Return the judgement of two positions with these endpoint numbers."""
+        found = self._judged.get((row, column))
+        if found is None:
+            if len(self._judged) >= _MOST_JUDGED:
+                self._judged.clear()
+            lets = None if self.filter is None else self.filter.lets
+            found = self._judged[row, column] = judge(self.model, self.layer, src, dst, lets)
+        return found
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and message size of the values of the layer; the unit is "" while there are none."""

@@ -153,7 +153,8 @@ class ViewState:
         self.index.forget()
 
     def take_filter(self, chosen: Filter | None) -> None:
-        self.filter = self.source.filter = chosen
+        self.filter = chosen
+        self.source.take_filter(chosen)
         self.matched = True
         self.index.forget()
         self._rearrange()

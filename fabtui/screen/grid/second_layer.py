@@ -80,4 +80,4 @@ class SecondLayer(GridView, can_focus=False):
             source.take_medians()
             self.reread()
         elif changed:
-            self.update_cells(source.shown_at(source.positions(changed)))
+            self.update_cells(source.shown_at(source.take_changes(changed)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabtui.model.cell_level import FINE, Level
+from fabtui.model.cell_level import FINE, Judged, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, cell_text
@@ -49,6 +49,12 @@ class SeverityIndex(CellMatrix):
         self.start(source.model, source.layer, numbers, source.axis.starts, lets)
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
+
+    def judged(self, row: int, column: int) -> Judged:
+        src, dst = self._number_at[row], self._number_at[column]
+        if src is None or dst is None:
+            return super().judged(row, column)
+        return self._source.judged(row, column, src, dst)
 
     @property
     def bad_shown(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer, pair_layers
@@ -117,7 +117,7 @@ class GridUpdater:
         if not source.axis.size:
             return
         now = time.monotonic()
-        touched: list[Position] = self._highlights.expire(source, now)
+        touched = set(self._highlights.expire(source, now))
         far, moved = source.read_medians()
         by_node = state.zoom is Zoom.FABRIC
         if changed is None or far or (moved and now - self._redrawn > REDRAW_INTERVAL):
@@ -130,14 +130,14 @@ class GridUpdater:
             self._draw_within(REDRAW_INTERVAL)
         self._rejudge(state.index, far=far, moved=moved, all_changed=changed is None, now=now)
         if changed:
-            positions = source.positions(changed)
+            positions = source.take_changes(changed)
             state.index.touch(positions)
             if not by_node:
                 # Blocks show no single cells.
-                self._highlights.add(source, positions, now)
-            touched += positions
+                self._highlights.add(source, self._grid.in_view(state.shown(), positions), now)
+            touched.update(positions)
         state.index.step(JUDGE_BUDGET)
-        blocks: Iterable[Position] = state.index.drain_blocks()
+        blocks = state.index.drain_blocks()
         self._grid.update_cells(state.shown().shown_at(blocks if by_node else touched))
         if self._highlights.until:
             self._draw_within(HIGHLIGHT_CHECK)

@@ -147,13 +147,18 @@ class GridView(PaintedWidget, can_focus=True):
             row.strips.clear()
         self.refresh()
 
-    def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
+    def in_view(self, source: CellSource, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return those of some positions of a source whose cells are in view."""
+        lines, columns = self.viewport.line_of_row, {column for column, _ in self.viewport.columns}
+        rows, across = source.row_of, source.column_of
+        return [(a, b) for a, b in positions if rows.get(a) in lines and across.get(b) in columns]
+
+    def update_cells(self, changed: Collection[tuple[int, int]]) -> None:
         """Read some cells again, by row and column; those out of view cost nothing."""
         rows = self._rows
         viewport = self.viewport
         if not rows or not viewport.columns:
             return
-        changed = changed if isinstance(changed, (list, set)) else list(changed)
         if len(changed) > len(viewport.line_of_row) * len(viewport.columns):
             self.reread()
             return
