@@ -80,6 +80,7 @@ async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> No
     async with opened(feed) as (app, pilot):
         feed.play(again(story, Verdict.TIMEOUT, None))
         feed.play(again(story))
+        app.main.draw()
         app.main.source.highlighted.clear()
         assert cell(app) == (CellStyle.FLAPPING, "  351~")
         app.main.draw()
