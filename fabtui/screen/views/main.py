@@ -169,7 +169,7 @@ class MainScreen(Screen[None]):
         self.verdict_bar = VerdictBar(id="verdict")
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
-        self.panel = SidePanel(id="panel", classes="-plain" if glyphs.plain else None)
+        self.panel = SidePanel(glyphs, id="panel")
         self.minimap = Minimap(glyphs, id="minimap")
         self.findings_below = FindingsBelow(id="findings-below")
         self.status_line = TextLine(id="status")
