@@ -27,15 +27,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keys import KEY_NAMES, shortcut
-from fabtui.screen.terminal.internals import (
-    discard_output,
-    exit_within,
-    keep_named_colors,
-    remove_all_color,
-    remove_controls,
-    replace_all_unicode,
-    suspend_group,
-)
+from fabtui.screen.terminal.internals import choose_filters, discard_output, exit_within, suspend_group
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.styles import cell_variables
 from fabtui.screen.themes.watcher import ThemeWatcher
@@ -135,13 +127,7 @@ class FabricApp(App[int]):
         self._replaced: Feed | None = None
         self._notifier: Notifier | None = None
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
-        if self.color_count == "none":
-            remove_all_color(self)
-        elif self.color_count == "16":
-            keep_named_colors(self)
-        remove_controls(self)
-        if settings.ascii:
-            replace_all_unicode(self)
+        choose_filters(self, self.color_count, ascii_only=settings.ascii)
 
     @property
     def color_count(self) -> str:

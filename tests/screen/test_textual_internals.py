@@ -34,7 +34,7 @@ async def test_the_private_parts_of_textual_are_those_that_were_checked(opened: 
         assert isinstance(internals.color_system(app), ColorSystem)
         assert [strip.cell_length for strip in internals.screen_lines(app.screen)] == [120] * 40
         internals.reload_theme(app, app.theme)
-        internals.remove_all_color(app)
+        internals.choose_filters(app, "none", ascii_only=False)
         assert app._filters
 
 

@@ -97,10 +97,6 @@ _MEDIAN_STEP = 0.02
 
 #: Maximum number of cells whose judgement is kept.
 _MOST_JUDGED = 4096
-#: Maximum number of cells searched for the unit of the layer.
-_MAX_UNIT_SEARCH = 2000
-#: After this number of values, the largest message size seen is taken as the layer's.
-_ENOUGH_SIZES = 8
 
 
 class EndpointCells(CellSource):
@@ -120,9 +116,8 @@ class EndpointCells(CellSource):
         self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
-        self._unit: tuple[str, int | None] | None = None
+        self._unit: tuple[str, int | None] = ("", None)
         self._unit_version = -1
-        self._unit_is_settled = False
         self.take_medians()
 
     def _key(self) -> tuple[object, ...]:
@@ -160,9 +155,7 @@ class EndpointCells(CellSource):
 
     def show(self, layer: Layer) -> None:
         self.layer = layer
-        self._unit = None
         self._unit_version = -1
-        self._unit_is_settled = False
         self.take_medians()
 
     def take_filter(self, chosen: Filter | None) -> None:
@@ -246,38 +239,20 @@ class EndpointCells(CellSource):
         return found
 
     def unit(self) -> tuple[str, int | None]:
-        """Return unit and message size of the values of the layer; the unit is "" while there are none."""
-        if not self._unit_is_settled and self._unit_version != self.model.version:
-            self._unit_version = self.model.version
-            if self.layer.spec.derived:
-                return "", None
-            self._unit, seen = self._find_unit()
-            self._unit_is_settled = seen >= _ENOUGH_SIZES
-        return self._unit or ("", None)
-
-    def _find_unit(self) -> tuple[tuple[str, int | None] | None, int]:
-        """Return unit and largest message size of the first values, and their number.
+        """Return unit and largest message size of the values of the layer; the unit is "" while there are none.
 
         A path that is too slow for its deadline is tested with smaller messages.
         """
         model, layer = self.model, self.layer
-        if layer.spec.per is Per.ENDPOINT_PAIR:
+        if self._unit_version != model.version:
+            self._unit_version = model.version
             # A sweep of thousands of endpoints may begin anywhere: what its results share is found at once.
             shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
-            valued = [shape for shape in shapes if shape.has_value]
-            largest = max(valued, key=lambda shape: shape.asked or 0, default=None)
-            return None if largest is None else (largest.unit, largest.asked), 0
-        count, seen = len(model.endpoints), 0
-        best: tuple[str, int | None] | None = None
-        for at in range(min(_MAX_UNIT_SEARCH, count * count)):
-            one = model.measured_for(layer, at // count, at % count)
-            if one is not None and one.value is not None:
-                seen += 1
-                if best is None or (one.asked_bytes or 0) > (best[1] or 0):
-                    best = (one.unit, one.asked_bytes)
-                if seen == _ENOUGH_SIZES:
-                    break
-        return best, seen
+            largest = max((one for one in shapes if one.has_value), key=lambda one: one.asked or 0, default=None)
+            self._unit = ("", None) if largest is None else (largest.unit, largest.asked)
+            if layer.spec.by_address and any(True for _ in model.verdicts_in(layer)):
+                self._unit = layer.spec.unit, None
+        return self._unit
 
 
 def _far(before: float | None, now: float | None) -> bool:

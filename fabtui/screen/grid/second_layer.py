@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
-from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.navigation import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.updates import REDRAW_INTERVAL
@@ -45,7 +44,10 @@ class SecondLayer(GridView, can_focus=False):
         seen = (view.source.axis, view.source.row_at, view.source.column_at, view.filter, layer)
         if len(seen) != len(self._shown) or any(a is not b for a, b in zip(seen, self._shown, strict=True)):
             self._shown = seen
-            self.show(self._source_of(view, view.source.model, layer))
+            source = EndpointCells(view.source.model, layer, self.glyphs)
+            source.filter = view.filter
+            source.show_in(view.source.row_at, view.source.column_at, view.source.groups)
+            self.show(source)
         elif isinstance(self.source, EndpointCells):
             self._update(self.source, changed)
         corner = (str(layer), "row>col")
@@ -65,12 +67,6 @@ class SecondLayer(GridView, can_focus=False):
             self._shown = ()
             leader.corner = (ZOOM_WORDS[view.zoom], "row>col")
             leader.refresh()
-
-    def _source_of(self, view: ViewState, model: Model, layer: Layer) -> EndpointCells:
-        source = EndpointCells(model, layer, self.glyphs)
-        source.filter = view.filter
-        source.show_in(view.source.row_at, view.source.column_at, view.source.groups)
-        return source
 
     def _update(self, source: EndpointCells, changed: AbstractSet[tuple[int, int]] | None) -> None:
         far, moved = source.read_medians()

@@ -18,13 +18,11 @@ from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
-from textual.filter import LineFilter
 from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import CURSOR_ON, CellStyle, Glyphs
 from fabtui.sanitize import drawable
-from fabtui.screen.terminal.control_filter import AsciiFilter, ControlFilter
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.
@@ -328,10 +326,6 @@ class PaintedWidget(Widget):
         if self._palette is None:
             self._palette = Palette(self.rich_style, self._ramp, self._system)
         return self._palette
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Leave out filters that take strips apart: cells are ASCII already, and the palette's texts are fit."""
-        return [one for one in super().get_line_filters() if not isinstance(one, (AsciiFilter, ControlFilter))]
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         self._ramp, self._system, self._palette = ramp, system, None

@@ -26,24 +26,16 @@ def color_system(app: App[Any]) -> ColorSystem:
     return app.console._color_system or ColorSystem.TRUECOLOR
 
 
-def remove_all_color(app: App[Any]) -> None:
-    """Draw without any colour; Textual's own filter leaves shades of grey."""
-    app._filters = [NoColor()]
-
-
-def remove_controls(app: App[Any]) -> None:
-    """Draw no control and no invisible characters."""
-    app._filters = [*app._filters, ControlFilter()]
-
-
-def replace_all_unicode(app: App[Any]) -> None:
-    """Draw in ASCII, what Textual draws itself included."""
-    app._filters = [*app._filters, AsciiFilter()]
-
-
-def keep_named_colors(app: App[Any]) -> None:
-    """Draw the terminal's own sixteen colours as such; Textual's filter replaces them with RGB."""
-    app._filters = [one for one in app._filters if not isinstance(one, ANSIToTruecolor)]
+def choose_filters(app: App[Any], color_count: str, *, ascii_only: bool) -> None:
+    """Draw with a number of colours (``24``, ``256``, ``16`` or ``none``), and no control or invisible characters."""
+    found = app._filters
+    if color_count == "none":
+        # Textual's own filter leaves shades of grey.
+        found = [NoColor()]
+    elif color_count == "16":
+        # Textual would replace the terminal's own sixteen colours with RGB.
+        found = [one for one in found if not isinstance(one, ANSIToTruecolor)]
+    app._filters = [*found, ControlFilter(), *([AsciiFilter()] if ascii_only else [])]
 
 
 def reload_theme(app: App[Any], name: str) -> None:

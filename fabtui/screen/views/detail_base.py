@@ -18,7 +18,7 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.presentation.text_table import filled, padded
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, Lines, clipped
+from fabtui.presentation.wrapping import Line, Lines, between
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -112,6 +112,11 @@ class TitledScreen(Screen[None]):
     def draw(self) -> None:
         """Draw the current state."""
 
+    def show_title(self, left: Line, right: Sequence[Part] = ()) -> None:
+        """Show the way to the view and a title, and parts at the right end of the line."""
+        line = between([*crumbs(self), *left], list(right), self.size.width, self.context.glyphs.ellipsis)
+        self.title_line.show(Content.assemble(*line))
+
     def action_leave(self) -> None:
         self.app.pop_screen()
 
@@ -153,8 +158,7 @@ class DetailScreen(TitledScreen):
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
-        parts = [*crumbs(self), *self.title_parts()]
-        self.title_line.show(Content.assemble(*clipped(parts, self.size.width, self.context.glyphs.ellipsis)))
+        self.show_title(self.title_parts())
         self.query_one("#detail-text", TextLine).show(content_of(self.body_lines(width)), layout=True)
 
     def action_copy(self) -> None:

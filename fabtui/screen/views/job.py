@@ -22,7 +22,7 @@ from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, TitledScreen, crumbs, enter_text, run_step
+from fabtui.screen.views.detail_base import DetailScreen, TitledScreen, enter_text, run_step
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.widgets.finding_lines import output_lines
 from fabtui.screen.widgets.key_bar import KeyBar
@@ -143,14 +143,11 @@ class JobScreen(TitledScreen):
         if not self.is_mounted or not self.query("#job-table"):
             return
         width, height = self.size
-        ellipsis = self.context.glyphs.ellipsis
         report = self._report
         if report is None:
-            text = self._problem or "reading the job"
-            self.title_line.show(Content.assemble(*crumbs(self), (f" job  {text}", "bold")))
+            self.show_title([(f" job  {self._problem or 'reading the job'}", "bold")])
             return
-        title = [*crumbs(self), *job_lines.title_line(report)]
-        self.title_line.show(Content.assemble(*between(title, self._age(), width, ellipsis)))
+        self.show_title(job_lines.title_line(report), self._age())
         findings = self._finding_lines(report, width, max(3, height // 4))
         watch, summary = self._watch_lines(width), self._summary_lines(report, width)
         for widget, shown in ((self._findings, findings), (self._watch_text, watch), (self._summary, summary)):
@@ -437,8 +434,7 @@ class JobsScreen(TitledScreen):
         if not self.is_mounted or not self.query("#jobs-table"):
             return
         state = "asking squeue" if self._jobs is None else count(len(self._jobs), "job")
-        title = [*crumbs(self), (" your jobs  ", "bold"), (state, MUTED)]
-        self.title_line.show(Content.assemble(*between(title, [], self.size.width, self.context.glyphs.ellipsis)))
+        self.show_title([(" your jobs  ", "bold"), (state, MUTED)])
         nothing = (
             one_line(self._problem, 200) or "you have no job that waits or runs; fabtui job ID shows one that ended"
         )

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.content import Content
 
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
@@ -18,14 +17,13 @@ from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style
-from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import TitledScreen, crumbs
+from fabtui.screen.views.detail_base import TitledScreen
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 
 _STATES = list(NodeState)
 
@@ -108,17 +106,7 @@ class NodesTable(SortedTable):
         HEADINGS, frozenset({"gone for", "bad", "untested", "differs"}), frozenset({"node", "state", "message"})
     )
     BINDING_GROUP_TITLE = "Node table"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("up,k", "move(-1)", "nodes.up", "previous node"),
-        shortcut("down,j", "move(1)", "nodes.down", "next node"),
-        shortcut("home,g", "edge(False)", "nodes.first", "first node"),
-        shortcut("end,G", "edge(True)", "nodes.last", "last node"),
-        shortcut("pageup,ctrl+u", "page(-1)", "nodes.page-up", "one screen up"),
-        shortcut("pagedown,ctrl+d", "page(1)", "nodes.page-down", "one screen down"),
-        shortcut("right,l", "sort(1)", "nodes.sort-next", "sort by the next column"),
-        shortcut("left,h", "sort(-1)", "nodes.sort-previous", "sort by the previous column"),
-        shortcut("i", "invert", "nodes.invert", "reverse the order"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("nodes", "node")
 
     @property
     def chosen(self) -> str | None:
@@ -165,9 +153,7 @@ class NodesScreen(TitledScreen):
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []
         head.append(("   left, right: sort by another column  i: reverse", MUTED))
-        self.title_line.show(
-            Content.assemble(*clipped([*crumbs(self), *head], self.size.width, context.glyphs.ellipsis))
-        )
+        self.show_title(head)
 
     @on(NodesTable.Chosen)
     def action_open(self) -> None:

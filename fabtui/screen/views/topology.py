@@ -9,16 +9,14 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.content import Content
 from textual.style import Style
 from textual.widgets import Tree
 from textual.widgets.tree import TreeNode
 
 from fabtui.presentation.topology import Branch, Topology, flat
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import clipped
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import TitledScreen, crumbs
+from fabtui.screen.views.detail_base import TitledScreen
 from fabtui.screen.widgets.key_bar import KeyBar
 
 #: Time (s) between two looks for new verdicts.
@@ -157,9 +155,7 @@ class TopologyScreen(TitledScreen):
         names = [str(self.context.model.endpoints[number]) for number in pair] if pair is not None else []
         head: list[Part] = [(" topology ", "bold")]
         head += [("  path of ", MUTED), (f" {' > '.join(names)} ", "bold reverse")] if names else []
-        self.title_line.show(
-            Content.assemble(*clipped([*crumbs(self), *head], self.size.width, self.context.glyphs.ellipsis))
-        )
+        self.show_title(head)
 
     def _topology(self) -> Topology:
         context = self.context

@@ -161,13 +161,12 @@ def summary_lines(
     room = height - used - (left > 0)
     # The first step of the most severe, the reason of the worst; the first step and reason of each, then the rest.
     severe = [block for block, one in zip(blocks, found, strict=False) if one.severity is found[0].severity]
-    for block in severe:
-        room -= block.add_step(room)
-    for block in severe[:1]:
-        room -= block.add_reason(room)
-    for grow in (_Block.add_step, _Block.add_reason, _Block.add_all):
-        for block in blocks:
-            room -= grow(block, room)
+    for more, chosen in (((0, 1), severe), ((1, 0), severe[:1]), ((0, 1), blocks), ((1, 0), blocks)):
+        for block in chosen:
+            room -= block.grow(*more, room)
+    for block in blocks:
+        while grown := block.grow(1, 0, room) or block.grow(0, 1, room):
+            room -= grown
     lines: list[TargetLine] = [(line, at) for at, block in enumerate(blocks) for line in block.lines]
     return [*lines, ([(f"  and {left} more: F shows all", MUTED)], len(found))][:height] if left else lines
 
@@ -201,25 +200,11 @@ class _Block:
         parts = [self.title, *self._reasons[:reasons], *self._steps[:steps]]
         return [line for part in parts for line in part]
 
-    def add_step(self, room: int) -> int:
-        """Add the next step if there is room for it; return the number of lines added."""
-        return self._grow(0, 1, room)
-
-    def add_reason(self, room: int) -> int:
-        """Add the next reason if there is room for it; return the number of lines added."""
-        return self._grow(1, 0, room)
-
-    def add_all(self, room: int) -> int:
-        """Add the remaining reasons and steps that fit; return the number of lines added."""
-        added = 0
-        while grown := self.add_reason(room - added) or self.add_step(room - added):
-            added += grown
-        return added
-
     def _length(self, reasons: int, steps: int) -> int:
         return sum(map(len, (*self._reasons[:reasons], *self._steps[:steps])))
 
-    def _grow(self, reasons: int, steps: int, room: int) -> int:
+    def grow(self, reasons: int, steps: int, room: int) -> int:
+        """Add further reasons and steps if there is room for them; return the number of lines added."""
         wanted = min(self._shown[0] + reasons, len(self._reasons)), min(self._shown[1] + steps, len(self._steps))
         more = self._length(*wanted) - self._length(*self._shown)
         if more > room:

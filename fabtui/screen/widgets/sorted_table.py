@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from textual import events
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
@@ -14,6 +15,7 @@ from textual.widget import Widget
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.presentation.wrapping import Line, clipped
+from fabtui.screen.keys import shortcut
 
 #: Start and end of a heading on its line, and the number of its column.
 Span = tuple[int, int, int]
@@ -121,6 +123,21 @@ def _filled(text: str, cell: TableCell) -> Line:
 def heading_at(spans: Sequence[Span], x: int) -> int | None:
     """Return the column whose heading is at a place of the line of headings, or None."""
     return next((at for begin, end, at in spans if begin <= x < end), None)
+
+
+def table_keys(name: str, row: str, where: str = "") -> list[BindingType]:
+    """Return the keys of a table, whose names in the settings begin with ``name``; a row shows a ``row``."""
+    return [
+        shortcut("up,k", "move(-1)", f"{name}.up", f"previous {row}"),
+        shortcut("down,j", "move(1)", f"{name}.down", f"next {row}"),
+        shortcut("home,g", "edge(False)", f"{name}.first", f"first {row}{where}"),
+        shortcut("end,G", "edge(True)", f"{name}.last", f"last {row}{where}"),
+        shortcut("pageup,ctrl+u", "page(-1)", f"{name}.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page(1)", f"{name}.page-down", "one screen down"),
+        shortcut("right,l", "sort(1)", f"{name}.sort-next", "sort by the next column"),
+        shortcut("left,h", "sort(-1)", f"{name}.sort-previous", "sort by the previous column"),
+        shortcut("i", "invert", f"{name}.invert", "reverse the order"),
+    ]
 
 
 class SortedTable(Widget, can_focus=True):

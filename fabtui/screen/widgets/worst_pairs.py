@@ -14,9 +14,8 @@ from fabtui.presentation.wording import CELL, CLASS_WORDS, MUTED, failure_text, 
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
-from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.pair_text import pair_name
-from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow
+from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 
 #: Maximum number of listed pairs.
 MAX_PAIRS = 200
@@ -71,17 +70,7 @@ class WorstPairs(SortedTable):
     columns = COLUMNS
     WHOLE_LINE = True
     BINDING_GROUP_TITLE = "Worst pairs"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("up,k", "move(-1)", "worst.up", "previous pair"),
-        shortcut("down,j", "move(1)", "worst.down", "next pair"),
-        shortcut("home,g", "edge(False)", "worst.first", "first pair of the list"),
-        shortcut("end,G", "edge(True)", "worst.last", "last pair of the list"),
-        shortcut("pageup,ctrl+u", "page(-1)", "worst.page-up", "one screen up"),
-        shortcut("pagedown,ctrl+d", "page(1)", "worst.page-down", "one screen down"),
-        shortcut("right,l", "sort(1)", "worst.sort-next", "sort by the next column"),
-        shortcut("left,h", "sort(-1)", "worst.sort-previous", "sort by the previous column"),
-        shortcut("i", "invert", "worst.invert", "reverse the order"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = table_keys("worst", "pair", " of the list")
 
     _listed: tuple[object, ...] = ()
 
