@@ -28,7 +28,7 @@ from fabtui.sanitize import one_line
 
 _EXIT_CODES = {
     ALL_OK: "everything ok",
-    BAD: "something is slow, failed or timed out, or a finding is bad",
+    BAD: "a test was slow, failed or timed out, or a finding is bad",
     NOT_TESTED: "something could not be tested",
 }
 

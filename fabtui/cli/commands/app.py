@@ -39,7 +39,7 @@ examples:
   fabtui explain rank*.log                     why a job failed
   fabtui healthy session.jsonl.gz              nodes that work together, for Slurm and MPI
 
-exit codes of fabtui and run: 0 everything ok; 1 something is slow, failed or timed out, or a
+exit codes of fabtui and run: 0 everything ok; 1 a test was slow, failed or timed out, or a
 finding is bad; 2 bad usage or input; 3 something could not be tested; 130 interrupted
 """
 

@@ -23,7 +23,7 @@ examples:
   fabtui run --nodes n060,n061 --text          every layer, for screen readers and logs
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
 
-exit codes: 0 everything ok; 1 something is slow, failed or timed out, or a finding is bad;
+exit codes: 0 everything ok; 1 a test was slow, failed or timed out, or a finding is bad;
 2 bad usage or input; 3 something could not be tested; 130 interrupted (what was measured until
 then is written)
 """

@@ -694,7 +694,9 @@ class LiveFeed(Feed):
             return "something could not be tested"
         if code == BAD:
             if any(verdict.bad for verdict in self.model.confirmed()):
-                return "something is slow, failed or timed out"
+                counts = self.diagnosis().tally.counts
+                bad, pairs = sum(number for verdict, number in counts.items() if verdict.bad), sum(counts.values())
+                return f"{bad} of {count(pairs, 'pair')} {'is' if bad == 1 else 'are'} bad" if bad else "a test is bad"
             return "there are findings" if self._options.preflight_only else "no test failed, but a finding is bad"
         slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD))
         return f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic" if slow else "all ok"

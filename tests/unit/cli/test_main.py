@@ -160,9 +160,7 @@ def test_a_replay_ends_with_one_line_about_the_session(
     monkeypatch.setattr(replay, "show", played)
     done = here("replay", str(recording(tmp_path / "a.jsonl.gz", maker)), "--speed", "max")
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr == "measured: 1 failed; exit code 1: something is slow, failed or timed out, or a finding is bad\n"
-    )
+    assert done.stderr == "measured: 1 failed; exit code 1: a test was slow, failed or timed out, or a finding is bad\n"
 
 
 def test_the_app_ends_with_one_line_about_the_session(
