@@ -51,21 +51,15 @@ class GpuSample(NamedTuple):
 
 
 class GpuHistory:
-    """Latest sample of a node, and since when its GPUs are idle.
-
-    Attributes:
-        was_busy: Whether any sample has shown work.
-        first_busy: Time of the first sample with work, if its source has a clock.
-        last_busy: The same of the last one.
-    """
+    """Latest sample of a node, and since when its GPUs are idle."""
 
     def __init__(self) -> None:
         self._complete: GpuSample | None = None
         self._lines: dict[int, Gpu] = {}
         self._when: float | None = None
-        self.was_busy = False
-        self.first_busy: float | None = None
-        self.last_busy: float | None = None
+        self.was_busy = False  #: Whether any sample has shown work.
+        self.first_busy: float | None = None  #: Time of the first sample with work, if its source has a clock.
+        self.last_busy: float | None = None  #: The same of the last one.
         self._idle_from: GpuSample | None = None
         self._idle_count = 0
 

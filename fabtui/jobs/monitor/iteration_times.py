@@ -81,16 +81,12 @@ def iteration_of(line: str, seen: float | None = None) -> Iteration | None:
 
 
 class IterationTimes:
-    """Iterations of a job in the order they were printed, each once; the warm-up is kept apart. Memory is bounded.
-
-    Attributes:
-        restarts: How often the numbers went back: a restart from a checkpoint.
-    """
+    """Iterations of a job in the order they were printed, each once; the warm-up is kept apart. Memory is bounded."""
 
     def __init__(self) -> None:
         self._kept: deque[Iteration] = deque(maxlen=KEPT)
         self._first: Iteration | None = None
-        self.restarts = 0
+        self.restarts = 0  #: How often the numbers went back: a restart from a checkpoint.
 
     def take(self, line: str, seen: float | None = None) -> Iteration | None:
         """Take a line; return its iteration if it has one that is new."""

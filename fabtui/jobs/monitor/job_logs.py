@@ -31,32 +31,22 @@ class NewLines(NamedTuple):
 
 
 class LogFile:
-    """Incremental reader of one file: takes the parts that `fabtui_node.system.log_files` reads. Memory is bounded.
-
-    Attributes:
-        path: Its path.
-        node: The node that it belongs to; "" if several write to it.
-        stream: ``out``, ``err`` or ``gpu``.
-        reader: Who reads it: "" is this machine, else a node.
-        lines: Number of complete lines that were read.
-        skipped: Number of bytes that were left out; the count of lines is a lower bound then.
-        modified: When it was written last, by the clock of the file server; None before the first part.
-        errors: Its lines that report errors.
-        grown: When a reading found new bytes for the last time, by the reader's clock; None at the first reading.
-    """
+    """Incremental reader of one file: takes the parts that `fabtui_node.system.log_files` reads. Memory is bounded."""
 
     def __init__(self, path: str, node: str, stream: Stream, reader: str = "") -> None:
-        self.path = path
-        self.node = node
-        self.stream: Stream = stream
-        self.reader = reader
-        self.lines = 0
-        self.skipped = 0
+        self.path = path  #: Its path.
+        self.node = node  #: The node that it belongs to; "" if several write to it.
+        self.stream: Stream = stream  #: ``out``, ``err`` or ``gpu``.
+        self.reader = reader  #: Who reads it: "" is this machine, else a node.
+        self.lines = 0  #: Number of complete lines that were read.
+        self.skipped = 0  #: Number of bytes that were left out; the count of lines is a lower bound then.
         self.size = 0
+        #: When it was written last, by the clock of the file server; None before the first part.
         self.modified: float | None = None
+        #: When a reading found new bytes for the last time, by the reader's clock; None at the first reading.
         self.grown: float | None = None
         self.known: Known | None = None
-        self.errors = ErrorLines()
+        self.errors = ErrorLines()  #: Its lines that report errors.
         self._tail: deque[str] = deque(maxlen=KEPT)
         self._unfinished = ""
 
@@ -226,21 +216,14 @@ Reader = str
 
 
 class JobLogs:
-    """Log files of a job, and the content of their lines. Takes parts of files as they are read, from any reader.
-
-    Attributes:
-        files: By reader and path.
-        iterations: Iteration times of the training.
-        settings: Settings that the nodes have printed.
-        gpus: Use of the GPUs, by node.
-    """
+    """Log files of a job, and the content of their lines. Takes parts of files as they are read, from any reader."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self.nodes = list(nodes)
-        self.files: dict[tuple[Reader, str], LogFile] = {}
-        self.iterations = IterationTimes()
-        self.settings = Settings()
-        self.gpus: dict[str, GpuHistory] = {}
+        self.files: dict[tuple[Reader, str], LogFile] = {}  #: By reader and path.
+        self.iterations = IterationTimes()  #: Iteration times of the training.
+        self.settings = Settings()  #: Settings that the nodes have printed.
+        self.gpus: dict[str, GpuHistory] = {}  #: Use of the GPUs, by node.
         self._by_node: dict[str, list[LogFile]] = {}
         self._clocks: dict[Reader, FileClock] = {}
         self._now: dict[Reader, float] = {}
