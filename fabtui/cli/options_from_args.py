@@ -169,6 +169,11 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     return Request(options, outputs, exposition_of(given))
 
 
+def files_request(given: dict[str, Any]) -> Request:
+    """Return the request of a command that only writes files of a session; see `request_from`."""
+    return Request(SessionOptions(), output_paths(given), exposition_of(given))
+
+
 def _lab(given: dict[str, Any]) -> LabSpec:
     for other in ("nodes", "hostfile", "exclude", "jobid", "pods", "transport", "via", "wrap", "ssh_config"):
         if other in given:

@@ -13,7 +13,7 @@ from fabtui.export.frames import Frames
 from fabtui.importers.result import Result, read
 from fabtui.importers.session import is_recording, replayed
 from fabtui.importers.sources import sources
-from fabtui.importers.to_model.dispatch import convertible, rivals
+from fabtui.importers.to_model.dispatch import check_comparable, convertible
 from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
@@ -62,8 +62,7 @@ def load(paths: str | PathLike[str] | Iterable[str | PathLike[str]]) -> Frames:
                 outputs.append(result)
             else:
                 readings.append(result.as_json())
-    if len(kinds := rivals(outputs)) > 1:
-        raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable; load them separately")
+    check_comparable(outputs, "; load them separately")
     if outputs:
         sessions[_free(Path(OUTPUTS), sessions)] = model_of(outputs)
     return Frames(sessions, readings)

@@ -214,12 +214,10 @@ class _Candidate(NamedTuple):
 
     @property
     def known(self) -> int:
-        """The number of its known values."""
         return 0 if self.reading is None else _count(self.reading.values)
 
     @property
     def missed(self) -> int:
-        """The number of lines that it does not understand."""
         return 0 if self.reading is None else len(self.reading.unknown)
 
 

@@ -209,11 +209,9 @@ class _Side(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Its number in the job."""
         return self.place.rank
 
     def at(self, number: int) -> Call | None:
-        """Return the collective with a number, if it is among the last ones."""
         return next((call for call in self.calls.calls if call.peers is None and call.number == number), None)
 
 

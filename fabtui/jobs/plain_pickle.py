@@ -62,7 +62,6 @@ class _Reader:
         self._memo: dict[int, Any] = {}
 
     def value(self) -> Any:
-        """Return the value before STOP."""
         try:
             while True:
                 code = self._data[self._at]
@@ -84,7 +83,6 @@ class _Reader:
         raise NotPlain(f"the pickle contains more than plain values (opcode {name} at byte {at}); it is not run")
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes."""
         piece = self._data[self._at : self._at + size]
         if len(piece) < size:
             raise IndexError
@@ -92,25 +90,20 @@ class _Reader:
         return piece
 
     def number(self, shape: str) -> Any:
-        """Return the next number of a `struct` shape."""
         return struct.unpack(shape, self.take(struct.calcsize(shape)))[0]
 
     def push(self, value: Any) -> None:
-        """Push a value."""
         self._stack.append(value)
 
     def integer(self, size: int) -> None:
-        """Push an integer of some bytes."""
         if size > _LONGEST_INTEGER:
             raise ValueError
         self.push(int.from_bytes(self.take(size), "little", signed=True))
 
     def text(self, size: int) -> None:
-        """Push a text of some bytes."""
         self.push(self.take(size).decode("utf-8", "replace"))
 
     def mark(self) -> None:
-        """Remember how much is on the stack."""
         self._marks.append(len(self._stack))
 
     def since_mark(self) -> list[Any]:
@@ -121,7 +114,6 @@ class _Reader:
         return items
 
     def last(self, count: int) -> tuple[Any, ...]:
-        """Return the last values of the stack as a tuple."""
         if len(self._stack) < count:
             raise IndexError
         items = tuple(self._stack[-count:])
@@ -129,23 +121,19 @@ class _Reader:
         return items
 
     def extend(self, items: list[Any]) -> None:
-        """Append values to the list on the stack."""
         if type(self._stack[-1]) is not list:
             raise TypeError
         self._stack[-1].extend(items)
 
     def update(self, items: list[Any]) -> None:
-        """Put names and values into the dict on the stack."""
         if type(self._stack[-1]) is not dict or len(items) % 2:
             raise TypeError
         self._stack[-1].update(zip(items[::2], items[1::2], strict=True))
 
     def keep(self, index: int | None = None) -> None:
-        """Keep the value on the stack for later use."""
         self._memo[len(self._memo) if index is None else index] = self._stack[-1]
 
     def recall(self, index: int) -> None:
-        """Push a value that was kept."""
         if index not in self._memo:
             raise IndexError
         self.push(self._memo[index])

@@ -51,7 +51,6 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace, config: ConfigFile) -> list[tuple[str, str, str]]:
-    """Return name, value and source of every setting."""
     given = vars(args)
     rows = []
     for spec in settings().values():

@@ -13,7 +13,7 @@ from fabtui.export.session_diff import csv_text, json_text
 from fabtui.importers.result import Result, read
 from fabtui.importers.session import is_recording, replayed
 from fabtui.importers.sources import sources
-from fabtui.importers.to_model.dispatch import model, rivals, without_facts
+from fabtui.importers.to_model.dispatch import check_comparable, model, without_facts
 from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -46,8 +46,7 @@ def execute(args: argparse.Namespace) -> int:
         raise InputError("standard input (-) can be read only once")
     recorded = [_recorded(name) for name in names]
     results = [_read(name) if found is None else [] for name, found in zip(names, recorded, strict=True)]
-    if len(kinds := rivals([*results[0], *results[1]], ours=any(recorded))) > 1:
-        raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable")
+    check_comparable([*results[0], *results[1]], ours=any(recorded))
     then, now = (each or _model(name, found) for name, each, found in zip(names, recorded, results, strict=True))
     if not then.nodes.keys() & now.nodes.keys():
         ours, others = (one_line(fold(each.nodes), 80) for each in (then, now))

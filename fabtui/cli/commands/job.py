@@ -99,11 +99,7 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
 
 
 def _only_job() -> str:
-    """Return the only job of the user.
-
-    Raises:
-        InputError: There is none, or more than one, which are listed.
-    """
+    """Return the only job of the user."""
     own, _ = own_jobs()
     if not own:
         raise InputError("no job given; use fabtui job 4711, or --logs FOLDER for logs without Slurm")

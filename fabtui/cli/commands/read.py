@@ -17,7 +17,7 @@ from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
-from fabtui.importers.to_model.dispatch import convertible, errors_in, events, examined, model, rivals
+from fabtui.importers.to_model.dispatch import check_comparable, convertible, errors_in, events, examined, model
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
@@ -63,8 +63,7 @@ def execute(args: argparse.Namespace) -> int:
             _show(result, number, args)
         if keep:
             results.append(result)
-    if keep and len(found := rivals(results)) > 1:
-        raise InputError(f"the pair values of {' and '.join(found)} are not comparable; read them separately")
+    check_comparable(results, "; read them separately")
     if csv is not None:
 
         def report(lines: list[str]) -> bool:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.options_from_args import Request, exposition_of, output_paths
+from fabtui.cli.options_from_args import files_request
 from fabtui.cli.outputs import print_lines, print_outcome, print_session, write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
@@ -21,7 +21,6 @@ from fabtui.report.progress import ReadingProgress
 from fabtui.report.recordings import recordings_text
 from fabtui.report.text import takes_unicode
 from fabtui.session.feeds.replay import ReplayFeed
-from fabtui.session.options import SessionOptions
 
 HELP = """\
 Replay a recorded session. Recordings are in the state folder (see fabtui info).
@@ -71,7 +70,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     """Print a recording and write the outputs, up to where it is damaged, if it is."""
     if "baseline" in args:
         raise InputError("--baseline of replay needs the screen; as text: fabtui diff EARLIER LATER")
-    request = Request(SessionOptions(), output_paths(vars(args)), exposition_of(vars(args)))
+    request = files_request(vars(args))
     shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).enabled("screen.ascii") or not takes_unicode(sys.stdout)
     model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from fabtui.cli.options_from_args import Request, exposition_of, output_paths
+from fabtui.cli.options_from_args import files_request
 from fabtui.cli.outputs import output_files, print_lines, write_each
 from fabtui.cli.printing import print_text
 from fabtui.config.values import listed
@@ -20,7 +20,7 @@ from fabtui.export.collectives_table import table_rows
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.session import is_recording, read_session, replayed
-from fabtui.importers.to_model.dispatch import convertible, rivals
+from fabtui.importers.to_model.dispatch import check_comparable, convertible
 from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.model.layers import Layer, grid_layers
 from fabtui.model.session_model import Model
@@ -36,7 +36,6 @@ from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
 from fabtui.report.progress import ReadingProgress
-from fabtui.session.options import SessionOptions
 
 HELP = """\
 Write a report of a session or of outputs of other tools, as Markdown or one HTML file, or pictures of it.
@@ -65,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
     wanted = picture_request(args)
     name = getattr(args, "out", None if wanted.targets else "report.html")
     out = None if name in (None, _STDOUT) else _checked(name, files)
-    request = Request(SessionOptions(), output_paths(vars(args)), exposition_of(vars(args)))
+    request = files_request(vars(args))
     against = Against(Path(args.baseline).name, read_session(args.baseline)) if "baseline" in args else None
     model, readings, damage = _read(files)
     if model is None and against is not None:
@@ -107,8 +106,7 @@ def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
         model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
         return model, [], str(damage or "")
     results = list(results_of(files))
-    if len(kinds := rivals(results)) > 1:
-        raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable; report on them separately")
+    check_comparable(results, "; report on them separately")
     # What a single output shows about a node stands in its own section.
     model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not result.kind.startswith("fabtui-")]

@@ -48,11 +48,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _app_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the arguments of the app that is served; errors in them are reported here, not in the browser.
-
-    Raises:
-        InputError: They are not valid.
-    """
+    """Return the arguments of the app that is served; errors in them are reported here, not in the browser."""
     config = read_config(args)
     words = _without_own(args.words[1:])
     if "replay" in args:

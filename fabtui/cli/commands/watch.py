@@ -81,11 +81,7 @@ def execute(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _alone(prom: Path) -> Iterator[None]:
-    """Hold a lock beside the file of metrics: rounds of two processes would disturb each other.
-
-    Raises:
-        InputError: Another process holds it, or it cannot be made.
-    """
+    """Hold a lock beside the file of metrics: rounds of two processes would disturb each other."""
     lock = prom.with_name(f".{prom.name[:200]}.lock")
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -111,7 +107,6 @@ class _Watching:
         self._settings = settings
 
     async def run(self) -> int:
-        """Repeat rounds until a signal; return the exit code."""
         # Also caught between rounds, while files are written.
         with caught_signals() as ended:
             return await self._repeat(ended)

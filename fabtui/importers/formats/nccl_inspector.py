@@ -33,7 +33,6 @@ class _Records:
         self.ranks: dict[tuple[str, int], dict[str, Any]] = {}
 
     def take(self, value: dict[str, Any]) -> bool:
-        """Take a record in; return whether it is one."""
         header, metadata = json_object(value, "header"), json_object(value, "metadata")
         kind = "coll" if "coll_perf" in value else "p2p"
         perf = json_object(value, f"{kind}_perf")
@@ -60,7 +59,6 @@ class _Records:
             row["last"][kind] = max(number_of, row["last"].get(kind, number_of))
 
     def values(self, notes: Notes) -> dict[str, Any]:
-        """Return what was collected."""
         rows = []
         for (name, operation, size), found in list(self.operations.items())[:_MOST_ROWS]:
             slowest = min(found)

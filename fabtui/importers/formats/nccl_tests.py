@@ -28,7 +28,6 @@ Row = dict[str, Any]
 
 
 def _from_json(text: str) -> Row | None:
-    """Return the object of such a file, or None."""
     if '"results"' not in text or '"nccl_version"' not in text:
         return None
     value = json_value(text)
@@ -53,7 +52,6 @@ def _json_table(value: Row) -> Row:
 
 
 def _devices(devices: list[Row]) -> Row:
-    """Return the ranks, hosts and devices of a table."""
     ranks = max((device["rank"] for device in devices), default=-1) + 1 or None
     return {"ranks": ranks, "hosts": list(dict.fromkeys(device["host"] for device in devices)), "devices": devices}
 

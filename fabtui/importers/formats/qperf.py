@@ -39,7 +39,6 @@ def _bandwidth(value: float | None, unit: str) -> float | None:
 
 
 def _latency(value: float | None, unit: str) -> float | None:
-    """Return a time in us."""
     return None if value is None or unit.lower() not in _TIMES else round(value * _TIMES[unit.lower()], 6)
 
 

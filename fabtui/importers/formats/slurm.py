@@ -517,7 +517,6 @@ def _node_states(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]
 
 
 def _scontrol_likely(text: str) -> float:
-    """Return the likelihood that a text is output of scontrol."""
     if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE | re.IGNORECASE):
         return 0.95
     if "Configuration data as of" in text or re.search(r"^Slurmctld\(\w+\) at \S+ is ", text, re.MULTILINE):

@@ -117,7 +117,6 @@ class _Parser:
             self.timeouts[key] = {**entry, "limit": limit, "ran": ran}
 
     def reading(self) -> Reading:
-        """Return what was found."""
         timeouts = list(self.timeouts.values())
         for entry in timeouts:
             entry.update(self.work.get(entry["rank"], {"enqueued": None, "completed": None}))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
+from fabtui.errors import InputError
 from fabtui.export.csv import rows
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats import fabtui_files
@@ -28,20 +29,25 @@ def convertible(kind: str) -> bool:
     return kind == _RECORDING or (kind in formats() and formats()[kind].convert is not None)
 
 
-def rivals(results: Iterable[Result], ours: bool = False) -> list[str]:
-    """Return the kinds whose pairs would stand in one layer although they are measured in different ways.
+def check_comparable(results: Iterable[Result], advice: str = "", *, ours: bool = False) -> None:
+    """Check that no pairs would stand in one layer although they are measured in different ways.
 
     Args:
         results: Contents of files.
+        advice: What to do instead.
         ours: Whether there are measurements of fabtui besides.
+
+    Raises:
+        InputError: There are such pairs.
     """
-    found: dict[str, None] = {"fabtui": None} if ours else {}
+    kinds: dict[str, None] = {"fabtui": None} if ours else {}
     for result in results:
         if result.kind.startswith("fabtui-"):
-            found.setdefault("fabtui")
+            kinds.setdefault("fabtui")
         elif result.known and formats()[result.kind].incomparable:
-            found.setdefault(result.kind)
-    return list(found) if len(found) > 1 else []
+            kinds.setdefault(result.kind)
+    if len(kinds) > 1:
+        raise InputError(f"the pair values of {' and '.join(kinds)} are not comparable{advice}")
 
 
 def events(results: Iterable[Result]) -> list[Event]:
