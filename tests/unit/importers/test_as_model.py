@@ -11,13 +11,14 @@ import pytest
 
 from fabtui import load_snapshot
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.errors import InputError
 from fabtui.export.collectives_table import group_sweep
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json
 from fabtui.importers.formats.fabtui_files import add_snapshot
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
-from fabtui.importers.to_model.dispatch import events, model, rivals, stem
+from fabtui.importers.to_model.dispatch import check_comparable, events, model, stem
 from fabtui.importers.to_model.session_draft import SessionDraft
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState, NodeUpdate, PlanUpdate, ProbeResult, SessionStart, event_from_json
@@ -231,7 +232,7 @@ def test_a_recording_beside_another_file(tmp_path: Path) -> None:
     found = model(results)
     assert list(found.nodes) == ["n000", "n001", "n060"]
     assert len(found.endpoints) == 10
-    assert rivals(results) == []
+    check_comparable(results)
 
 
 def test_a_json_session_brings_its_nodes(tmp_path: Path) -> None:
@@ -251,8 +252,11 @@ def test_a_json_session_brings_its_nodes(tmp_path: Path) -> None:
 
 def test_what_cannot_be_compared_is_reported() -> None:
     results = [of_text(CUDA), of_text(MULTINODE)]
-    assert rivals(results) == ["p2pBandwidthLatencyTest", "nvbandwidth"]
-    assert rivals([results[0], of_text(table("all_reduce", {"n060": 2}, ""))]) == []
+    with pytest.raises(InputError, match="of p2pBandwidthLatencyTest and nvbandwidth are not comparable"):
+        check_comparable(results)
+    with pytest.raises(InputError, match="of fabtui and nvbandwidth are not comparable"):
+        check_comparable(results[1:], ours=True)
+    check_comparable([results[0], of_text(table("all_reduce", {"n060": 2}, ""))])
 
 
 def test_a_kind_without_pairs_gives_no_measurement() -> None:
