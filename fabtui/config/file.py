@@ -46,21 +46,14 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class ConfigFile:
-    """The settings of the file and the environment.
+    """The settings of the file and the environment."""
 
-    Attributes:
-        path: Path of the file.
-        present: Whether the file exists.
-        values: The valid settings by table and key.
-        keys: The keys of bindings by the ids of the bindings; not checked yet.
-        problems: The invalid settings, which are ignored.
-    """
-
-    path: Path
-    present: bool = False
-    values: dict[str, Found] = field(default_factory=dict)
+    path: Path  #: Path of the file.
+    present: bool = False  #: Whether the file exists.
+    values: dict[str, Found] = field(default_factory=dict)  #: The valid settings by table and key.
+    #: The keys of bindings by the ids of the bindings; not checked yet.
     keys: dict[str, Found] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)  #: The invalid settings, which are ignored.
 
     def enabled(self, name: str) -> bool:
         """Return True if a switch is on."""

@@ -35,49 +35,27 @@ _MAX_COLLECTIVE_SIZES = 40
 
 
 class OptionSpec(NamedTuple):
-    """One option.
+    """One option."""
 
-    Attributes:
-        name: Its name without dashes; also its key in the settings file.
-        help: One line.
-        group: Heading in the help.
-        commands: The commands that take it; none for an option of the settings file alone.
-        kind: How it is written.
-        metavar: What the help shows for its value.
-        default: The default as shown to users.
-        choices: The values it takes; none: any.
-        parse: Turns the text into the value of the session option; None: taken as it is.
-        field: The session option it sets.
-        needs: It has an effect only with one of these probes.
-        table: Its table in the settings file; none: it cannot be set there.
-        example: A value as written in the settings file.
-        file_choices: The values the settings file takes, where those are fewer.
-        short: Its short form (``-q``).
-        optional: Its value may be left out; what that stands for.
-        exclusive: Options with the same mark exclude each other.
-        positional: ``?``, ``*`` or ``1`` for an argument without dashes.
-        dashed: Its value begins with a dash.
-    """
-
-    name: str
-    help: str
-    group: str
-    commands: tuple[str, ...]
-    kind: Kind = "text"
-    metavar: str | None = None
-    default: str = ""
-    choices: Choices = ()
-    parse: Parser | None = None
-    field: str = ""
-    needs: tuple[str, ...] = ()
-    table: str = ""
-    example: str = ""
-    file_choices: Choices = ()
-    short: str = ""
-    optional: str = ""
-    exclusive: str = ""
-    positional: str = ""
-    dashed: bool = False
+    name: str  #: Its name without dashes; also its key in the settings file.
+    help: str  #: One line.
+    group: str  #: Heading in the help.
+    commands: tuple[str, ...]  #: The commands that take it; none for an option of the settings file alone.
+    kind: Kind = "text"  #: How it is written.
+    metavar: str | None = None  #: What the help shows for its value.
+    default: str = ""  #: The default as shown to users.
+    choices: Choices = ()  #: The values it takes; none: any.
+    parse: Parser | None = None  #: Turns the text into the value of the session option; None: taken as it is.
+    field: str = ""  #: The session option it sets.
+    needs: tuple[str, ...] = ()  #: It has an effect only with one of these probes.
+    table: str = ""  #: Its table in the settings file; none: it cannot be set there.
+    example: str = ""  #: A value as written in the settings file.
+    file_choices: Choices = ()  #: The values the settings file takes, where those are fewer.
+    short: str = ""  #: Its short form (``-q``).
+    optional: str = ""  #: Its value may be left out; what that stands for.
+    exclusive: str = ""  #: Options with the same mark exclude each other.
+    positional: str = ""  #: ``?``, ``*`` or ``1`` for an argument without dashes.
+    dashed: bool = False  #: Its value begins with a dash.
 
     @property
     def argument(self) -> str:

@@ -25,19 +25,12 @@ Value = Literal["", "percent", "rate", "bytes", "period", "delay", "variable"]
 
 @dataclass(frozen=True, slots=True)
 class LabSpec:
-    """The shape of a lab.
+    """The shape of a lab."""
 
-    Attributes:
-        endpoints: The number of endpoints of each node.
-        rails: The number of rails; 0: loopback addresses, without network namespaces.
-        standing: Whether `fabtui lab` made it, and no session.
-        names: The nodes' names: n000, n001 and so on.
-    """
-
-    endpoints: tuple[int, ...]
-    rails: int = 0
-    standing: bool = False
-    names: tuple[str, ...] = ()
+    endpoints: tuple[int, ...]  #: The number of endpoints of each node.
+    rails: int = 0  #: The number of rails; 0: loopback addresses, without network namespaces.
+    standing: bool = False  #: Whether `fabtui lab` made it, and no session.
+    names: tuple[str, ...] = ()  #: The nodes' names: n000, n001 and so on.
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -78,23 +71,14 @@ class LabSpec:
 
 
 class FaultKind(NamedTuple):
-    """A kind of fault.
+    """A kind of fault."""
 
-    Attributes:
-        name: As written after the ``=``.
-        place: What has it.
-        help: One line.
-        value: What follows the colon; "" for nothing.
-        default: The value where none is given; in a lab of a session, an example of the value that is needed.
-        labs: The labs that can have it.
-    """
-
-    name: str
-    place: Place
-    help: str
-    value: Value = ""
-    default: str = ""
-    labs: tuple[LabType, ...] = ("root",)
+    name: str  #: As written after the ``=``.
+    place: Place  #: What has it.
+    help: str  #: One line.
+    value: Value = ""  #: What follows the colon; "" for nothing.
+    default: str = ""  #: The value where none is given; in a lab of a session, an example of the value that is needed.
+    labs: tuple[LabType, ...] = ("root",)  #: The labs that can have it.
 
     @property
     def example(self) -> str:
@@ -141,25 +125,15 @@ _ALIASES = {"hang": "stop"}
 
 
 class Fault(NamedTuple):
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        text: As written.
-        kind: What it is.
-        where: What has it, without blanks; a lab has at most one fault there.
-        nodes: The node that has it, or source and destination; none for a rail.
-        rails: The rail of each node (or the rail itself); none where all are meant.
-        value: The number after the colon: percent, bytes per second, bytes or seconds; 0 without.
-        variable: Name and value of a variable, or None.
-    """
-
-    text: str
-    kind: FaultKind
-    where: str
-    nodes: tuple[str, ...] = ()
-    rails: tuple[int, ...] = ()
-    value: float = 0.0
-    variable: tuple[str, str] | None = None
+    text: str  #: As written.
+    kind: FaultKind  #: What it is.
+    where: str  #: What has it, without blanks; a lab has at most one fault there.
+    nodes: tuple[str, ...] = ()  #: The node that has it, or source and destination; none for a rail.
+    rails: tuple[int, ...] = ()  #: The rail of each node (or the rail itself); none where all are meant.
+    value: float = 0.0  #: The number after the colon: percent, bytes per second, bytes or seconds; 0 without.
+    variable: tuple[str, str] | None = None  #: Name and value of a variable, or None.
 
 
 def kinds(lab: LabType) -> list[FaultKind]:

@@ -35,17 +35,11 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Order for a lab.
+    """Order for a lab."""
 
-    Attributes:
-        spec: Its shape.
-        folder: Where its files lie; for the lab of a session "", as its process makes one.
-        faults: What is planted from the start.
-    """
-
-    spec: LabSpec
-    folder: str = ""
-    faults: tuple[str, ...] = ()
+    spec: LabSpec  #: Its shape.
+    folder: str = ""  #: Where its files lie; for the lab of a session "", as its process makes one.
+    faults: tuple[str, ...] = ()  #: What is planted from the start.
 
     def to_json(self) -> str:
         """Return it as one line."""

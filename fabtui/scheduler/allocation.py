@@ -10,23 +10,15 @@ from fabtui.nodeset import fold
 
 @dataclass(frozen=True)
 class Allocation:
-    """Nodes of a job or of several, of a step, or of pods.
+    """Nodes of a job or of several, of a step, or of pods."""
 
-    Attributes:
-        title: What they belong to: ``job 12``, ``step 12.0``.
-        nodes: Their names, in order.
-        source: Where that is from: ``squeue``, a variable.
-        job: The job or jobs as the scheduler names them, with commas.
-        placements: Options of srun that select the job and the node, by node; none outside Slurm.
-        groups: Group within a heterogeneous job, by node.
-    """
-
-    title: str
-    nodes: tuple[str, ...]
-    source: str
-    job: str = ""
+    title: str  #: What they belong to: ``job 12``, ``step 12.0``.
+    nodes: tuple[str, ...]  #: Their names, in order.
+    source: str  #: Where that is from: ``squeue``, a variable.
+    job: str = ""  #: The job or jobs as the scheduler names them, with commas.
+    #: Options of srun that select the job and the node, by node; none outside Slurm.
     placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)  #: Group within a heterogeneous job, by node.
 
     def describe(self) -> str:
         """Return one line with the nodes and where they are from."""

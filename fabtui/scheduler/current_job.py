@@ -18,19 +18,12 @@ _MOST = 8 << 20
 
 
 class _Scheduler(NamedTuple):
-    """A scheduler whose jobs are recognised.
+    """A scheduler whose jobs are recognised."""
 
-    Attributes:
-        name: Its name.
-        job: Variable with the id of the job.
-        variable: Variable that names the nodes.
-        names: Function from the value of that variable to names, in order, with repetitions.
-    """
-
-    name: str
-    job: str
-    variable: str
-    names: Callable[[str], list[str]]
+    name: str  #: Its name.
+    job: str  #: Variable with the id of the job.
+    variable: str  #: Variable that names the nodes.
+    names: Callable[[str], list[str]]  #: Function from the value of that variable to names, in order, with repetitions.
 
 
 def _lines(path: str) -> list[str]:

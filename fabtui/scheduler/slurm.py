@@ -202,41 +202,24 @@ _BAD_NODE = ("down", "fail", "drain", "unknown", "not_responding", "powered_down
 
 @dataclass(frozen=True)
 class JobStatus:
-    """State of a job as Slurm knows it.
+    """State of a job as Slurm knows it."""
 
-    Attributes:
-        job: Its id, as given.
-        state: Slurm's word, such as ``RUNNING``; "" if unknown.
-        reason: Why it waits or ended, or "".
-        nodes: Its nodes; of a heterogeneous job those of all components.
-        number: Its own number, which differs from the id of an array task; "" if unknown.
-        name: Its name.
-        user: Its owner.
-        elapsed: Time (s) since its start, or None.
-        limit: Its time limit (s); None without one.
-        ended: When it ended (s since the epoch), or None.
-        exit_code: Exit code and signal as Slurm writes them (``1:0``), or "".
-        outputs: Files of its batch script's output, as Slurm names them.
-        placements: Options of srun that select the job and the node, by node.
-        down: Nodes of it that Slurm cannot use, with state and reason.
-        problem: Why its state is unknown, or "".
-    """
-
-    job: str
-    state: str = ""
-    reason: str = ""
-    nodes: tuple[str, ...] = ()
-    number: str = ""
-    name: str = ""
-    user: str = ""
-    elapsed: float | None = None
-    limit: float | None = None
-    ended: float | None = None
-    exit_code: str = ""
-    outputs: tuple[str, ...] = ()
+    job: str  #: Its id, as given.
+    state: str = ""  #: Slurm's word, such as ``RUNNING``; "" if unknown.
+    reason: str = ""  #: Why it waits or ended, or "".
+    nodes: tuple[str, ...] = ()  #: Its nodes; of a heterogeneous job those of all components.
+    number: str = ""  #: Its own number, which differs from the id of an array task; "" if unknown.
+    name: str = ""  #: Its name.
+    user: str = ""  #: Its owner.
+    elapsed: float | None = None  #: Time (s) since its start, or None.
+    limit: float | None = None  #: Its time limit (s); None without one.
+    ended: float | None = None  #: When it ended (s since the epoch), or None.
+    exit_code: str = ""  #: Exit code and signal as Slurm writes them (``1:0``), or "".
+    outputs: tuple[str, ...] = ()  #: Files of its batch script's output, as Slurm names them.
+    #: Options of srun that select the job and the node, by node.
     placements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    down: Mapping[str, str] = field(default_factory=dict)
-    problem: str = ""
+    down: Mapping[str, str] = field(default_factory=dict)  #: Nodes of it that Slurm cannot use, with state and reason.
+    problem: str = ""  #: Why its state is unknown, or "".
 
     @property
     def stage(self) -> Stage:

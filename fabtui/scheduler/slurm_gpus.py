@@ -25,19 +25,12 @@ _MOST_GPUS = 64
 
 
 class GpuUse(NamedTuple):
-    """GPUs of nodes by index, as far as jobs hold some.
+    """GPUs of nodes by index, as far as jobs hold some."""
 
-    Attributes:
-        own: Those of the user's jobs in question, by node; only these are tested.
-        others: GPUs of other users' jobs, by node; these are not tested.
-        constrained: Whether the cgroup of a job shows its GPUs only, renumbered.
-        problem: Why this is unknown, or "".
-    """
-
-    own: Mapping[str, tuple[int, ...]]
-    others: Mapping[str, tuple[int, ...]]
-    constrained: bool = False
-    problem: str = ""
+    own: Mapping[str, tuple[int, ...]]  #: Those of the user's jobs in question, by node; only these are tested.
+    others: Mapping[str, tuple[int, ...]]  #: GPUs of other users' jobs, by node; these are not tested.
+    constrained: bool = False  #: Whether the cgroup of a job shows its GPUs only, renumbered.
+    problem: str = ""  #: Why this is unknown, or "".
 
     def setting(self, node: str) -> dict[str, object] | None:
         """Return what the node gets to know; None if all of its GPUs may be tested."""

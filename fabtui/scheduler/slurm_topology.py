@@ -20,21 +20,13 @@ _NOTHING = ("(null)", "N/A", "none")
 
 
 class TopologyRecord(NamedTuple):
-    """A switch or a block.
+    """A switch or a block."""
 
-    Attributes:
-        kind: ``switch`` or ``block``.
-        name: Its name; of some records a list of names (``b[1-2]``).
-        level: 0 for a leaf; None for a block.
-        nodes: The list of nodes below it, as printed; None without one.
-        switches: The list of switches below it, as printed; None without one.
-    """
-
-    kind: str
-    name: str
-    level: int | None
-    nodes: str | None
-    switches: str | None
+    kind: str  #: ``switch`` or ``block``.
+    name: str  #: Its name; of some records a list of names (``b[1-2]``).
+    level: int | None  #: 0 for a leaf; None for a block.
+    nodes: str | None  #: The list of nodes below it, as printed; None without one.
+    switches: str | None  #: The list of switches below it, as printed; None without one.
 
     @property
     def leaf(self) -> bool:

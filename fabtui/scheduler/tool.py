@@ -16,17 +16,11 @@ _MOST = 16 << 20
 
 
 class ToolOutput(NamedTuple):
-    """Output of a command.
+    """Output of a command."""
 
-    Attributes:
-        lines: Lines of standard output, cleaned; none if it failed.
-        problem: Why it failed, in one line, or "".
-        missing: Whether there is no such program.
-    """
-
-    lines: list[str]
-    problem: str = ""
-    missing: bool = False
+    lines: list[str]  #: Lines of standard output, cleaned; none if it failed.
+    problem: str = ""  #: Why it failed, in one line, or "".
+    missing: bool = False  #: Whether there is no such program.
 
 
 def ask(words: Sequence[str], deadline: float = DEADLINE) -> ToolOutput:

@@ -60,20 +60,15 @@ _TEXTS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 
 
 class Identities:
-    """The names in a session, gathered before anything is replaced, because texts may name what a later field explains.
-
-    Attributes:
-        hosts: Names of hosts and switches, in lower case.
-        names: Kinds of other names (``user``, ``job``, ``serial``, ``word``), in lower case.
-        guids: Values of GUIDs and MAC addresses of fields, which texts may write without their marks.
-        free: Numbers of texts that users or their commands wrote, by what they are.
-    """
+    """The names in a session, all gathered before any is replaced: texts may name what a later field explains."""
 
     def __init__(self, words: tuple[str, ...] = ()) -> None:
-        self.hosts: set[str] = set()
+        self.hosts: set[str] = set()  #: Names of hosts and switches, in lower case.
+        #: Kinds of other names (``user``, ``job``, ``serial``, ``word``), in lower case.
         self.names: dict[str, str] = {word.lower(): "word" for word in words}
+        #: Values of GUIDs and MAC addresses of fields, which texts may write without their marks.
         self.guids: set[int] = set()
-        self.free: dict[str, int] = {}
+        self.free: dict[str, int] = {}  #: Numbers of texts that users or their commands wrote, by what they are.
 
     def gather(self, value: Any, field: str = "") -> None:
         """Take the names of a JSON value, which is in a field."""

@@ -261,22 +261,16 @@ class _Rewritten(NamedTuple):
 
 
 class Rewriter:
-    """Replaces the names in texts and JSON values, and counts what it replaced.
-
-    Attributes:
-        pattern: Everything that may be replaced.
-        replaced: Number of places by kind and by real name.
-        made: Pseudonyms by kind and by real name.
-        unknown: What may be a name and was left as it is, with the number of places.
-    """
+    """Replaces the names in texts and JSON values, and counts what it replaced."""
 
     def __init__(self, identities: Identities, key: bytes) -> None:
         self._identities = identities
         self._pseudonyms = Pseudonyms(key, identities.runs())
-        self.pattern = re.compile("|".join((*_PATTERNS, *_names(identities))))
+        self.pattern = re.compile("|".join((*_PATTERNS, *_names(identities))))  #: Everything that may be replaced.
+        #: Number of places by kind and by real name.
         self.replaced: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
-        self.made: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
-        self.unknown: Counter[str] = Counter()
+        self.made: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}  #: Pseudonyms by kind and by real name.
+        self.unknown: Counter[str] = Counter()  #: What may be a name and was left as it is, with the number of places.
         self._texts: dict[str, _Rewritten] = {}
 
     def value(self, value: Any, field: str = "") -> Any:

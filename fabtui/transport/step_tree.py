@@ -113,17 +113,14 @@ class StepGroup:
     Args:
         job: The job, for hints.
         nodes: The nodes.
-
-    Attributes:
-        waiting: For each node its pipe, or None if its task does not connect.
-        unreached: What a task printed that does not reach this machine, or "".
     """
 
     def __init__(self, job: str, nodes: Sequence[str]) -> None:
         self._explain = explain_with(SRUN, job)
         loop = asyncio.get_running_loop()
+        #: For each node its pipe, or None if its task does not connect.
         self.waiting: dict[str, asyncio.Future[CalledPipe | None]] = {node: loop.create_future() for node in nodes}
-        self.unreached = ""
+        self.unreached = ""  #: What a task printed that does not reach this machine, or "".
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._tail = Tail()

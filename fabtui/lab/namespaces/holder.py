@@ -34,11 +34,7 @@ def path_of(tool: str) -> str | None:
 
 
 class Holder:
-    """A process that holds namespaces, and ends with the thread that made it.
-
-    Attributes:
-        pid: The process whose namespaces they are, once `wait` has returned.
-    """
+    """A process that holds namespaces, and ends with the thread that made it."""
 
     def __init__(self, name: str) -> None:
         # The shell, which waits, collects orphans as the first process of a machine does.
@@ -52,7 +48,7 @@ class Holder:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self.pid = 0
+        self.pid = 0  #: The process whose namespaces they are, once `wait` has returned.
 
     def wait(self) -> None:
         """Wait until the namespaces are there.

@@ -54,11 +54,6 @@ class Network:
         relayed: Whether the controller is outside the management network, and reaches the nodes by a ProxyCommand.
         variables: Variables of logins on the nodes.
         names: The nodes' names, instead of a number.
-
-    Attributes:
-        names: The nodes' names.
-        faults: What is planted, by its place.
-        ssh_config: The configuration that reaches them.
     """
 
     def __init__(
@@ -73,12 +68,12 @@ class Network:
         variables: Mapping[str, str] | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        self.names = list(names) or [f"n{number}" for number in range(nodes)]
+        self.names = list(names) or [f"n{number}" for number in range(nodes)]  #: The nodes' names.
         self.rails = range(rails)
         self.mtu = mtu
         self.folder = folder
-        self.ssh_config = folder / "ssh_config"
-        self.faults: dict[str, Fault] = {}
+        self.ssh_config = folder / "ssh_config"  #: The configuration that reaches them.
+        self.faults: dict[str, Fault] = {}  #: What is planted, by its place.
         self._fabric = Holder("fabric")
         self._hosts = {name: Holder(name) for name in self.names}
         self._management = management
@@ -324,19 +319,12 @@ class Step(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """Effect of a fault.
+    """Effect of a fault."""
 
-    Attributes:
-        plant: Commands that plant it; they may run again while it is there.
-        heal: Commands that take it back.
-        rules: What the network drops while it is there.
-        loop: A script that runs in the network while it is there, or "".
-    """
-
-    plant: tuple[Step, ...] = ()
-    heal: tuple[Step, ...] = ()
-    rules: tuple[str, ...] = ()
-    loop: str = ""
+    plant: tuple[Step, ...] = ()  #: Commands that plant it; they may run again while it is there.
+    heal: tuple[Step, ...] = ()  #: Commands that take it back.
+    rules: tuple[str, ...] = ()  #: What the network drops while it is there.
+    loop: str = ""  #: A script that runs in the network while it is there, or "".
 
 
 class Wiring(Protocol):
