@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import asyncssh
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, places_of
+from fabtui_node.probes.nvidia import nvml
 from fabtui_node.runtime import reap
 
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
@@ -278,18 +279,10 @@ def signal_marked(mark: str, pids: frozenset[int], number: signal.Signals) -> bo
     wanted = f"{MARK}={mark}".encode()
     table = reap.process_table()
     below = reap.descendants([os.getpid()], table)
-    roots = {pid for pid in below if pid in pids or wanted in _environment(pid)}
+    roots = {pid for pid in below if pid in pids or wanted in reap.environment(pid)}
     found = (roots | reap.descendants(roots, table)) & below
     reap.send(found, number)
     return bool(found)
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return []
 
 
 def visible_gpus(dev: Path = Path("/dev")) -> list[str]:
@@ -309,16 +302,12 @@ def visible_gpus(dev: Path = Path("/dev")) -> list[str]:
 
 def _nvml_count() -> int | None:
     try:
-        import pynvml
-    except ImportError:
+        library = nvml.open_library()
+    except nvml.Unavailable:
         return None
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        try:
-            return int(pynvml.nvmlDeviceGetCount())
-        finally:
-            pynvml.nvmlShutdown()
-    return None
+    count = nvml.number(nvml.ask(library.nvmlDeviceGetCount))
+    nvml.ask(library.nvmlShutdown)
+    return count
 
 
 def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str]], str | None]:

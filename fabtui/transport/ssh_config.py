@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from fabtui.sanitize import last_line, one_line
+from fabtui.transport.byte_pipe import output_of
 from fabtui.transport.link import NodeUnreachable
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
@@ -298,22 +299,14 @@ class Resolver:
         assert self.ssh is not None
         async with self._slots:
             try:
-                null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
                 words = (self.ssh, "-G", "-T", *options, "--", host)
-                process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=pipe, stderr=pipe)
-            except OSError as error:
-                raise NodeUnreachable("local", f"cannot run {self.ssh}: {error.strerror or error}") from None
-            try:
-                output, errors = await asyncio.wait_for(process.communicate(), _DEADLINE)
+                status, output, errors = await output_of(words, _DEADLINE)
             except TimeoutError:
                 text = f"ssh -G did not answer within {_DEADLINE:g} s (Match exec or CanonicalizeHostname?)"
                 raise NodeUnreachable("config", text) from None
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError, TimeoutError):
-                        process.kill()
-                        await asyncio.wait_for(process.wait(), 1.0)
-        return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+            except OSError as error:
+                raise NodeUnreachable("local", f"cannot run {self.ssh}: {error.strerror or error}") from None
+        return status, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
 
 
 def no_ssh() -> NodeUnreachable:
@@ -419,13 +412,7 @@ async def have_tickets() -> bool:
         cache = os.environ.get("KRB5CCNAME", f"/tmp/krb5cc_{os.getuid()}").removeprefix("FILE:")
         return await asyncio.to_thread(os.path.exists, cache)
     try:
-        null = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(klist, "-s", stdin=null, stdout=null, stderr=null)
+        status, _, _ = await output_of((klist, "-s"), _KLIST_DEADLINE)
     except OSError:
         return False
-    try:
-        return await asyncio.wait_for(process.wait(), _KLIST_DEADLINE) == 0
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        return False
+    return status == 0

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from fabtui.nodeset import expand_listed
 from fabtui.sanitize import clean
-from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail, kill, wait_gone
+from fabtui.transport.byte_pipe import STDERR_KEPT, BytePipe, Ending, Tail, kill, output_of, wait_gone
 from fabtui.transport.launcher import SRUN, explain_with, srun_environment, tree_words
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.payload import calling_boot, command, marked
@@ -477,18 +477,8 @@ async def _line(reader: asyncio.StreamReader) -> str:
 async def _allowed_ports() -> list[int]:
     """Return ports to listen on: some of the range that Slurm is configured to use, else any."""
     output = b""
-    with contextlib.suppress(OSError, TimeoutError):
-        process = await asyncio.create_subprocess_exec(
-            *("scontrol", "show", "config"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            output, _ = await asyncio.wait_for(process.communicate(), _ASK)
-        finally:
-            if process.returncode is None:
-                process.kill()
+    with contextlib.suppress(OSError):
+        _, output, _ = await output_of(("scontrol", "show", "config"), _ASK)
     found = _RANGE.search(output)
     if found is None:
         return [0]

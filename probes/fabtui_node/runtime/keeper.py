@@ -50,12 +50,8 @@ class Child:
 def token_of(pid: int) -> Optional[str]:
     """Return the token in the environment of a process, which names the child that started it."""
     wanted = spawn.TOKEN.encode("ascii") + b"="
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            entries = file.read().split(b"\0")
-    except OSError:
-        return None
-    return next((e[len(wanted) :].decode("ascii", "replace") for e in entries if e.startswith(wanted)), None)
+    found = (entry for entry in reap.environment(pid) if entry.startswith(wanted))
+    return next((entry[len(wanted) :].decode("ascii", "replace") for entry in found), None)
 
 
 def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:

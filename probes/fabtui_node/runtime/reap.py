@@ -53,6 +53,15 @@ def read_stat(pid: int) -> Optional[Tuple[int, str]]:
     return int(fields[1]), fields[0].decode("ascii", "replace")
 
 
+def environment(pid: int) -> List[bytes]:
+    """Return the environment of a process, ``NAME=VALUE`` each; [] if it cannot be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def process_table() -> Dict[int, Tuple[int, str]]:
     """Return (parent's pid, state letter) by pid for every visible process."""
     table = {}
