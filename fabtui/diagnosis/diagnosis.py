@@ -44,50 +44,31 @@ _MOST_RELATED = 6
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that a diagnosis may look at.
+    """Everything that a diagnosis may look at."""
 
-    Attributes:
-        model: Facts of nodes and measurements of pairs.
-        errors: Errors in lines of logs; None if no log was read.
-        job: Facts of a running job, the context of the rules of `Domain.JOBS`; None without a job.
-        expected: Values of facts that the user expects, by the name of the fact.
-    """
-
-    model: Model = field(default_factory=Model)
-    errors: Causes | None = None
-    job: Any = None
+    model: Model = field(default_factory=Model)  #: Facts of nodes and measurements of pairs.
+    errors: Causes | None = None  #: Errors in lines of logs; None if no log was read.
+    job: Any = None  #: Facts of a running job, the context of the rules of `Domain.JOBS`; None without a job.
+    #: Values of facts that the user expects, by the name of the fact.
     expected: Mapping[str, str] = field(default_factory=dict)
 
 
 class Findings(NamedTuple):
-    """Findings, the worst and largest first, those that the user knows about last.
+    """Findings, the worst and largest first, those that the user knows about last."""
 
-    Attributes:
-        listed: The findings of a session; several about the preflight alone are one.
-        all: The same, one by one.
-    """
-
-    listed: list[Finding]
-    all: list[Finding]
+    listed: list[Finding]  #: The findings of a session; several about the preflight alone are one.
+    all: list[Finding]  #: The same, one by one.
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of a diagnosis, computed once and handed to every writer.
+    """Result of a diagnosis, computed once and handed to every writer."""
 
-    Attributes:
-        evidence: What was looked at.
-        tally: Verdicts of all pairs, with the tables that they were read from.
-        findings: The findings, the first one first; several about the preflight alone are one.
-        all_findings: The same, one by one.
-        preflight: Facts of the nodes, findings about them, and what could not be inspected.
-    """
-
-    evidence: Evidence
-    tally: Tally
-    findings: list[Finding]
-    all_findings: list[Finding]
-    preflight: Preflight
+    evidence: Evidence  #: What was looked at.
+    tally: Tally  #: Verdicts of all pairs, with the tables that they were read from.
+    findings: list[Finding]  #: The findings, the first one first; several about the preflight alone are one.
+    all_findings: list[Finding]  #: The same, one by one.
+    preflight: Preflight  #: Facts of the nodes, findings about them, and what could not be inspected.
 
     @property
     def model(self) -> Model:

@@ -45,27 +45,17 @@ class Outcome(NamedTuple):
 
 
 class TrialSpec(NamedTuple):
-    """Declaration of an experiment.
+    """Declaration of an experiment."""
 
-    Attributes:
-        name: What is changed, for readers.
-        env: Variables of the ranks.
-        works: Meaning if the pairs pass.
-        fails: Meaning if they do not.
-        inside: Whether it is about pairs within nodes (True), of different nodes (False), or both (None).
-        dead: Whether it is about pairs that fail, not about slow ones.
-        paths: Paths that count as success; none: any.
-        needless: Paths of pairs that it would not change.
-    """
-
-    name: str
-    env: Env
-    works: Outcome
-    fails: Outcome
+    name: str  #: What is changed, for readers.
+    env: Env  #: Variables of the ranks.
+    works: Outcome  #: Meaning if the pairs pass.
+    fails: Outcome  #: Meaning if they do not.
+    #: Whether it is about pairs within nodes (True), of different nodes (False), or both (None).
     inside: bool | None = None
-    dead: bool = False
-    paths: frozenset[Path] = frozenset()
-    needless: frozenset[Path] = frozenset()
+    dead: bool = False  #: Whether it is about pairs that fail, not about slow ones.
+    paths: frozenset[Path] = frozenset()  #: Paths that count as success; none: any.
+    needless: frozenset[Path] = frozenset()  #: Paths of pairs that it would not change.
 
 
 def _fixed(**env: str) -> Env:
@@ -238,17 +228,11 @@ _NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
 
 
 class ConfirmationFact(NamedTuple):
-    """Outcome of the experiments about a finding.
+    """Outcome of the experiments about a finding."""
 
-    Attributes:
-        lines: What was tried and what it showed, one sentence each.
-        before: Confidence before them, or None if it was unknown.
-        after: Confidence after them, or None if none of them decided.
-    """
-
-    lines: tuple[str, ...]
-    before: float | None
-    after: float | None
+    lines: tuple[str, ...]  #: What was tried and what it showed, one sentence each.
+    before: float | None  #: Confidence before them, or None if it was unknown.
+    after: float | None  #: Confidence after them, or None if none of them decided.
 
 
 def planned(model: Model, finding: Finding) -> list[Experiment]:
@@ -375,15 +359,10 @@ def _near(model: Model, pair: Pair) -> list[Endpoint]:
 
 
 class _Step(NamedTuple):
-    """Judgement of an experiment.
+    """Judgement of an experiment."""
 
-    Attributes:
-        text: What it showed.
-        votes: 1 for each component that the outcome speaks for, -1 for those it speaks against.
-    """
-
-    text: str
-    votes: dict[Subject, int]
+    text: str  #: What it showed.
+    votes: dict[Subject, int]  #: 1 for each component that the outcome speaks for, -1 for those it speaks against.
 
 
 def confirmed(model: Model, finding: Finding) -> Finding:

@@ -134,56 +134,35 @@ class AddressPair(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Two ends of a path, in one direction or in both.
+    """Two ends of a path, in one direction or in both."""
 
-    Attributes:
-        source: The end that sends.
-        destination: The other end.
-        both: Whether both directions are meant.
-    """
-
-    source: str | int
-    destination: str | int
-    both: bool
+    source: str | int  #: The end that sends.
+    destination: str | int  #: The other end.
+    both: bool  #: Whether both directions are meant.
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that fired. `fabtui.presentation.findings` renders its text.
+    """A rule that fired. `fabtui.presentation.findings` renders its text."""
 
-    Attributes:
-        rule: The rule.
-        severity: How serious it is.
-        topic: What it is about, in one word: a node, an endpoint, ``memlock``; "" for pairs without a common end.
-        nodes: The nodes it is about.
-        cells: The ordered pairs of endpoints that it explains.
-        facts: Structured values for the templates of the rule and for common evidence.
-        next: Commands to run next.
-        measurements: The bad measurements between addresses that it explains.
-        weight: Counts for its place among findings of the same severity, besides its cells.
-        blames: The component to blame; None to derive it from the nodes.
-        about: The components that a fact is about; by default the subject alone.
-        tested: Number of tested pairs of that component; 0 if unknown.
-        confidence: Probability (0 to 1) among the components that explain the same; None if there is no choice.
-        rivals: Other components that explain the results about as well.
-        acknowledged: Note of the user, who knows about it; None without one.
-    """
-
-    rule: Rule[Any]
-    severity: Severity
-    topic: str
-    nodes: tuple[str, ...] = ()
-    cells: frozenset[Pair] = frozenset()
+    rule: Rule[Any]  #: The rule.
+    severity: Severity  #: How serious it is.
+    topic: str  #: What it is about, in one word: a node, an endpoint, ``memlock``; "" for pairs without a common end.
+    nodes: tuple[str, ...] = ()  #: The nodes it is about.
+    cells: frozenset[Pair] = frozenset()  #: The ordered pairs of endpoints that it explains.
+    #: Structured values for the templates of the rule and for common evidence.
     facts: Mapping[str, Any] = field(default_factory=dict)
-    next: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()  #: Commands to run next.
+    #: The bad measurements between addresses that it explains.
     measurements: frozenset[tuple[Layer, AddressPair]] = frozenset()
-    weight: int = 0
-    blames: Subject | None = None
-    about: tuple[Subject, ...] = ()
-    tested: int = 0
+    weight: int = 0  #: Counts for its place among findings of the same severity, besides its cells.
+    blames: Subject | None = None  #: The component to blame; None to derive it from the nodes.
+    about: tuple[Subject, ...] = ()  #: The components that a fact is about; by default the subject alone.
+    tested: int = 0  #: Number of tested pairs of that component; 0 if unknown.
+    #: Probability (0 to 1) among the components that explain the same; None if there is no choice.
     confidence: float | None = None
-    rivals: tuple[Subject, ...] = ()
-    acknowledged: Acknowledgement | None = None
+    rivals: tuple[Subject, ...] = ()  #: Other components that explain the results about as well.
+    acknowledged: Acknowledgement | None = None  #: Note of the user, who knows about it; None without one.
 
     @property
     def known(self) -> bool:
@@ -220,27 +199,17 @@ class Rule(ABC, Generic[ContextT]):
 
     Templates are format strings over the facts of a finding. A section in brackets is left out where one of its facts
     is missing, and so is a line of evidence.
-
-    Attributes:
-        id: Stable identifier, such as ``FT010``.
-        name: Stable short name, such as ``rail-isolated``.
-        title: What the rule finds, for lists of rules.
-        severity: Default severity of its findings.
-        domain: What it looks at.
-        message: Template of the title of a finding.
-        evidence: Templates of lines of evidence.
-        next_step: What to do about it.
-        trials: Experiments that confirm or refute its findings, the decisive ones first.
     """
 
-    id: ClassVar[str]
-    name: ClassVar[str]
-    title: ClassVar[str]
-    severity: ClassVar[Severity] = Severity.BAD
-    domain: ClassVar[Domain] = Domain.PAIRS
-    message: ClassVar[str]
-    evidence: ClassVar[tuple[str, ...]] = ()
-    next_step: ClassVar[str] = ""
+    id: ClassVar[str]  #: Stable identifier, such as ``FT010``.
+    name: ClassVar[str]  #: Stable short name, such as ``rail-isolated``.
+    title: ClassVar[str]  #: What the rule finds, for lists of rules.
+    severity: ClassVar[Severity] = Severity.BAD  #: Default severity of its findings.
+    domain: ClassVar[Domain] = Domain.PAIRS  #: What it looks at.
+    message: ClassVar[str]  #: Template of the title of a finding.
+    evidence: ClassVar[tuple[str, ...]] = ()  #: Templates of lines of evidence.
+    next_step: ClassVar[str] = ""  #: What to do about it.
+    #: Experiments that confirm or refute its findings, the decisive ones first.
     trials: ClassVar[tuple[Trial, ...]] = ()
 
     @property

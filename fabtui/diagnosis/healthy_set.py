@@ -42,32 +42,21 @@ class Ring(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthySet:
-    """Nodes and endpoints no pair of which is bad.
+    """Nodes and endpoints no pair of which is bad."""
 
-    Attributes:
-        nodes: The largest set of nodes with all their endpoints, in rank order.
-        endpoints: Their endpoints, in rank order.
-        joining: Endpoints of other nodes that are healthy with all of these and with each other.
-        most: The largest set of endpoints, if it is larger than both together; else empty.
-        left_out: The other nodes, each with the finding or the reason for it.
-        drain: The nodes among them that a finding blames alone.
-        total: Number of endpoints of the session that are known; endpoints of a node that never answered are unknown.
-        exact: Whether there is no larger set of nodes; else none was found.
-        relayed: Number of bad pairs across rails that count as healthy, because NCCL relays for them.
-        untested: Number of ordered pairs of these nodes between which nothing was tested.
-        ring: The slowest hops of a ring over the nodes; None if unknown, or for fewer than four nodes.
-    """
-
-    nodes: tuple[str, ...]
-    endpoints: tuple[Endpoint, ...]
-    joining: tuple[Endpoint, ...]
-    most: tuple[Endpoint, ...]
+    nodes: tuple[str, ...]  #: The largest set of nodes with all their endpoints, in rank order.
+    endpoints: tuple[Endpoint, ...]  #: Their endpoints, in rank order.
+    joining: tuple[Endpoint, ...]  #: Endpoints of other nodes that are healthy with all of these and with each other.
+    most: tuple[Endpoint, ...]  #: The largest set of endpoints, if it is larger than both together; else empty.
+    #: The other nodes, each with the finding or the reason for it.
     left_out: dict[str, Finding | str] = field(default_factory=dict)
-    drain: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()  #: The nodes among them that a finding blames alone.
+    #: Number of endpoints of the session that are known; endpoints of a node that never answered are unknown.
     total: int = 0
-    exact: bool = True
-    relayed: int = 0
-    untested: int = 0
+    exact: bool = True  #: Whether there is no larger set of nodes; else none was found.
+    relayed: int = 0  #: Number of bad pairs across rails that count as healthy, because NCCL relays for them.
+    untested: int = 0  #: Number of ordered pairs of these nodes between which nothing was tested.
+    #: The slowest hops of a ring over the nodes; None if unknown, or for fewer than four nodes.
     ring: Ring | None = None
 
 

@@ -22,31 +22,20 @@ _CROSS_RAIL = 3
 
 
 class NodeBandwidth(NamedTuple):
-    """Bandwidths of nodes (GB/s), NaN where unknown; rows and columns are nodes.
+    """Bandwidths of nodes (GB/s), NaN where unknown; rows and columns are nodes."""
 
-    Attributes:
-        nodes: Their names, in the order of the session.
-        gpus: Number of endpoints of each node.
-        kinds: Hardware of each node: the name of its GPUs, ``A + B`` for different ones.
-        nics: Number of NICs next to the endpoints of each node; 0 if unknown.
-        inter: From the node of a row to the node of a column, over all NICs.
-        intra: Median between two endpoints of a node.
-        failed: Whether all tests from the node of a row to the node of a column failed or timed out.
-        at_once: Whether all NICs were used at once (all_reduce of two nodes); else one rail times the number of NICs.
-        inter_of: A measurement behind ``inter``, for its method and message size; None if nothing is known.
-        intra_of: One behind ``intra``.
-    """
-
-    nodes: list[str]
-    gpus: list[int]
-    kinds: list[str]
-    nics: list[int]
-    inter: Floats
-    intra: Floats
-    failed: Flags
+    nodes: list[str]  #: Their names, in the order of the session.
+    gpus: list[int]  #: Number of endpoints of each node.
+    kinds: list[str]  #: Hardware of each node: the name of its GPUs, ``A + B`` for different ones.
+    nics: list[int]  #: Number of NICs next to the endpoints of each node; 0 if unknown.
+    inter: Floats  #: From the node of a row to the node of a column, over all NICs.
+    intra: Floats  #: Median between two endpoints of a node.
+    failed: Flags  #: Whether all tests from the node of a row to the node of a column failed or timed out.
+    #: Whether all NICs were used at once (all_reduce of two nodes); else one rail times the number of NICs.
     at_once: bool
+    #: A measurement behind ``inter``, for its method and message size; None if nothing is known.
     inter_of: Measurement | None
-    intra_of: Measurement | None
+    intra_of: Measurement | None  #: One behind ``intra``.
 
     def order(self, *, ring: bool = True) -> RankOrder:
         """Return the nodes with a passing test to a second node, in the best order; see `best_order`.

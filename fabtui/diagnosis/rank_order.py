@@ -26,19 +26,12 @@ class Hop(NamedTuple):
 
 
 class RankOrder(NamedTuple):
-    """An order of nodes.
+    """An order of nodes."""
 
-    Attributes:
-        nodes: The nodes in that order.
-        before: Slowest neighbours in the given order; None if no bandwidth of neighbours is known.
-        after: Slowest neighbours in the order found; the same object if that changes nothing.
-        unknown: Number of neighbours with an unknown bandwidth.
-    """
-
-    nodes: list[str]
-    before: Hop | None
-    after: Hop | None
-    unknown: int
+    nodes: list[str]  #: The nodes in that order.
+    before: Hop | None  #: Slowest neighbours in the given order; None if no bandwidth of neighbours is known.
+    after: Hop | None  #: Slowest neighbours in the order found; the same object if that changes nothing.
+    unknown: int  #: Number of neighbours with an unknown bandwidth.
 
 
 def rank_order(nodes: Sequence[str], hops: Floats, kinds: Sequence[Hashable], *, ring: bool = True) -> RankOrder:

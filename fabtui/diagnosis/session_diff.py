@@ -52,25 +52,16 @@ class Key(NamedTuple):
 
 
 class PairChange(NamedTuple):
-    """Change of a pair in a layer.
-
-    Attributes:
-        then: Verdict of the earlier session, slowness included; ``untested`` without a measurement.
-        now: Verdict of the later session.
-        before: Measurement of the earlier session, or None.
-        after: Measurement of the later session, or None.
-        ratio: Value of the later session over the earlier one; None if they cannot be compared.
-        reason: Why the pair is not comparable, or "".
-    """
+    """Change of a pair in a layer."""
 
     key: Key
     status: Status
-    then: Verdict
-    now: Verdict
-    before: Measurement | None
-    after: Measurement | None
-    ratio: float | None
-    reason: str = ""
+    then: Verdict  #: Verdict of the earlier session, slowness included; ``untested`` without a measurement.
+    now: Verdict  #: Verdict of the later session.
+    before: Measurement | None  #: Measurement of the earlier session, or None.
+    after: Measurement | None  #: Measurement of the later session, or None.
+    ratio: float | None  #: Value of the later session over the earlier one; None if they cannot be compared.
+    reason: str = ""  #: Why the pair is not comparable, or "".
 
     @property
     def gain(self) -> float | None:
@@ -101,25 +92,15 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
-    """Differences between two sessions.
+    """Differences between two sessions."""
 
-    Attributes:
-        pairs: Changed pairs, the worst first.
-        counts: Number of pairs of each layer by status.
-        facts: Changed facts; None if a session has no inventory of any node, as a CSV.
-        new: Findings of the later session only, the worst first.
-        gone: Findings of the earlier session only.
-        still: Findings of both, as they are in the later one.
-        differences: What limits the comparison of values.
-    """
-
-    pairs: list[PairChange]
-    counts: dict[Layer, Counter[Status]]
-    facts: PreflightChanges | None
-    new: list[Finding]
-    gone: list[Finding]
-    still: list[Finding]
-    differences: list[Difference]
+    pairs: list[PairChange]  #: Changed pairs, the worst first.
+    counts: dict[Layer, Counter[Status]]  #: Number of pairs of each layer by status.
+    facts: PreflightChanges | None  #: Changed facts; None if a session has no inventory of any node, as a CSV.
+    new: list[Finding]  #: Findings of the later session only, the worst first.
+    gone: list[Finding]  #: Findings of the earlier session only.
+    still: list[Finding]  #: Findings of both, as they are in the later one.
+    differences: list[Difference]  #: What limits the comparison of values.
 
     @property
     def worse(self) -> bool:

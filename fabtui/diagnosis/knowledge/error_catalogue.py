@@ -17,35 +17,22 @@ _MOST_TEXT = 20_000
 
 
 class Meaning(NamedTuple):
-    """Meaning of an error.
+    """Meaning of an error."""
 
-    Attributes:
-        id: Stable name.
-        code: Number, such as ``E13``; entries that stand for one error share it.
-        prints: Example of the error as libraries print it.
-        pattern: Regular expression for the error and the output of the library; None if lines do not show the error.
-        kind: Error kind on the wire that has this meaning, or "".
-        text: Likely causes, the likeliest first.
-        next: What to do.
-        commands: Next commands, each with the end it runs on: ``src``, ``dst``, or the ``node`` that has the error.
-        refines: The error that this one is under a circumstance, or "".
-        when: The circumstance: ``later`` or ``same-node``, or "".
-        follows: Causes that explain this error where they come earlier in a log.
-        role: ``cause``, ``consequence`` (of an error elsewhere) or ``notice`` (no error by itself).
-    """
-
-    id: str
-    code: str
-    prints: str
+    id: str  #: Stable name.
+    code: str  #: Number, such as ``E13``; entries that stand for one error share it.
+    prints: str  #: Example of the error as libraries print it.
+    #: Regular expression for the error and the output of the library; None if lines do not show the error.
     pattern: re.Pattern[str] | None
-    kind: str
-    text: str
-    next: str
+    kind: str  #: Error kind on the wire that has this meaning, or "".
+    text: str  #: Likely causes, the likeliest first.
+    next: str  #: What to do.
+    #: Next commands, each with the end it runs on: ``src``, ``dst``, or the ``node`` that has the error.
     commands: tuple[tuple[str, str], ...]
-    refines: str
-    when: str
-    follows: tuple[str, ...]
-    role: str
+    refines: str  #: The error that this one is under a circumstance, or "".
+    when: str  #: The circumstance: ``later`` or ``same-node``, or "".
+    follows: tuple[str, ...]  #: Causes that explain this error where they come earlier in a log.
+    role: str  #: ``cause``, ``consequence`` (of an error elsewhere) or ``notice`` (no error by itself).
 
     @property
     def sentence(self) -> str:
@@ -142,17 +129,11 @@ def error_kind(m: Measurement) -> str | None:
 
 
 class ErrorFact(NamedTuple):
-    """The error that most of some pairs have.
+    """The error that most of some pairs have."""
 
-    Attributes:
-        text: The error.
-        pairs: How many pairs have it, where there are others; else None.
-        others: How many other errors there are.
-    """
-
-    text: str
-    pairs: int | None = None
-    others: int = 0
+    text: str  #: The error.
+    pairs: int | None = None  #: How many pairs have it, where there are others; else None.
+    others: int = 0  #: How many other errors there are.
 
 
 class CommonError(NamedTuple):

@@ -48,21 +48,13 @@ _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:E
 
 
 class LogPlace(NamedTuple):
-    """A line of a log.
+    """A line of a log."""
 
-    Attributes:
-        file: Number of its file.
-        line: Number of the line, from 1 on.
-        time: Its time stamp, or the one of the line before it; None if the file has none.
-        who: Rank or host that it names, or "".
-        text: Its text, not cleaned.
-    """
-
-    file: int
-    line: int
-    time: datetime | None
-    who: str
-    text: str
+    file: int  #: Number of its file.
+    line: int  #: Number of the line, from 1 on.
+    time: datetime | None  #: Its time stamp, or the one of the line before it; None if the file has none.
+    who: str  #: Rank or host that it names, or "".
+    text: str  #: Its text, not cleaned.
 
     @property
     def order(self) -> tuple[datetime, int, int]:
@@ -88,21 +80,13 @@ class Occurrences:
 
 
 class Causes(NamedTuple):
-    """Errors of logs, each list in order of time.
+    """Errors of logs, each list in order of time."""
 
-    Attributes:
-        causes: The earliest cause first; without a cause, the earliest consequence.
-        consequences: Errors that follow from the first cause.
-        notices: Lines that are worth knowing and no errors by themselves.
-        unknown: Warnings and exceptions that are not in the catalogue.
-        behind: Ranks that completed and enqueued least.
-    """
-
-    causes: list[Occurrences]
-    consequences: list[Occurrences]
-    notices: list[Occurrences]
-    unknown: list[LogPlace]
-    behind: list[int]
+    causes: list[Occurrences]  #: The earliest cause first; without a cause, the earliest consequence.
+    consequences: list[Occurrences]  #: Errors that follow from the first cause.
+    notices: list[Occurrences]  #: Lines that are worth knowing and no errors by themselves.
+    unknown: list[LogPlace]  #: Warnings and exceptions that are not in the catalogue.
+    behind: list[int]  #: Ranks that completed and enqueued least.
 
 
 class LogReader:

@@ -46,21 +46,13 @@ class LineFilter:
 
 @dataclass(frozen=True)
 class StepCommand:
-    """Command of a next step.
+    """Command of a next step."""
 
-    Attributes:
-        text: The next step as it is shown.
-        node: Where it runs.
-        argv: Its words.
-        greps: Filters of its lines, in turn.
-        last: Number of last lines to keep; 0 for all.
-    """
-
-    text: str
-    node: str
-    argv: tuple[str, ...]
-    greps: tuple[LineFilter, ...] = ()
-    last: int = 0
+    text: str  #: The next step as it is shown.
+    node: str  #: Where it runs.
+    argv: tuple[str, ...]  #: Its words.
+    greps: tuple[LineFilter, ...] = ()  #: Filters of its lines, in turn.
+    last: int = 0  #: Number of last lines to keep; 0 for all.
 
     @property
     def read_only(self) -> bool:

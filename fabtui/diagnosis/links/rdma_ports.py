@@ -23,19 +23,12 @@ _MOST_CABLES = 2
 
 
 class PortProblem(NamedTuple):
-    """A problem of a port of a node, or of its cable.
+    """A problem of a port of a node, or of its cable."""
 
-    Attributes:
-        node: The node.
-        port: The port.
-        severity: ``bad`` (it cannot be used) or ``warn``.
-        text: The problem, on one line.
-    """
-
-    node: str
-    port: Port
-    severity: Severity
-    text: str
+    node: str  #: The node.
+    port: Port  #: The port.
+    severity: Severity  #: ``bad`` (it cannot be used) or ``warn``.
+    text: str  #: The problem, on one line.
 
     def __str__(self) -> str:
         return one_line(f"{self.node} {self.port}: {self.text}", 300)

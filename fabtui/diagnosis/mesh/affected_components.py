@@ -31,23 +31,15 @@ class ComponentKind(StrEnum):
 
 
 class Scope(NamedTuple):
-    """Common property of bad address pairs.
+    """Common property of bad address pairs."""
 
-    Attributes:
-        kind: Its kind.
-        nodes: The node, the two nodes (source first if one direction is bad), or the nodes of one half of a split rail.
-        rails: The rail or rails, as far as they are known.
-        address: The address, for a scope of one.
-        direction: ``both``, ``out`` (what it sends, or from the first node to the second) or ``in``.
-        pairs: The bad address pairs that it explains.
-    """
-
-    kind: ComponentKind
+    kind: ComponentKind  #: Its kind.
+    #: The node, the two nodes (source first if one direction is bad), or the nodes of one half of a split rail.
     nodes: tuple[str, ...]
-    rails: tuple[int, ...] = ()
-    address: str = ""
-    direction: str = "both"
-    pairs: frozenset[AddressPair] = frozenset()
+    rails: tuple[int, ...] = ()  #: The rail or rails, as far as they are known.
+    address: str = ""  #: The address, for a scope of one.
+    direction: str = "both"  #: ``both``, ``out`` (what it sends, or from the first node to the second) or ``in``.
+    pairs: frozenset[AddressPair] = frozenset()  #: The bad address pairs that it explains.
 
 
 #: Node and address.

@@ -64,17 +64,11 @@ _WORKING = ("up", "unknown")
 
 
 class InterfaceFault(NamedTuple):
-    """Fault of an interface, as its node reports it.
+    """Fault of an interface, as its node reports it."""
 
-    Attributes:
-        nic: The interface.
-        flaps: How often the carrier changed during the session; 0 if it is down.
-        enabled: Whether the interface is switched on; None if unknown.
-    """
-
-    nic: str
-    flaps: int
-    enabled: bool | None
+    nic: str  #: The interface.
+    flaps: int  #: How often the carrier changed during the session; 0 if it is down.
+    enabled: bool | None  #: Whether the interface is switched on; None if unknown.
 
 
 def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, InterfaceFault]:
@@ -199,31 +193,18 @@ class LinkFact(NamedTuple):
 
 
 class ScopeFact(NamedTuple):
-    """A scope, with all that its text needs.
+    """A scope, with all that its text needs."""
 
-    Attributes:
-        kind: What the address pairs have in common.
-        nodes: The node, the two nodes (source first), or the nodes of one half of a split rail.
-        rails: Its rails, as far as they are known.
-        interface: Interface and address, for a single address.
-        direction: ``both``, ``out`` or ``in``.
-        links: Its address pairs, for a scope of two nodes.
-        every_rail: Whether these are all that there are between the two nodes.
-        node_pairs: How many pairs of nodes it covers.
-        one_way_known: Whether datagrams were counted, so that the lossy direction is known.
-        reverse_passes: Whether the opposite direction of one direction was measured, and passes.
-    """
-
-    kind: ComponentKind
-    nodes: tuple[str, ...]
-    rails: tuple[int, ...]
-    interface: str
-    direction: str
-    links: tuple[LinkFact, ...]
-    every_rail: bool
-    node_pairs: int
-    one_way_known: bool
-    reverse_passes: bool
+    kind: ComponentKind  #: What the address pairs have in common.
+    nodes: tuple[str, ...]  #: The node, the two nodes (source first), or the nodes of one half of a split rail.
+    rails: tuple[int, ...]  #: Its rails, as far as they are known.
+    interface: str  #: Interface and address, for a single address.
+    direction: str  #: ``both``, ``out`` or ``in``.
+    links: tuple[LinkFact, ...]  #: Its address pairs, for a scope of two nodes.
+    every_rail: bool  #: Whether these are all that there are between the two nodes.
+    node_pairs: int  #: How many pairs of nodes it covers.
+    one_way_known: bool  #: Whether datagrams were counted, so that the lossy direction is known.
+    reverse_passes: bool  #: Whether the opposite direction of one direction was measured, and passes.
 
 
 class MeshRule(Rule["Mesh"]):

@@ -17,18 +17,12 @@ KINDS = {layer: kind for kind, layer in COLLECTIVES.items()}
 
 
 class Arm(NamedTuple):
-    """Measurements of one quantity in one arm (such as ``NCCL_P2P_DISABLE=1``).
-
-    Attributes:
-        values: Values of measurements that passed.
-        failed: Number of measurements that did not pass.
-        transports: The transports, the most frequent first.
-    """
+    """Measurements of one quantity in one arm (such as ``NCCL_P2P_DISABLE=1``)."""
 
     name: str
-    values: list[float]
-    failed: int
-    transports: list[str]
+    values: list[float]  #: Values of measurements that passed.
+    failed: int  #: Number of measurements that did not pass.
+    transports: list[str]  #: The transports, the most frequent first.
 
     @property
     def median(self) -> float | None:
@@ -37,16 +31,11 @@ class Arm(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One quantity in all arms, the first one first.
-
-    Attributes:
-        what: A class of pairs, or the group of a collective (``all``, ``n060``, ``n060+n061``).
-        bytes: Requested message size, or None.
-    """
+    """One quantity in all arms, the first one first."""
 
     layer: Layer
-    what: str
-    bytes: int | None
+    what: str  #: A class of pairs, or the group of a collective (``all``, ``n060``, ``n060+n061``).
+    bytes: int | None  #: Requested message size, or None.
     unit: str
     arms: list[Arm]
 

@@ -55,31 +55,18 @@ _DIRECTION_BITS = 1.5
 
 
 class Blame(NamedTuple):
-    """A component that explains bad pairs.
+    """A component that explains bad pairs."""
 
-    Attributes:
-        subject: The component.
-        reach: Which of its pairs it explains.
-        direction: Their direction.
-        dead: Whether they fail; else they are slow.
-        factor: Value of the slow pairs over what is usual; None if dead.
-        tested: Number of its tested pairs.
-        others: Number of endpoints at the other ends of these pairs.
-        bad: Places in the table of those that are bad.
-        confidence: Probability among the components that explain the same, from 0 to 1.
-        rivals: Other components that explain the results about as well, the likeliest first.
-    """
-
-    subject: Subject
-    reach: Reach
-    direction: Direction
-    dead: bool
-    factor: float | None
-    tested: int
-    others: int
-    bad: tuple[int, ...]
-    confidence: float
-    rivals: tuple[Subject, ...]
+    subject: Subject  #: The component.
+    reach: Reach  #: Which of its pairs it explains.
+    direction: Direction  #: Their direction.
+    dead: bool  #: Whether they fail; else they are slow.
+    factor: float | None  #: Value of the slow pairs over what is usual; None if dead.
+    tested: int  #: Number of its tested pairs.
+    others: int  #: Number of endpoints at the other ends of these pairs.
+    bad: tuple[int, ...]  #: Places in the table of those that are bad.
+    confidence: float  #: Probability among the components that explain the same, from 0 to 1.
+    rivals: tuple[Subject, ...]  #: Other components that explain the results about as well, the likeliest first.
 
 
 class _Score(NamedTuple):

@@ -50,17 +50,11 @@ class SlowestFact(NamedTuple):
 
 
 class InWorldFact(NamedTuple):
-    """Results of the pairs of a finding in the world communicator.
+    """Results of the pairs of a finding in the world communicator."""
 
-    Attributes:
-        passed: Pairs that pass.
-        pairs: All pairs of the finding.
-        collectives_run: Whether NCCL can relay for all of them, so that collective jobs run.
-    """
-
-    passed: int
-    pairs: int
-    collectives_run: bool
+    passed: int  #: Pairs that pass.
+    pairs: int  #: All pairs of the finding.
+    collectives_run: bool  #: Whether NCCL can relay for all of them, so that collective jobs run.
 
 
 class PairContext:

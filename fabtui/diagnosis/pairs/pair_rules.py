@@ -212,15 +212,10 @@ class RailsBlockedByNode(_PairRule):
 
 
 class BlameRule(_PairRule):
-    """Base of the rules about components that explain bad pairs, which ``knowledge/blame_rules.toml`` declares.
+    """Base of the rules about components that explain bad pairs, which ``knowledge/blame_rules.toml`` declares."""
 
-    Attributes:
-        kinds: Kinds of components, with the pairs they explain.
-        dead: Whether the pairs fail; else they are slow.
-    """
-
-    kinds: ClassVar[frozenset[tuple[Kind, Reach]]]
-    dead: ClassVar[bool]
+    kinds: ClassVar[frozenset[tuple[Kind, Reach]]]  #: Kinds of components, with the pairs they explain.
+    dead: ClassVar[bool]  #: Whether the pairs fail; else they are slow.
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         yield from context.search()

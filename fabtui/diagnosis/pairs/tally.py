@@ -23,19 +23,12 @@ FEWEST = 5
 
 
 class Spread(NamedTuple):
-    """Times (s) of the messages of one direction of a pair.
+    """Times (s) of the messages of one direction of a pair."""
 
-    Attributes:
-        measurement: The measurement.
-        median: The median.
-        p99: The 99th percentile.
-        ratio: 99th percentile over median.
-    """
-
-    measurement: Measurement
-    median: float
-    p99: float
-    ratio: float
+    measurement: Measurement  #: The measurement.
+    median: float  #: The median.
+    p99: float  #: The 99th percentile.
+    ratio: float  #: 99th percentile over median.
 
 
 def spread(measurement: Measurement) -> Spread | None:
@@ -68,35 +61,22 @@ _CHUNK = 256
 
 @dataclass
 class Tally:
-    """Verdicts of all ordered pairs of endpoints at one time.
+    """Verdicts of all ordered pairs of endpoints at one time."""
 
-    Attributes:
-        table: Results in p2p, or in world where p2p was not tested; None without any.
-        places: Places of the endpoints of the table.
-        bad: Verdict of each bad pair of the table.
-        kinds: Class of each bad pair.
-        inside: Verdict in world of each pair that is bad in p2p and was tested there.
-        only_inside: Pairs that pass in p2p and are bad in world.
-        of_class: Number of tested pairs by class.
-        spreads: Passed pairs with a notable spread of message times.
-        between: ``[tested, dead]`` by ordered pair of nodes.
-        place: Place of each bad pair in the table.
-        counts: Number of pairs with each verdict.
-        layers: The same of p2p and of world.
-    """
-
-    table: PairTable | None = None
-    places: Places | None = None
-    bad: dict[Pair, Verdict] = field(default_factory=dict)
-    kinds: dict[Pair, PairClass] = field(default_factory=dict)
+    table: PairTable | None = None  #: Results in p2p, or in world where p2p was not tested; None without any.
+    places: Places | None = None  #: Places of the endpoints of the table.
+    bad: dict[Pair, Verdict] = field(default_factory=dict)  #: Verdict of each bad pair of the table.
+    kinds: dict[Pair, PairClass] = field(default_factory=dict)  #: Class of each bad pair.
+    #: Verdict in world of each pair that is bad in p2p and was tested there.
     inside: dict[Pair, Verdict] = field(default_factory=dict)
-    only_inside: list[Pair] = field(default_factory=list)
-    of_class: Counter[PairClass] = field(default_factory=Counter)
-    spreads: list[Spread] = field(default_factory=list)
+    only_inside: list[Pair] = field(default_factory=list)  #: Pairs that pass in p2p and are bad in world.
+    of_class: Counter[PairClass] = field(default_factory=Counter)  #: Number of tested pairs by class.
+    spreads: list[Spread] = field(default_factory=list)  #: Passed pairs with a notable spread of message times.
+    #: ``[tested, dead]`` by ordered pair of nodes.
     between: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    place: dict[Pair, int] = field(default_factory=dict)
-    counts: Counter[Verdict] = field(default_factory=Counter)
-    layers: dict[Layer, Counter[Verdict]] = field(default_factory=dict)
+    place: dict[Pair, int] = field(default_factory=dict)  #: Place of each bad pair in the table.
+    counts: Counter[Verdict] = field(default_factory=Counter)  #: Number of pairs with each verdict.
+    layers: dict[Layer, Counter[Verdict]] = field(default_factory=dict)  #: The same of p2p and of world.
 
 
 class Survey:

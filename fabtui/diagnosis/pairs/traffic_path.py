@@ -45,19 +45,12 @@ _COUNTERS = {Way.RDMA: "HCA counters", Way.TCP: "interface counters"}
 
 
 class Carrier(NamedTuple):
-    """Carrier of the bytes of a measurement.
+    """Carrier of the bytes of a measurement."""
 
-    Attributes:
-        counted: The way by the counters of both nodes, or None.
-        why: Why the counters do not show it, or "".
-        reported: The way by what the library reports, or None.
-        by: What the library reports, such as ``NCCL: NET/IB/0``, or "".
-    """
-
-    counted: Way | None
-    why: str
-    reported: Way | None
-    by: str
+    counted: Way | None  #: The way by the counters of both nodes, or None.
+    why: str  #: Why the counters do not show it, or "".
+    reported: Way | None  #: The way by what the library reports, or None.
+    by: str  #: What the library reports, such as ``NCCL: NET/IB/0``, or "".
 
     @property
     def disagree(self) -> bool:

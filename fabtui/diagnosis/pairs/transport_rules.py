@@ -55,19 +55,13 @@ _DEVICES_IN_STEP = 256
 
 
 class TransportRule(Rule[PairContext]):
-    """Base of the rules about transports.
-
-    Attributes:
-        variables: Key of the environment variables that cause it.
-        commands: Commands that inspect a node, besides the list of its variables.
-        error: The entry of the catalogue of errors about the same, which logs show.
-    """
+    """Base of the rules about transports."""
 
     domain = Domain.PAIRS
     severity = Severity.BAD
-    variables: ClassVar[str]
-    commands: ClassVar[tuple[str, ...]]
-    error: ClassVar[str]
+    variables: ClassVar[str]  #: Key of the environment variables that cause it.
+    commands: ClassVar[tuple[str, ...]]  #: Commands that inspect a node, besides the list of its variables.
+    error: ClassVar[str]  #: The entry of the catalogue of errors about the same, which logs show.
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places

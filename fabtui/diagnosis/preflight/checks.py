@@ -147,29 +147,18 @@ _WORDS = re.compile(r"[^\s,:]+")
 
 
 class NodeVerdict(NamedTuple):
-    """Verdict on one node.
+    """Verdict on one node."""
 
-    Attributes:
-        verdict: ``bad`` or ``warn``, else ``unknown`` if something could not be inspected, else ``ok``.
-        rules: Ids of the rules behind it, the worst first.
-    """
-
-    verdict: str
-    rules: tuple[str, ...]
+    verdict: str  #: ``bad`` or ``warn``, else ``unknown`` if something could not be inspected, else ``ok``.
+    rules: tuple[str, ...]  #: Ids of the rules behind it, the worst first.
 
 
 class Preflight(NamedTuple):
-    """Findings, the worst first, the facts, and what could not be inspected.
+    """Findings, the worst first, the facts, and what could not be inspected."""
 
-    Attributes:
-        findings: Findings, the worst first.
-        table: The facts.
-        missing: What could not be inspected and why, one line each, with the nodes.
-    """
-
-    findings: list[Finding]
-    table: FactTable
-    missing: list[tuple[tuple[str, ...], str]]
+    findings: list[Finding]  #: Findings, the worst first.
+    table: FactTable  #: The facts.
+    missing: list[tuple[tuple[str, ...], str]]  #: What could not be inspected and why, one line each, with the nodes.
 
     @property
     def exit_code(self) -> int:

@@ -11,17 +11,13 @@ UNKNOWN_WIDTH = 300
 
 
 class Reading(NamedTuple):
-    """Result of parsing a text.
+    """Result of parsing a text."""
 
-    Attributes:
-        values: JSON-able values. Missing values are None or absent, unknown states are ``unknown``: never a guess, and
-            never 0 for an unknown number.
-        warnings: Complaints in the text, and signs that it is cut off or contradicts itself.
-        unknown: Lines that should have been understood and were not, cut to a length, at most `UNKNOWN_LINES`.
-    """
-
+    #: JSON-able values. Missing values are None or absent, unknown states are ``unknown``: never a guess, and never 0
+    #: for an unknown number.
     values: Dict[str, Any]
-    warnings: List[str]
+    warnings: List[str]  #: Complaints in the text, and signs that it is cut off or contradicts itself.
+    #: Lines that should have been understood and were not, cut to a length, at most `UNKNOWN_LINES`.
     unknown: List[str]
 
 

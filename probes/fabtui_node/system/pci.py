@@ -23,17 +23,11 @@ _ROOT = re.compile("pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII | re.IGNORECASE)
 
 
 class PciDevice(NamedTuple):
-    """A device on the PCI tree.
+    """A device on the PCI tree."""
 
-    Attributes:
-        path: Real path of its sysfs folder, None if unknown.
-        numa: Its NUMA node, None if unknown.
-        rank: If two NICs are equally near, the one with the higher rank is preferred (active before down, fast before
-            slow).
-    """
-
-    path: Optional[str]
-    numa: Optional[int] = None
+    path: Optional[str]  #: Real path of its sysfs folder, None if unknown.
+    numa: Optional[int] = None  #: Its NUMA node, None if unknown.
+    #: If two NICs are equally near, the one with the higher rank is preferred (active before down, fast before slow).
     rank: Tuple[float, ...] = ()
 
 

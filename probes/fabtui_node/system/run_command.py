@@ -34,26 +34,16 @@ class Sink(Protocol):
 
 
 class CommandResult(NamedTuple):
-    """Result of a command.
+    """Result of a command."""
 
-    Attributes:
-        argv: What was run.
-        returncode: Exit status, minus the signal's number if it was killed by one, None if it never ran or would not
-            end.
-        stdout: What it printed, undecodable bytes replaced.
-        stderr: What it printed as errors, or why it could not be started.
-        timed_out: It was killed at its deadline.
-        missing: There is no such command on this node.
-        truncated: It printed more than the limit and was killed for that.
-    """
-
-    argv: List[str]
+    argv: List[str]  #: What was run.
+    #: Exit status, minus the signal's number if it was killed by one, None if it never ran or would not end.
     returncode: Optional[int]
-    stdout: str
-    stderr: str
-    timed_out: bool = False
-    missing: bool = False
-    truncated: bool = False
+    stdout: str  #: What it printed, undecodable bytes replaced.
+    stderr: str  #: What it printed as errors, or why it could not be started.
+    timed_out: bool = False  #: It was killed at its deadline.
+    missing: bool = False  #: There is no such command on this node.
+    truncated: bool = False  #: It printed more than the limit and was killed for that.
 
     @property
     def ok(self) -> bool:

@@ -16,23 +16,14 @@ _REMARKS = ("Disable may be irreversible", "Port is already in enable state")
 
 
 class Block(NamedTuple):
-    """One answer: what was asked for, of whom, and its fields as text.
+    """One answer: what was asked for, of whom, and its fields as text."""
 
-    Attributes:
-        title: The heading's words, for example ``Port counters``; "" when fields came without a heading.
-        lid: The LID that was asked, or None.
-        port: The port that was asked, or None; 255 stands for all ports of a switch.
-        remark: The text in brackets of the heading, or "".
-        before: The line before the heading, for example ``Peer PortInfo``, or "".
-        fields: The values by name.
-    """
-
-    title: str
-    lid: Optional[int]
-    port: Optional[int]
-    remark: str
-    before: str
-    fields: Dict[str, str]
+    title: str  #: The heading's words, for example ``Port counters``; "" when fields came without a heading.
+    lid: Optional[int]  #: The LID that was asked, or None.
+    port: Optional[int]  #: The port that was asked, or None; 255 stands for all ports of a switch.
+    remark: str  #: The text in brackets of the heading, or "".
+    before: str  #: The line before the heading, for example ``Peer PortInfo``, or "".
+    fields: Dict[str, str]  #: The values by name.
 
     def as_dict(self) -> Dict[str, Any]:
         """Return the values in the heading."""

@@ -26,25 +26,16 @@ class Path(IntEnum):
 
 
 class Transport(NamedTuple):
-    """A kind of transport.
+    """A kind of transport."""
 
-    Attributes:
-        pattern: Names that it has, in lower case.
-        path: Path of the data; with GPUDirect RDMA, `Path.GPUDIRECT` replaces `Path.RDMA`.
-        short: At most four characters, for a cell of a grid.
-        word: A word or two, for a heading.
-        sentence: What it is, for readers.
-        way: What carries the bytes between nodes: ``RDMA``, ``TCP``, or None if the name does not show it.
-        one_nic: Whether a pair uses one NIC, whose rate limits it.
-    """
-
-    pattern: Pattern[str]
-    path: Path
-    short: str
-    word: str
-    sentence: str
+    pattern: Pattern[str]  #: Names that it has, in lower case.
+    path: Path  #: Path of the data; with GPUDirect RDMA, `Path.GPUDIRECT` replaces `Path.RDMA`.
+    short: str  #: At most four characters, for a cell of a grid.
+    word: str  #: A word or two, for a heading.
+    sentence: str  #: What it is, for readers.
+    #: What carries the bytes between nodes: ``RDMA``, ``TCP``, or None if the name does not show it.
     way: Optional[str] = None
-    one_nic: bool = False
+    one_nic: bool = False  #: Whether a pair uses one NIC, whose rate limits it.
 
 
 def _row(

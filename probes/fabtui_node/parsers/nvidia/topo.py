@@ -39,23 +39,14 @@ class Row(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """A matrix: a row of names, then for each name a row of words.
+    """A matrix: a row of names, then for each name a row of words."""
 
-    Attributes:
-        columns: The devices, by the names that the header gives them.
-        titles: The rest of the header, one text.
-        rows: The rows, in the order in which they come.
-        legend: The meanings of the words, as printed.
-        nics: The device of each NIC.
-        command: The options of the command, if the text begins with it.
-    """
-
-    columns: List[str]
-    titles: str
-    rows: List[Row]
-    legend: Dict[str, str]
-    nics: Dict[str, str]
-    command: Optional[str]
+    columns: List[str]  #: The devices, by the names that the header gives them.
+    titles: str  #: The rest of the header, one text.
+    rows: List[Row]  #: The rows, in the order in which they come.
+    legend: Dict[str, str]  #: The meanings of the words, as printed.
+    nics: Dict[str, str]  #: The device of each NIC.
+    command: Optional[str]  #: The options of the command, if the text begins with it.
 
     def values(self) -> Dict[str, Any]:
         """Return what every matrix has, as JSON."""
