@@ -73,7 +73,7 @@ def _table(table: Table, width: int | None) -> list[str]:
         return []
     heads = [list(line) for line in zip(*(_heading(cell) for cell in head), strict=True)]
     last = len(head) - 1
-    columns = zip(*heads, *rows, strict=True)
+    columns = zip(_once(heads[0]), *heads[1:], *rows, strict=True)
     widths = [min(_WIDEST_CELL, max(map(text_width, column))) for column in columns]
     blocks = [[0]]
     for at in range(1, last + 1):
@@ -87,15 +87,19 @@ def _table(table: Table, width: int | None) -> list[str]:
         return _one_by_one(table, width)
     found: list[str] = []
     for block in blocks:
-        # A group has its name over the first of its columns.
-        groups = [heads[0][at] for at in block]
-        groups = [name if not place or name != groups[place - 1] else "" for place, name in enumerate(groups)]
-        tops = [line for line in (groups, *([line[at] for at in block] for line in heads[1:])) if any(line)]
+        tops = [_once([heads[0][at] for at in block]), *([line[at] for at in block] for line in heads[1:])]
         left = {place for place, at in enumerate(block) if at in table.left}
-        lines = aligned([*tops, *([row[at] for at in block] for row in rows)], left, indent="", widest=_WIDEST_CELL)
+        lines = aligned(
+            [*filter(any, tops), *([row[at] for at in block] for row in rows)], left, indent="", widest=_WIDEST_CELL
+        )
         start, room = sum(widths[at] + 2 for at in block[:-1]), width if block[-1] in table.left else None
         found += [*([""] if found else []), *(piece for line in lines for piece in _hanging(line, start, room))]
     return found
+
+
+def _once(groups: list[str]) -> list[str]:
+    """Return the names of groups of columns, each over its first column."""
+    return [name if not at or name != groups[at - 1] else "" for at, name in enumerate(groups)]
 
 
 def _heading(cell: str) -> list[str]:
