@@ -19,6 +19,7 @@ from fabtui.report.grid import Shown, shown_from
 from fabtui.report.progress import Progress
 from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.options import SessionOptions
 from fabtui.transport.login_answers import LoginQuestion
 
 Ended = asyncio.Future[signal.Signals]
@@ -50,16 +51,25 @@ def caught_signals() -> Iterator[Ended]:
             loop.remove_signal_handler(number)
 
 
-async def run_until_signal(feed: Feed, watch: float = 0.0) -> signal.Signals | None:
-    """Run the feed, watch for some seconds and close it; return the signal that ended it early, or None."""
+async def played(
+    options: SessionOptions, progress: Progress, watch: float = 0.0
+) -> tuple[LiveFeed, signal.Signals | None]:
+    """Run a session, watch for some seconds and close it; return its feed, and the signal that ended it early."""
+    feed = LiveFeed(options)
+    feed.ask = ask_on_terminal
+    progress.watch(feed)
     with caught_signals() as ended:
-        return await run_until(ended, feed, watch=watch)
+        interrupted = await run_until(ended, feed, watch=watch)
+    progress.end()
+    return feed, interrupted
 
 
 async def run_until(
     ended: Ended, feed: Feed, *, watch: float = 0.0, budget: float | None = None
 ) -> signal.Signals | None:
-    """Do the same with signals that the caller catches; signals are caught while the nodes are closed, too.
+    """Run a feed, watch for some seconds and close it; return the signal that ended it early, or None.
+
+    The caller catches the signals, while the nodes are closed as well.
 
     Raises:
         TimeoutError: The first sweep took longer than ``budget`` seconds.
@@ -178,11 +188,7 @@ def as_text(
 
 
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
-    feed = LiveFeed(request.options)
-    feed.ask = ask_on_terminal
-    progress.watch(feed)
-    interrupted = await run_until_signal(feed, watch)
-    progress.end()
+    feed, interrupted = await played(request.options, progress, watch)
     found = feed.diagnosis()
 
     def report(lines: list[str]) -> int:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fabtui.cli.foreground import ask_on_terminal, interrupted_code, run_until_signal
+from fabtui.cli.foreground import interrupted_code, played
 from fabtui.cli.options_from_args import print_problems, request_from
 from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_outputs, write_first, write_texts
 from fabtui.config.file import read_config
@@ -23,7 +23,6 @@ from fabtui.model.facts.compare import Earlier, changes_since
 from fabtui.paths import user_path
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import Progress
-from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui_node.registry import PREFLIGHT
 
@@ -65,14 +64,9 @@ def _options(args: argparse.Namespace) -> SessionOptions:
 async def _session(
     options: SessionOptions, outputs: dict[str, Path | None], earlier: Earlier | None, given: dict[str, Any]
 ) -> int:
-    feed = LiveFeed(options)
-    feed.ask = ask_on_terminal
     if options.origin and "quiet" not in given:
         print(options.origin, file=sys.stderr)
-    progress = Progress(sys.stderr, quiet="quiet" in given)
-    progress.watch(feed)
-    interrupted = await run_until_signal(feed)
-    progress.end()
+    feed, interrupted = await played(options, Progress(sys.stderr, quiet="quiet" in given))
     found = diagnose(Evidence(feed.model, expected=expectations(given.get("expect", ())))).preflight
     changed = None if earlier is None else changes_since(earlier, found.table)
 

@@ -124,11 +124,10 @@ _LIKELY = first_of(
     (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
     (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
 )
-_TITLE = "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency"
 FORMATS = [
     Format(
         "p2pBandwidthLatencyTest",
-        _TITLE,
+        "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency",
         _LIKELY,
         parse,
         aliases="p2p-bandwidth",

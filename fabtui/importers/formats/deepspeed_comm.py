@@ -86,11 +86,10 @@ _LIKELY = first_of(
     (0.97, r"(?i)Performance of \w+ on \d+ devices[ \t]*-"),
     (0.95, r"(?i)^[ \t]*Size \(Bytes\)\s+Description\s+Duration.{0,40}Throughput \(\w+\)\s+BusBW \(\w+\)"),
 )
-_TITLE = "DeepSpeed communication benchmarks: time, throughput and bus bandwidth by size"
 FORMATS = [
     Format(
         "deepspeed-comm",
-        _TITLE,
+        "DeepSpeed communication benchmarks: time, throughput and bus bandwidth by size",
         _LIKELY,
         parse,
         units={"bytes": "B", "time": "us", "busbw": "GB/s"},

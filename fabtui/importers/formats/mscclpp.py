@@ -171,13 +171,12 @@ _LIKELY = first_of(
     (0.97, r"(?i)^\|.{0,60}\|[ \t]*algbw \(gb/s\)[ \t]*\|.{0,40}\|[ \t]*nccl time \(us\)"),
     (0.95, r'^\{"algBw":.*"ranksPerNode":'),
 )
-_TITLE = "MSCCL++: mscclpp-test, its Python benchmark and experiments"
 _TIME = dict.fromkeys(("time", "avg_time", "min_time", "nccl_time"), "us")
 _RATE = dict.fromkeys(("algbw", "busbw", "avg_algbw", "max_algbw", "nccl_algbw"), "GB/s")
 FORMATS = [
     Format(
         "mscclpp",
-        _TITLE,
+        "MSCCL++: mscclpp-test, its Python benchmark and experiments",
         _LIKELY,
         parse,
         units={"bytes": "B", **_TIME, **_RATE},

@@ -67,10 +67,6 @@ def _rows(values: Values) -> Facts:
     return {"gpus": {"gpus": gpus, "problems": _problems(values)}}
 
 
-def _peers(values: Values) -> Facts:
-    return {"topology": {"p2p": {values["capability"] or "read": values}}}
-
-
 def _verbs(values: Values) -> Facts:
     ports = [
         {"ca": device["ca"], **{name: port[name] for name in _PORT}}
@@ -78,10 +74,6 @@ def _verbs(values: Values) -> Facts:
         for port in dicts(device["ports"])
     ]
     return {"rdma": {"ports": ports}}
-
-
-def _interfaces(values: Values) -> Facts:
-    return {"rdma": {"nics": values["interfaces"]}}
 
 
 def _links(values: Values) -> Facts:
@@ -107,11 +99,11 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "nvidia-smi-query": _rows,
     "nvidia-smi-remapped-rows": _rows,
     "nvidia-smi-topo-m": lambda values: {"topology": {"matrix": values}},
-    "nvidia-smi-topo-p2p": _peers,
+    "nvidia-smi-topo-p2p": lambda values: {"topology": {"p2p": {values["capability"] or "read": values}}},
     "dmesg": _of("kernel"),
     "ibstat": _of("ibstat"),
     "ibv_devinfo": _verbs,
-    "ethtool": _interfaces,
+    "ethtool": lambda values: {"rdma": {"nics": values["interfaces"]}},
     "ibnetdiscover": _links,
     "iblinkinfo": _links,
     "ibqueryerrors": _counted,

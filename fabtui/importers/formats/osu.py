@@ -129,11 +129,10 @@ def parse(text: str) -> Reading:
 
 
 _LIKELY = first_of((0.98, r"^[^\n]{0,40}# OSU \w"), (0.75, r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)"))
-_TITLE_OF_FORMAT = "OSU micro-benchmarks: osu_bw, osu_bibw, osu_latency, osu_allreduce and the others"
 FORMATS = [
     Format(
         "osu",
-        _TITLE_OF_FORMAT,
+        "OSU micro-benchmarks: osu_bw, osu_bibw, osu_latency, osu_allreduce and the others",
         _LIKELY,
         parse,
         units={"bytes": "B"},

@@ -164,11 +164,10 @@ _LIKELY = first_of(
     (0.92, r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError"),
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
-_TITLE = "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors"
 FORMATS = [
     Format(
         "torch-log",
-        _TITLE,
+        "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors",
         _LIKELY,
         parse,
         units={"limit": "ms", "ran": "ms"},

@@ -25,7 +25,7 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     real = live.LiveFeed
     for module in (command, foreground):
-        monkeypatch.setattr(module, "LiveFeed", lambda options: real(options, nodes))
+    monkeypatch.setattr(foreground, "LiveFeed", lambda options: real(options, nodes))
 
 
 def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
