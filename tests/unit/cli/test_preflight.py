@@ -14,7 +14,6 @@ import pytest
 
 from fabtui.cli import foreground, outputs
 from fabtui.cli import main as entry
-from fabtui.cli.commands import preflight as command
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.model.broken_nodes import BROKEN, HEALTHY
@@ -24,7 +23,6 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     real = live.LiveFeed
-    for module in (command, foreground):
     monkeypatch.setattr(foreground, "LiveFeed", lambda options: real(options, nodes))
 
 
