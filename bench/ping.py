@@ -91,7 +91,7 @@ def measure(nodes: int, rails: int, sample: int) -> dict[str, Any]:
     """Measure everything over one network, by turns."""
     with tempfile.TemporaryDirectory(prefix="mesh") as name, Network(Path(name), nodes, rails) as network:
         folder = Path(name)
-        addresses = network.addresses()
+        addresses = [(name, rail, network.address(name, rail)) for name in network.names for rail in network.rails]
         pairs = [(a, here, there) for a, _, here in addresses for b, _, there in addresses if a != b]
         chosen = random.Random(0).sample(pairs, min(sample, len(pairs)))
         ours: list[float] = []

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.lab.lab import SOCKET, Order
@@ -42,31 +42,8 @@ _LONGEST, _PATIENCE = 1 << 16, 5.0
 T = TypeVar("T")
 
 
-class Held(Protocol):
-    """A lab that is held."""
-
-    @property
-    def planted(self) -> list[str]:
-        """The faults that are planted."""
-
-    async def start(self) -> dict[str, Any]:
-        """Make it; return where the SSH configuration of its nodes is, and what else is reported of it."""
-
-    async def plant(self, texts: Sequence[str]) -> None:
-        """Plant faults; raises ValueError if one cannot be planted."""
-
-    async def heal(self, places: Sequence[str]) -> None:
-        """Take faults back; raises ValueError if there is none at one of the places."""
-
-    def reap_orphans(self) -> None:
-        """Collect ended orphans that this process inherited."""
-
-    async def close(self) -> None:
-        """Take it down."""
-
-
 class HeldNetwork:
-    """A network whose calls do not block the event loop.
+    """A network with the methods of `LabServer`, which do not block the event loop.
 
     All of them run in one thread that lives as long as the process: the namespaces end with the thread that made them.
     """
@@ -133,7 +110,7 @@ class LabKeeper:
     def __init__(self, order: Order) -> None:
         self._order = order
         spec, folder = order.spec, Path(order.folder)
-        self._lab: Held
+        self._lab: HeldNetwork | LabServer
         if spec.rails:
             self._lab = HeldNetwork(spec, folder)
         else:

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import asyncssh
 
@@ -36,15 +36,6 @@ _PASSED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|TZ|TMPDIR|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_PREFIX"
     r"|(?:LC|CUDA|NVIDIA|NCCL|GLOO|TORCH|OMP|KMP|MKL|OPENBLAS|MALLOC|FABTUI_(?!LAB_))_?[A-Z0-9_]*|PYTHON[A-Z]+"
 )
-
-
-class ServerAddress(NamedTuple):
-    """Address of a node's SSH server, and its public host key (as in known_hosts)."""
-
-    name: str
-    address: str
-    port: int
-    host_key: str
 
 
 def address_of(number: int) -> str:
@@ -112,7 +103,7 @@ class LabNode:
         self._dying: asyncio.Task[None] | None = None
         self.address = address_of(number)
         self._socket = self._bound(0)
-        self._port = self._socket.getsockname()[1]
+        self.port = self._socket.getsockname()[1]
 
     def _bound(self, port: int) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -121,10 +112,9 @@ class LabNode:
         return made
 
     @property
-    def place(self) -> ServerAddress:
-        """Address and host key."""
-        public = self._key.export_public_key().decode("ascii").strip()
-        return ServerAddress(self.name, self.address, self._port, public)
+    def host_key(self) -> str:
+        """The public host key, as in known_hosts."""
+        return self._key.export_public_key().decode("ascii").strip()
 
     async def turn(self, fault: Fault | None) -> None:
         """Plant a fault in a node that listens, or take it back: ``down`` kills its processes, ``stop`` stops them."""
@@ -140,7 +130,7 @@ class LabNode:
             await asyncio.to_thread(kill_marked, mark, pids)
         self._fault = fault
         self._socket.close()
-        self._socket = self._bound(self._port)
+        self._socket = self._bound(self.port)
         assert self._client is not None
         await self.listen(self._client)
 
@@ -353,15 +343,15 @@ class LabServer:
         """Open all nodes and write the client's files; return the report for who wanted the lab."""
         key = asyncssh.generate_private_key("ssh-ed25519")
         client = asyncssh.import_authorized_keys(key.export_public_key().decode("ascii"))
-        for node in self._nodes.values():
+        nodes = list(self._nodes.values())
+        for node in nodes:
             await node.listen(client)
-        places = [node.place for node in self._nodes.values()]
         return {
-            "ssh_config": str(write_files(self._folder, key, places)),
+            "ssh_config": str(write_files(self._folder, key, nodes)),
             "note": self._note,
             "nodes": [
-                {"name": p.name, "address": p.address, "port": p.port, "endpoints": endpoints, "gpus": gpus}
-                for p, endpoints, gpus in zip(places, self._spec.endpoints, self._shares, strict=True)
+                {"name": node.name, "address": node.address, "port": node.port, "endpoints": endpoints, "gpus": gpus}
+                for node, endpoints, gpus in zip(nodes, self._spec.endpoints, self._shares, strict=True)
             ],
         }
 
@@ -407,17 +397,17 @@ class LabServer:
         reap.end_descendants(grace=END_GRACE)
 
 
-def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[ServerAddress]) -> Path:
+def write_files(folder: Path, key: asyncssh.SSHKey, nodes: Sequence[LabNode]) -> Path:
     """Write client key, known_hosts and ssh_config into a private folder; returns the path of the ssh_config."""
     key_file, known_hosts, config = folder / "client_key", folder / "known_hosts", folder / "ssh_config"
     key_file.touch(mode=0o600)
     key_file.write_bytes(key.export_private_key())
-    known_hosts.write_text("".join(f"[{p.address}]:{p.port} {p.host_key}\n" for p in places))
-    config.write_text("\n".join(_host(place, key_file, known_hosts) for place in places))
+    known_hosts.write_text("".join(f"[{node.address}]:{node.port} {node.host_key}\n" for node in nodes))
+    config.write_text("\n".join(_host(node, key_file, known_hosts) for node in nodes))
     return config
 
 
-def _host(place: ServerAddress, key_file: Path, known_hosts: Path) -> str:
+def _host(node: LabNode, key_file: Path, known_hosts: Path) -> str:
     # The only characters that a temporary folder's name could hold and an ssh_config could misread.
     key, known = ('"' + str(path).replace("%", "%%") + '"' for path in (key_file, known_hosts))
     try:
@@ -426,8 +416,8 @@ def _host(place: ServerAddress, key_file: Path, known_hosts: Path) -> str:
         # For users without a name: the servers accept any.
         user = "fabtui"
     lines = [
-        f"HostName {place.address}",
-        f"Port {place.port}",
+        f"HostName {node.address}",
+        f"Port {node.port}",
         f"User {user}",
         f"IdentityFile {key}",
         "IdentitiesOnly yes",
@@ -439,4 +429,4 @@ def _host(place: ServerAddress, key_file: Path, known_hosts: Path) -> str:
         "ControlPath none",
         "LogLevel ERROR",
     ]
-    return f"Host {place.name}\n" + "".join(f"    {line}\n" for line in lines)
+    return f"Host {node.name}\n" + "".join(f"    {line}\n" for line in lines)

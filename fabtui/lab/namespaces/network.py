@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from fabtui.lab.faults import Fault, LabSpec, parse_faults, places_of
 from fabtui.lab.namespaces.holder import Holder, path_of
@@ -118,10 +118,6 @@ class Network:
     def address(self, node: str, rail: int) -> str:
         """Return the address of a node on a rail."""
         return f"10.{rail + 1}.0.{self.names.index(node) + 1}"
-
-    def addresses(self) -> list[tuple[str, int, str]]:
-        """Return node, rail and address of everything that is to answer."""
-        return [(node, rail, self.address(node, rail)) for node in self.names for rail in self.rails]
 
     def _wire(self) -> None:
         # A bridge that is down passes nothing on, not even to the router.
@@ -327,23 +323,7 @@ class Effect(NamedTuple):
     loop: str = ""  #: A script that runs in the network while it is there, or "".
 
 
-class Wiring(Protocol):
-    """Properties of the network that effects depend on."""
-
-    mtu: int
-    rails: range
-
-    def address(self, node: str, rail: int) -> str:
-        """Return the address of a node on a rail."""
-
-    def routes(self, node: str, rail: int) -> str:
-        """Return the input of ``ip -batch`` that makes the routes of an interface."""
-
-    def server(self, node: str) -> tuple[str, ...]:
-        """Return the command that starts the SSH server of a node."""
-
-
-def effect_of(fault: Fault, network: Wiring) -> Effect:
+def effect_of(fault: Fault, network: Network) -> Effect:
     """Return what a fault of a network does."""
     return _EFFECTS[fault.kind.place, fault.kind.name](fault, network)
 
@@ -356,15 +336,15 @@ def _port(fault: Fault) -> str:
     return f"{fault.nodes[0]}r{fault.rails[0]}"
 
 
-def _own(fault: Fault, network: Wiring) -> str:
+def _own(fault: Fault, network: Network) -> str:
     return network.address(fault.nodes[0], fault.rails[0])
 
 
-def _pull(fault: Fault, network: Wiring) -> Effect:
+def _pull(fault: Fault, network: Network) -> Effect:
     return Effect((_link(FABRIC, _port(fault), "down"),), (_link(FABRIC, _port(fault), "up"),))
 
 
-def _misplug(fault: Fault, network: Wiring) -> Effect:
+def _misplug(fault: Fault, network: Network) -> Effect:
     port = _port(fault)
     # A bridge without an address and without other ports.
     return Effect(
@@ -372,28 +352,28 @@ def _misplug(fault: Fault, network: Wiring) -> Effect:
     )
 
 
-def _crossed(fault: Fault, network: Wiring) -> Effect:
+def _crossed(fault: Fault, network: Network) -> Effect:
     (node,) = fault.nodes
     ends = ((f"{node}r0", f"{node}r1"), ("br0", "br1"))
     plant = tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(ends[0], ends[1][::-1], strict=True))
     return Effect(plant, tuple(_link(FABRIC, port, "master", bridge) for port, bridge in zip(*ends, strict=True)))
 
 
-def _interface_down(fault: Fault, network: Wiring) -> Effect:
+def _interface_down(fault: Fault, network: Network) -> Effect:
     ((node,), (rail,)) = fault.nodes, fault.rails
     # Its routes go with it.
     routes = Step(node, ("ip", "-batch", "-"), network.routes(node, rail))
     return Effect((_link(node, f"eth{rail}", "down"),), (_link(node, f"eth{rail}", "up"), routes))
 
 
-def _flap(fault: Fault, network: Wiring) -> Effect:
+def _flap(fault: Fault, network: Network) -> Effect:
     port = _port(fault)
     states = " ".join(f"ip link set {port} {state}; sleep {fault.value:g};" for state in ("down", "up"))
     return Effect(heal=(_link(FABRIC, port, "up"),), loop=f"while :; do {states} done")
 
 
-def _slow(inwards: bool) -> Callable[[Fault, Wiring], Effect]:
-    def effect(fault: Fault, network: Wiring) -> Effect:
+def _slow(inwards: bool) -> Callable[[Fault, Network], Effect]:
+    def effect(fault: Fault, network: Network) -> Effect:
         # What a node receives is what the switch sends to it.
         place, device = (FABRIC, _port(fault)) if inwards else (fault.nodes[0], f"eth{fault.rails[0]}")
         rate, burst = f"{int(fault.value)}bps", str(max(_BURST, 2 * network.mtu))
@@ -421,7 +401,7 @@ def _percent(fault: Fault) -> str:
     return f"numgen random mod 1000 < {round(10 * fault.value)}"
 
 
-def _mtu(fault: Fault, network: Wiring) -> Effect:
+def _mtu(fault: Fault, network: Network) -> Effect:
     ((node,), (rail,)) = fault.nodes, fault.rails
     device = f"eth{rail}"
     return Effect(
@@ -430,12 +410,12 @@ def _mtu(fault: Fault, network: Wiring) -> Effect:
     )
 
 
-def _port_rule(match: Callable[[Fault], str], towards: str = "saddr") -> Callable[[Fault, Wiring], Effect]:
+def _port_rule(match: Callable[[Fault], str], towards: str = "saddr") -> Callable[[Fault, Network], Effect]:
     return lambda fault, network: Effect(rules=(f"ip {towards} {_own(fault, network)} {match(fault)}",))
 
 
-def _way_rule(match: Callable[[Fault], str]) -> Callable[[Fault, Wiring], Effect]:
-    def effect(fault: Fault, network: Wiring) -> Effect:
+def _way_rule(match: Callable[[Fault], str]) -> Callable[[Fault, Network], Effect]:
+    def effect(fault: Fault, network: Network) -> Effect:
         rails = fault.rails or tuple(network.rails)
         ends = [fault.rails] if fault.rails else [(a, b) for a in rails for b in rails]
         return Effect(
@@ -449,12 +429,12 @@ def _way_rule(match: Callable[[Fault], str]) -> Callable[[Fault, Wiring], Effect
     return effect
 
 
-def _rail_cut(fault: Fault, network: Wiring) -> Effect:
+def _rail_cut(fault: Fault, network: Network) -> Effect:
     bridge = f"br{fault.rails[0]}"
     return Effect((_link(FABRIC, bridge, "down"),), (_link(FABRIC, bridge, "up"),))
 
 
-def _firewall(fault: Fault, network: Wiring) -> Effect:
+def _firewall(fault: Fault, network: Network) -> Effect:
     (node,) = fault.nodes
     interfaces = ", ".join(f'"eth{rail}"' for rail in network.rails)
     gone = "add table inet wall\ndelete table inet wall\n"
@@ -465,7 +445,7 @@ def _firewall(fault: Fault, network: Wiring) -> Effect:
     return Effect((Step(node, ("nft", "-f", "-"), gone + rules),), (Step(node, ("nft", "-f", "-"), gone),))
 
 
-def _cut(fault: Fault, network: Wiring) -> Effect:
+def _cut(fault: Fault, network: Network) -> Effect:
     (node,) = fault.nodes
     links = [(FABRIC, f"{node}r{rail}") for rail in network.rails] + [(CONSOLE, node)]
     return Effect(tuple(_link(*link, "down") for link in links), tuple(_link(*link, "up") for link in links))
@@ -476,15 +456,15 @@ def _signal(fault: Fault, name: str) -> Step:
     return Step(fault.nodes[0], ("sh", "-c", f"kill -{name} -1 2>/dev/null || true"))
 
 
-def _stop(fault: Fault, network: Wiring) -> Effect:
+def _stop(fault: Fault, network: Network) -> Effect:
     return Effect((_signal(fault, "STOP"),), (_signal(fault, "CONT"),))
 
 
-def _down(fault: Fault, network: Wiring) -> Effect:
+def _down(fault: Fault, network: Network) -> Effect:
     return Effect((_signal(fault, "KILL"),), (Step(fault.nodes[0], network.server(fault.nodes[0])),))
 
 
-_EFFECTS: dict[tuple[str, str], Callable[[Fault, Wiring], Effect]] = {
+_EFFECTS: dict[tuple[str, str], Callable[[Fault, Network], Effect]] = {
     ("port", "pull"): _pull,
     ("port", "misplug"): _misplug,
     ("port", "down"): _interface_down,

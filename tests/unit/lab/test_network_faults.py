@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.lab.faults import FaultKind, LabSpec, kinds, parse_fault, parse_faults, places_of
-from fabtui.lab.namespaces.network import effect_of
+from fabtui.lab.namespaces.network import Network, effect_of
 
 SHAPE = LabSpec((1,) * 4, 2, standing=True)
 ROOTLESS = LabSpec((1,) * 4, standing=True)
@@ -36,7 +37,7 @@ class Wires:
 def test_every_kind_has_an_example_that_is_planted_and_healed(kind: FaultKind) -> None:
     fault = parse_fault(kind.example, SHAPE)
     assert fault.kind is kind
-    effect = effect_of(fault, Wires())
+    effect = effect_of(fault, cast(Network, Wires()))
     assert effect.plant or effect.rules or effect.loop
     assert bool(effect.heal) == bool(effect.plant or effect.loop), "rules go by themselves"
     assert "{" not in " ".join(effect.rules)
