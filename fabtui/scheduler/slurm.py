@@ -35,6 +35,10 @@ class _Part(NamedTuple):
     state: str
     reason: str
     nodes: tuple[str, ...]
+    elapsed: str = ""
+    limit: str = ""
+    user: str = ""
+    name: str = ""
 
 
 def job_ids(text: str, option: str) -> list[str]:
@@ -99,8 +103,7 @@ def _placements(number: str, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]
 
 
 def _running(job: str, option: str) -> list[_Part]:
-    answer = _squeue(job)
-    parts = [part for line in answer.lines if (part := _part(line)) is not None]
+    parts, answer = _squeue(job)
     if not parts:
         raise InputError(f"{option}: {_why_unknown(job, answer)}")
     held = [part for part in parts if part.state in _HOLDING and part.nodes]
@@ -113,15 +116,10 @@ def _running(job: str, option: str) -> list[_Part]:
     raise InputError(f"{option}: {_ended(job, part.state, part.nodes)}")
 
 
-def _squeue(job: str) -> ToolOutput:
-    return ask(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i|%T|%r|%N"])
-
-
-def _part(line: str) -> _Part | None:
-    fields = [field.strip() for field in line.split("|")]
-    if len(fields) != 4:
-        return None
-    return _Part(fields[0], fields[1], fields[2], tuple(expand_listed(fields[3]) or ()) if fields[3] else ())
+def _squeue(job: str) -> tuple[list[_Part], ToolOutput]:
+    answer = ask(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i|%T|%r|%N|%M|%l|%u|%j"])
+    rows = [row for line in answer.lines if len(row := [field.strip() for field in line.split("|", 7)]) >= 4]
+    return [_Part(row[0], row[1], row[2], tuple(expand_listed(row[3]) or ()), *row[4:]) for row in rows], answer
 
 
 def _why_unknown(job: str, answer: ToolOutput) -> str:
@@ -144,7 +142,7 @@ def ending_of(job: str) -> str:
     """Return how a job has ended, as a clause, or "" while it runs or if that is unknown. Blocks for up to 3 s."""
     for number in job.split(","):
         for _ in range(_TRIES):
-            states = [part.state for line in _squeue(number).lines if (part := _part(line)) is not None]
+            states = [part.state for part in _squeue(number)[0]]
             if "COMPLETING" not in states:
                 break
             # The state that remains is known when all nodes have cleaned up.
@@ -238,31 +236,28 @@ class JobStatus:
 
 def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
     """Return the state of a job; what is known from ``before`` is not asked again. Blocks; asks squeue once."""
-    answer = ask(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%i|%T|%r|%N|%M|%l|%u|%j"])
-    rows = [row for line in answer.lines if len(row := line.split("|", 7)) == 8]
+    parts, answer = _squeue(job)
     found = replace(before, problem="") if before is not None else JobStatus(job)
-    if rows:
+    if parts:
         places: dict[str, tuple[str, ...]] = {}
-        for row in rows:
-            for node, words in _placements(row[0].strip(), expand_listed(row[3].strip()) or ()).items():
+        for part in parts:
+            for node, words in _placements(part.number, part.nodes).items():
                 places.setdefault(node, words)
         # A heterogeneous job runs as long as one of its components does.
-        states = [row[1].strip() for row in rows]
-        row = rows[next((at for at, state in enumerate(states) if state in _RUNNING), 0)]
-        reason = row[2].strip()
+        part = next((part for part in parts if part.state in _RUNNING), parts[0])
         found = replace(
             found,
-            state=row[1].strip(),
-            reason="" if reason == "None" else reason,
+            state=part.state,
+            reason="" if part.reason == "None" else part.reason,
             nodes=tuple(places) or found.nodes,
             placements=places or found.placements,
-            elapsed=_seconds(row[4]),
-            limit=_seconds(row[5]),
-            user=row[6].strip(),
-            name=row[7].strip(),
+            elapsed=_seconds(part.elapsed),
+            limit=_seconds(part.limit),
+            user=part.user,
+            name=part.name,
         )
-    if not rows or found.stage == "ended" or not found.outputs:
-        found = _details(found, known=bool(rows))
+    if not parts or found.stage == "ended" or not found.outputs:
+        found = _details(found, known=bool(parts))
     if not found.state:
         text = answer.problem if answer.problem and "Invalid job id" not in answer.problem else ""
         found = replace(found, problem=text or f"Slurm knows no job {job}: a wrong number, or it ended a while ago")
