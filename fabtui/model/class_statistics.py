@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 from fabtui.model.measurement import Verdict
@@ -32,20 +32,30 @@ TURNS = 2
 _INDECISIVE = (Verdict.UNTESTED, Verdict.SKIPPED, Verdict.INCONCLUSIVE)
 
 
-class SortedFloats:
-    """Sorted floats, eight bytes each. New ones wait until a reader asks, so that a million load in one sort.
+class ClassValues:
+    """Good values of one class of one layer: sorted floats, eight bytes each.
 
     Args:
         values: Initial values, in any order.
+        less_is_better: Whether a value far above the usual one is the slow one, rather than one far below.
     """
 
-    __slots__ = ("_sorted", "_waiting")
+    __slots__ = ("_changes", "_less_is_better", "_limits", "_reference", "_sorted", "_waiting")
 
-    def __init__(self, values: Iterable[float] = ()) -> None:
+    def __init__(self, values: Iterable[float] = (), less_is_better: bool = False) -> None:
         self._sorted = array("d")
+        #: New values wait until a reader asks, so that a million load in one sort.
         self._waiting = array("d", values)
+        self._less_is_better = less_is_better
+        self._reference: Reference | None = None
+        self._limits: dict[float, float | None] = {}
+        self._changes = 0
 
-    def _settled(self) -> array[float]:
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._waiting)
+
+    def sorted(self) -> array[float]:
+        """Return all values in ascending order, to be read only."""
         if len(self._waiting) > _MOST_INSERTED:
             self._sorted = array("d", sorted([*self._sorted, *self._waiting]))
         else:
@@ -55,64 +65,22 @@ class SortedFloats:
             self._waiting = array("d")
         return self._sorted
 
-    def __len__(self) -> int:
-        return len(self._sorted) + len(self._waiting)
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self._settled())
-
-    def __getitem__(self, at: int) -> float:
-        return self._settled()[at]
-
-    def buffer(self) -> array[float]:
-        """Return all numbers in ascending order, to be read only."""
-        return self._settled()
-
     def add(self, *values: float) -> None:
-        """Insert numbers."""
+        """Add values."""
+        before = len(self)
         self._waiting.extend(values)
+        for count in range(before + 1, before + len(values) + 1):
+            self._change(count)
 
     def remove(self, value: float) -> bool:
-        """Remove one number of this value; return True if there was one."""
-        known = self._settled()
+        """Remove a value that a newer attempt replaces; return True if there was one."""
+        known = self.sorted()
         at = bisect_left(known, value)
         if at == len(known) or known[at] != value:
             return False
         del known[at]
+        self._change(len(known))
         return True
-
-
-class ClassValues:
-    """Good values of one class of one layer.
-
-    Args:
-        values: Initial values, in any order.
-        less_is_better: Whether a value far above the usual one is the slow one, rather than one far below.
-    """
-
-    __slots__ = ("_changes", "_less_is_better", "_limits", "_reference", "_sorted")
-
-    def __init__(self, values: Iterable[float] = (), less_is_better: bool = False) -> None:
-        self._sorted = SortedFloats(values)
-        self._less_is_better = less_is_better
-        self._reference: Reference | None = None
-        self._limits: dict[float, float | None] = {}
-        self._changes = 0
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    def add(self, *values: float) -> None:
-        """Add values."""
-        before = len(self._sorted)
-        self._sorted.add(*values)
-        for count in range(before + 1, before + len(values) + 1):
-            self._change(count)
-
-    def remove(self, value: float) -> None:
-        """Remove a value that a newer attempt replaces; an unknown one is ignored."""
-        if self._sorted.remove(value):
-            self._change(len(self._sorted))
 
     def _change(self, count: int) -> None:
         """Note a change after which there are this number of values."""
@@ -138,19 +106,19 @@ class ClassValues:
     @property
     def reference(self) -> Reference | None:
         """Reference of this class, or None when there is no value."""
-        if self._reference is None and len(self._sorted):
-            self._reference = reference_of(self._sorted.buffer(), self._less_is_better)
+        if self._reference is None and len(self):
+            self._reference = reference_of(self.sorted(), self._less_is_better)
         return self._reference
 
     @property
     def lowest(self) -> float | None:
         """The lowest value, or None when there is none."""
-        return self._sorted[0] if len(self._sorted) else None
+        return self.sorted()[0] if len(self) else None
 
     @property
     def highest(self) -> float | None:
         """The highest value, or None when there is none."""
-        return self._sorted[-1] if len(self._sorted) else None
+        return self.sorted()[-1] if len(self) else None
 
     def limit(self, slow_below: float) -> float | None:
         """Return the value beyond which one is slow, or None where there are too few values.
@@ -165,7 +133,7 @@ class ClassValues:
 
     def _find_limit(self, slow_below: float) -> float | None:
         usual = self.reference
-        if usual is None or len(self._sorted) < FEWEST:
+        if usual is None or len(self) < FEWEST:
             return None
         wide = math.exp(-DEVIATIONS * usual.spread)
         share = max(SURELY_SLOW, min(slow_below, wide))

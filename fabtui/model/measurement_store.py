@@ -263,8 +263,8 @@ class MeasurementStore:
         self._time = array("d")
         self._attempts = array("I")
         self._text = array("I")
-        #: Row of the previous attempt; None while there are first attempts only, as in most sessions.
-        self._previous: array[int] | None = None
+        self._previous = array("I")  #: Row of the previous attempt.
+        self._repeats = False  #: Whether anything was attempted several times, which few sessions have.
         self._free: list[int] = []
         self._spool = TextSpool()
 
@@ -314,10 +314,13 @@ class MeasurementStore:
         # A damaged recording may have any number here.
         attempts = one.attempts if 0 <= one.attempts <= _MAXIMUM else min(max(one.attempts, 0), _MAXIMUM)
         self._uses[shape] += 1
+        self._repeats |= previous != NONE
+        before = _NO_ROW if previous == NONE else previous
         if self._free:
             row = self._free.pop()
             self._value[row], self._time[row], self._shape_of[row], self._source[row] = value, time, shape, source
             self._target[row], self._attempts[row], self._text[row] = target, attempts, text
+            self._previous[row] = before
         else:
             row = len(self._shape_of)
             self._value.append(value)
@@ -327,23 +330,12 @@ class MeasurementStore:
             self._target.append(target)
             self._attempts.append(attempts)
             self._text.append(text)
-        if previous != NONE and self._previous is None:
-            self._previous = array("I", [_NO_ROW]) * row
-        if self._previous is not None:
-            self._set_previous(row, previous)
+            self._previous.append(before)
         return row
-
-    def _set_previous(self, row: int, previous: int) -> None:
-        assert self._previous is not None
-        known = _NO_ROW if previous == NONE else previous
-        if row == len(self._previous):
-            self._previous.append(known)
-        else:
-            self._previous[row] = known
 
     def remove(self, row: int, after: int) -> None:
         """Forget a row; ``after`` is the row of the next attempt."""
-        self._set_previous(after, self.previous(row))
+        self._previous[after] = self._previous[row]
         number = self._shape_of[row]
         self._uses[number] -= 1
         if not self._uses[number]:
@@ -356,18 +348,13 @@ class MeasurementStore:
         self._shape_of[row] = _UNUSED
         self._free.append(row)
 
-    def previous(self, row: int) -> int:
-        """Return the row of the previous attempt, or `NONE`."""
-        found = _NO_ROW if self._previous is None else self._previous[row]
-        return NONE if found == _NO_ROW else found
-
     def repeated(self) -> list[int]:
         """Return the rows of the latest attempts of what was attempted several times."""
-        if self._previous is None:
+        if not self._repeats:
             return []
-        shape_of = self._shape_of
-        repeats = [row for row, before in enumerate(self._previous) if before != _NO_ROW and shape_of[row] != _UNUSED]
-        replaced = set(map(self._previous.__getitem__, repeats))
+        shape_of, previous = self._shape_of, self._previous
+        repeats = [row for row, before in enumerate(previous) if before != _NO_ROW and shape_of[row] != _UNUSED]
+        replaced = set(map(previous.__getitem__, repeats))
         return [row for row in repeats if row not in replaced]
 
     def columns(self) -> tuple[list[Shape | None], array[int], array[float]]:
@@ -385,11 +372,10 @@ class MeasurementStore:
 
     def attempts(self, row: int, most: int | None = None) -> list[int]:
         """Return a row and those of all attempts before it, or the latest ``most``, the latest first."""
-        if row == NONE or self._previous is None:
-            return [] if row == NONE else [row]
-        rows, previous = [row], self._previous
-        while (row := previous[row]) != _NO_ROW and len(rows) != most:
+        rows: list[int] = []
+        while row not in (NONE, _NO_ROW) and len(rows) != most:
             rows.append(row)
+            row = self._previous[row]
         return rows
 
     def shape(self, row: int) -> Shape:
@@ -429,7 +415,7 @@ class MeasurementStore:
         if not wanted:
             return
         for row, number in enumerate(self._shape_of):
-            if number in wanted and (self._previous is None or self._previous[row] == _NO_ROW):
+            if number in wanted and self._previous[row] == _NO_ROW:
                 yield row
 
     def shapes_in_use(self, layers: Collection[Layer] | None) -> Iterator[Shape]:

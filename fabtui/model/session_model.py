@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.model.acknowledgements import AcknowledgementLog
@@ -13,13 +13,9 @@ from fabtui.model.command_log import CommandLog
 from fabtui.model.counter_log import CounterLog
 from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass, node_of
 from fabtui.model.events import (
-    Acknowledged,
-    CommandEnd,
-    CommandStart,
     CounterDeltas,
     EndpointsAdded,
     Event,
-    Experiment,
     InventoryUpdate,
     LogEntry,
     Measured,
@@ -111,40 +107,19 @@ class Model:
         self.turns = TurnLog()  #: Changes of the verdicts of pairs.
         self._changed: set[tuple[int, int]] | None = None
         self.counters = CounterLog()  #: Counter deltas of nodes.
-        self._handlers = self._event_handlers()
-
-    def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
-        return {
-            SessionStart: self._on_start,
-            NodeUpdate: self._on_node,
-            InventoryUpdate: self._on_inventory,
-            EndpointsAdded: self._on_endpoints,
-            ProbeResult: self._on_look,
-            PhaseStart: self._on_phase,
-            PairsStarted: self._on_running,
-            Measured: self._on_measured,
-            PlanUpdate: self._on_plan,
-            Experiment: self.experiments.add,
-            CommandStart: self.commands.start,
-            CommandEnd: self.commands.end,
-            Acknowledged: self.acknowledgements.take,
-            CounterDeltas: self._on_counters,
-            LogEntry: self._on_log,
-            RanksReady: self._on_ranks,
-            Paused: self._on_paused,
-            Watching: self._on_watch,
-            SessionEnd: self._on_end,
-            SessionResumed: self._on_resumed,
-        }
+        self._on_experiment = self.experiments.add
+        self._on_command = self.commands.start
+        self._on_output = self.commands.end
+        self._on_acknowledged = self.acknowledgements.take
 
     def apply(self, event: Event) -> None:
-        """Apply one event; unknown kinds are ignored.
+        """Apply one event by the method ``_on_KIND`` of its kind; unknown kinds are ignored.
 
         Raises:
             ValueError: The event does not fit the state of the session.
         """
         self.now = max(self.now, event.time)
-        handler = self._handlers.get(type(event))
+        handler = getattr(self, f"_on_{event.kind}", None)
         if handler is not None:
             handler(event)
         self.version += 1

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabtui.model import class_statistics
-from fabtui.model.class_statistics import SortedFloats
+from fabtui.model.class_statistics import ClassValues
 
 
-def _agree(found: SortedFloats, wanted: list[float]) -> None:
+def _agree(found: ClassValues, wanted: list[float]) -> None:
     assert len(found) == len(wanted)
-    assert [found[at] for at in range(len(wanted))] == wanted
-    assert list(found.buffer()) == wanted
+    assert list(found.sorted()) == wanted
+    assert [found.lowest, found.highest] == ([wanted[0], wanted[-1]] if wanted else [None, None])
 
 
 @given(st.lists(st.integers(0, 9)), st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
@@ -23,7 +23,7 @@ def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(class_statistics, "_MOST_INSERTED", 2)
         wanted = sorted(map(float, first))
-        found = SortedFloats(map(float, first))
+        found = ClassValues(map(float, first))
         _agree(found, wanted)
         for add, value in steps:
             if add:
@@ -39,11 +39,11 @@ def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, i
 def test_there_may_be_very_many() -> None:
     chance = random.Random(3)
     values = [chance.gauss(45, 1) for _ in range(20_000)]
-    found = SortedFloats()
+    found = ClassValues()
     for value in values:
         found.add(value)
     wanted = sorted(values)
-    assert [found[0], found[-1], found[9_999]] == [wanted[0], wanted[-1], wanted[9_999]]
+    assert [found.lowest, found.highest, found.sorted()[9_999]] == [wanted[0], wanted[-1], wanted[9_999]]
     for value in values[::2]:
         assert found.remove(value)
-    assert list(found) == sorted(values[1::2])
+    assert list(found.sorted()) == sorted(values[1::2])
