@@ -122,11 +122,9 @@ class PairIndex(Generic[Kind]):
         """Return True if a kind has pairs."""
         return kind in self._rows
 
-    def by_source(self, kind: Kind) -> Iterator[tuple[str, list[str], list[int]]]:
-        """Yield for each source of a kind its targets and their numbers; sources may be added meanwhile."""
-        names = self._names
-        for source, row in list(self._rows.get(kind, {}).items()):
-            yield names[source], [names[target] for target in row.targets], list(row.numbers)
+    def by_source(self, kind: Kind) -> Iterator[array[int]]:
+        """Yield the numbers of the pairs of a kind, of one source after the other; sources may be added meanwhile."""
+        return (row.numbers for row in list(self._rows.get(kind, {}).values()))
 
 
 class PairArray(Sequence[Pair]):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
@@ -205,8 +206,8 @@ class PairResults:
         if self._regroup:
             self._regroup = False
             self._pending.clear()
-            for layer, src, dst, row in self._rows.items():
-                self._pending.setdefault(layer, array("I")).append(self._counting_row((layer, src, dst), row))
+            for layer in self.layers:
+                self._pending[layer] = array("I", itertools.chain.from_iterable(self.counting_rows(layer)))
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
         while self._pending:
             self._group(*self._pending.popitem())
@@ -330,17 +331,16 @@ class PairResults:
         """Return True if a layer has measurements."""
         return self._rows.has(layer)
 
-    def rows_by_source(self, layer: Layer) -> Iterator[tuple[str, list[str], list[int]]]:
-        """Yield for each source of a layer its destinations, and the row that counts of each."""
-        for src, targets, rows in self._rows.by_source(layer):
-            if self._largest:
-                rows = [self._counting_row((layer, src, dst), row) for dst, row in zip(targets, rows, strict=True)]
-            yield src, targets, rows
+    def counting_rows(self, layer: Layer) -> Iterator[Sequence[int]]:
+        """Yield the rows that count of the pairs of a layer, of one source after the other."""
+        for rows in self._rows.by_source(layer):
+            yield [self._counting_row((layer, *self.store.ends(row)), row) for row in rows] if self._largest else rows
 
     def verdicts_in(self, layer: Layer) -> Iterator[tuple[Verdict, str, str]]:
         """Yield the verdict of each ordered pair of a layer, and its ends."""
-        for src, targets, rows in self.rows_by_source(layer):
-            for dst, row in zip(targets, rows, strict=True):
+        for rows in self.counting_rows(layer):
+            for row in list(rows):
+                src, dst = self.store.ends(row)
                 yield self._judged(row, self._values_between(layer, src, dst)), src, dst
 
     def repeated(self, layer: Layer) -> Iterator[tuple[Measurement, Measurement]]:

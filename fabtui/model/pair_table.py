@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
     Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
     Flags = np.ndarray[Any, np.dtype[np.bool_]]
-    Column = array[int] | Ints
 
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
@@ -154,17 +153,11 @@ def without_same(
 
 def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterator[PairTable | None]:
     """Yield None after each small step, and the results of a layer as arrays at the end."""
-    sources, targets, rows = array("i"), array("i"), array("i")
-    for src, names, rows_of_src in results.rows_by_source(layer):
-        source = table.number(src)
-        if source is not None:
-            for dst, row in zip(names, rows_of_src, strict=True):
-                if (number := table.number(dst)) is not None:
-                    targets.append(number)
-                    rows.append(row)
-            sources.extend([source] * (len(targets) - len(sources)))
-            yield None
-    yield from _filled(results, table, layer, (sources, targets, rows))
+    rows = array("I")
+    for some in results.counting_rows(layer):
+        rows.extend(some)
+        yield None
+    yield from _filled(results, table, layer, rows)
 
 
 def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> tuple[PairTable, bool]:
@@ -179,16 +172,13 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
         layer: Layer of pairs of endpoints.
         at_last: Results at the size that counts of each pair; with one size they are the same, in another order.
     """
-    rows = array("i", results.rows((layer,)))
+    rows = array("I", results.rows((layer,)))
     if len(rows) == len(at_last):
         return _reordered(at_last, np.asarray(rows, dtype=np.int32)), True
-    chosen = np.asarray(rows, dtype=np.int32)
-    ends = numbers_of_ends(results.store, table, chosen)
-    known = (ends[0] >= 0) & (ends[1] >= 0)
-    *_, found = _filled(results, table, layer, (ends[0][known], ends[1][known], chosen[known]))
+    *_, found = _filled(results, table, layer, rows)
     assert found is not None
     if len(results.sizes(layer)) > 1:
-        counting = np.array([row for _, _, rows in results.rows_by_source(layer) for row in rows], dtype=np.int32)
+        counting = np.array([row for some in results.counting_rows(layer) for row in some], dtype=np.int32)
         others = np.flatnonzero(~np.isin(found.row, counting))
         own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
         found.verdict[others] = np.array(own, dtype=np.int8)
@@ -220,10 +210,8 @@ def verdict_counts(found: PairTable) -> Counter[Verdict]:
     return Counter({SEVERITY[code]: number for code, number in enumerate(counts.tolist()) if number})
 
 
-def _filled(
-    results: PairResults, table: EndpointTable, layer: Layer, columns: tuple[Column, Column, Column]
-) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and at the end the table of some sources, targets and rows."""
+def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: array[int]) -> Iterator[PairTable | None]:
+    """Yield None after each small step, and at the end the table of some rows, those of unknown endpoints left out."""
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
     yield None
@@ -236,9 +224,12 @@ def _filled(
         # A lasting view of an array that may still grow would prevent that.
         shape_column[part], value_column[part] = shape_of[part], values[part]
         yield None
-    classes = _Classes(results, layer)
+    chosen = np.array(rows, dtype=np.int32)
+    source, target = numbers_of_ends(results.store, table, chosen)
+    known = (source >= 0) & (target >= 0)
     yield None
-    found = _empty(*columns)
+    found = _empty(source[known], target[known], chosen[known])
+    classes = _Classes(results, layer)
     yield None
     for part in parts(len(found)):
         its_rows = found.row[part]
@@ -250,9 +241,8 @@ def _filled(
     yield found
 
 
-def _empty(sources: Column, targets: Column, rows: Column) -> PairTable:
+def _empty(source: Ints, target: Ints, row: Ints) -> PairTable:
     """Return a table of pairs without what is known about them, to be filled part by part."""
-    source, target, row = (np.asarray(column, dtype=np.int32) for column in (sources, targets, rows))
     verdict, kind, path = (np.empty(len(row), dtype=np.int8) for _ in range(3))
     share, spread, limit = (np.empty(len(row), dtype=np.float32) for _ in range(3))
     return PairTable(source, target, verdict, share, spread, limit, kind, row, path, np.empty(len(row)))

@@ -98,9 +98,13 @@ def numbers_of_ends(store: MeasurementStore, table: EndpointTable, rows: array[i
     found = []
     for column in store.end_columns:
         # A lasting view of an array that may still grow would prevent that; picking copies.
-        ends, which = np.unique(np.frombuffer(column, column.typecode)[rows], return_inverse=True)
-        numbers = [-1 if (at := table.number(store.end_name(end))) is None else at for end in ends.tolist()]
-        found.append(np.array(numbers, dtype=np.int32)[which])
+        ends = np.frombuffer(column, column.typecode)[rows]
+        counts = np.bincount(ends)
+        numbers = np.full(len(counts), -1, dtype=np.int32)
+        for end in np.flatnonzero(counts).tolist():
+            if (number := table.number(store.end_name(end))) is not None:
+                numbers[end] = number
+        found.append(numbers[ends])
     return found[0], found[1]
 
 
