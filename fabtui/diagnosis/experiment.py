@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.finding import Finding, Kind, Pair, Subject, Trial
+from fabtui.diagnosis.finding import ExperimentKind, Finding, Kind, Pair, Subject
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.events import Experiment
 from fabtui.model.experiment_log import Tried
@@ -126,16 +126,16 @@ def subject_text(model: Model, subject: Subject) -> str:
     return f"{str(subject.kind).replace('-', ' ')} {subject.name}"
 
 
-TRIALS: dict[Trial, TrialSpec] = {
-    Trial.ALONE: TrialSpec(
+TRIALS: dict[ExperimentKind, TrialSpec] = {
+    ExperimentKind.ALONE: TrialSpec(
         "alone",
         _fixed(),
         Outcome("so only other traffic, or chance, makes it bad", _CONTENTION, _ANY - _CONTENTION),
         Outcome("so other traffic is not the reason", _ANY - _CONTENTION, _CONTENTION),
     ),
     # The meaning of results follows from the components that carry the pairs.
-    Trial.PARTNERS: TrialSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
-    Trial.OTHER_HCA: TrialSpec(
+    ExperimentKind.PARTNERS: TrialSpec("with other partners", _fixed(), Outcome(""), Outcome("")),
+    ExperimentKind.OTHER_HCA: TrialSpec(
         "with another HCA (NCCL_IB_HCA)",
         _without_hca,
         Outcome("so this HCA or its rail is at fault, and the GPUs are not", _NICS, frozenset({Kind.GPU, Kind.NODE})),
@@ -143,7 +143,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         inside=False,
         needless=_OVER_TCP,
     ),
-    Trial.SOCKET: TrialSpec(
+    ExperimentKind.SOCKET: TrialSpec(
         "with NCCL_NET=Socket",
         _fixed(NCCL_NET="Socket"),
         Outcome("so RDMA is at fault, and the GPUs and IP are not", _ANY - {Kind.GPU}, frozenset({Kind.GPU})),
@@ -151,7 +151,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         inside=False,
         needless=_OVER_TCP,
     ),
-    Trial.GID: TrialSpec(
+    ExperimentKind.GID: TrialSpec(
         "with another GID index (NCCL_IB_GID_INDEX)",
         _roce_gid,
         Outcome("so the GID index is at fault: set this variable", _ANY - {Kind.GPU}, frozenset({Kind.GPU})),
@@ -160,7 +160,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         needless=_OVER_TCP,
         dead=True,
     ),
-    Trial.ONE_RAIL: TrialSpec(
+    ExperimentKind.ONE_RAIL: TrialSpec(
         "with NCCL_CROSS_NIC=0",
         _fixed(NCCL_CROSS_NIC="0"),
         Outcome("so only traffic that leaves its rail is blocked", _RAILS, _ANY - _RAILS),
@@ -168,7 +168,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         inside=False,
         dead=True,
     ),
-    Trial.NO_P2P: TrialSpec(
+    ExperimentKind.NO_P2P: TrialSpec(
         "with NCCL_P2P_DISABLE=1",
         _fixed(NCCL_P2P_DISABLE="1"),
         Outcome("so P2P over NVLink or PCIe is at fault, and the GPUs are not", _ANY),
@@ -177,7 +177,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         dead=True,
         needless=frozenset({Path.SHM, Path.TCP, Path.RDMA, Path.GPUDIRECT}),
     ),
-    Trial.P2P: TrialSpec(
+    ExperimentKind.P2P: TrialSpec(
         "with NCCL_P2P_DISABLE=0",
         _fixed(NCCL_P2P_DISABLE="0", NCCL_P2P_LEVEL="SYS"),
         Outcome("so the hardware allows P2P: a variable keeps NCCL from it", _ANY),
@@ -185,7 +185,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         inside=True,
         paths=frozenset({Path.P2P}),
     ),
-    Trial.RDMA: TrialSpec(
+    ExperimentKind.RDMA: TrialSpec(
         "with NCCL_NET=IB",
         _fixed(NCCL_IB_DISABLE="0", NCCL_NET="IB"),
         Outcome("so RDMA works: a variable or a plug-in keeps NCCL from it", _ANY),
@@ -193,7 +193,7 @@ TRIALS: dict[Trial, TrialSpec] = {
         inside=False,
         paths=frozenset({Path.RDMA, Path.GPUDIRECT}),
     ),
-    Trial.GPUDIRECT: TrialSpec(
+    ExperimentKind.GPUDIRECT: TrialSpec(
         "with NCCL_NET_GDR_LEVEL=SYS",
         _fixed(NCCL_NET_GDR_LEVEL="SYS"),
         Outcome("so GPUDirect works: the distance of GPU and NIC, or a variable, keeps NCCL from it", _ANY),
@@ -204,10 +204,16 @@ TRIALS: dict[Trial, TrialSpec] = {
 }
 
 #: Experiments about pairs without a common component.
-PAIR_TRIALS = (Trial.ALONE, Trial.PARTNERS, Trial.SOCKET, Trial.GID, Trial.NO_P2P)
+PAIR_TRIALS = (
+    ExperimentKind.ALONE,
+    ExperimentKind.PARTNERS,
+    ExperimentKind.SOCKET,
+    ExperimentKind.GID,
+    ExperimentKind.NO_P2P,
+)
 
 
-def trials_text(trials: Sequence[Trial]) -> str:
+def trials_text(trials: Sequence[ExperimentKind]) -> str:
     """Return experiments in words: ``alone; with other partners``."""
     return "; ".join(TRIALS[trial].name for trial in trials)
 
@@ -244,7 +250,7 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
     for trial in finding.rule.trials:
         spec = TRIALS[trial]
         sample = _sample(model, cells, spec)
-        pairs = _with_partners(model, finding, sample) if trial is Trial.PARTNERS else sample
+        pairs = _with_partners(model, finding, sample) if trial is ExperimentKind.PARTNERS else sample
         env = spec.env(model, finding.subject, pairs) if pairs else None
         if env is None:
             continue
@@ -379,7 +385,7 @@ def confirmed(model: Model, finding: Finding) -> Finding:
     slow = slow or any(_is_slow(model, pair) for one in done for pair in one.event.pairs if pair in finding.cells)
     for one in done:
         if problem := one.event.problem:
-            lines.append(f"not tried: {one.event.env_text or TRIALS[Trial(one.event.trial)].name} {problem}")
+            lines.append(f"not tried: {one.event.env_text or TRIALS[ExperimentKind(one.event.trial)].name} {problem}")
             continue
         step = _judged(model, finding, one, slow=slow)
         votes.append(step.votes)
@@ -416,7 +422,7 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
 
 def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Step:
     """Return what an experiment showed, and what follows from it."""
-    one, spec = tried.event, TRIALS[Trial(tried.event.trial)]
+    one, spec = tried.event, TRIALS[ExperimentKind(tried.event.trial)]
     results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
     passed = [pair for pair, result in results.items() if result]
     failed = [pair for pair, result in results.items() if result is False]
@@ -429,7 +435,7 @@ def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Ste
         return _Step(
             f"{text}, and so {'does' if len(controls) == 1 else 'do'} {_names(one.controls)}: no conclusion", {}
         )
-    if one.trial == Trial.PARTNERS:
+    if one.trial == ExperimentKind.PARTNERS:
         return _judged_by_partners(model, finding, text, passed, failed)
     if not parts or (passed and failed):
         return _Step(f"{text}: no conclusion", {})
@@ -465,7 +471,7 @@ def _names(pairs: Iterable[Pair]) -> str:
 
 def _result_text(tried: Tried, pairs: Sequence[Pair], how: str, *, passed: bool, slow: bool) -> str:
     """Return how pairs passed or failed, with the value and transport of the first one, or its error."""
-    found, spec = tried.results[pairs[0]], TRIALS[Trial(tried.event.trial)]
+    found, spec = tried.results[pairs[0]], TRIALS[ExperimentKind(tried.event.trial)]
     verbs = ("passes", "pass") if passed else ("fails", "fail")
     detail = ""
     if found.verdict.bad:

@@ -72,7 +72,7 @@ class Kind(StrEnum):
     FABRIC = "fabric"
 
 
-class Trial(StrEnum):
+class ExperimentKind(StrEnum):
     """Experiment that separates a finding from its rivals; `fabtui.diagnosis.experiment` declares how it is run."""
 
     ALONE = "alone"
@@ -210,7 +210,7 @@ class Rule(ABC, Generic[ContextT]):
     evidence: ClassVar[tuple[str, ...]] = ()  #: Templates of lines of evidence.
     next_step: ClassVar[str] = ""  #: What to do about it.
     #: Experiments that confirm or refute its findings, the decisive ones first.
-    trials: ClassVar[tuple[Trial, ...]] = ()
+    trials: ClassVar[tuple[ExperimentKind, ...]] = ()
 
     @property
     def description(self) -> str:

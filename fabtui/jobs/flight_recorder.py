@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from fabtui.jobs.who_is_behind import (
     Answer,
-    Gap,
     JobPlace,
+    UnmatchedOperation,
     at_rank,
     causes_first,
     has,
@@ -217,7 +217,7 @@ class _Side(NamedTuple):
 
 def answer(dumps: Dumps, places: Places = MappingProxyType({})) -> Answer:
     """Return who is behind, from the dumps of a job by rank; ``places``: where its ranks run, as far as known."""
-    gaps: list[Gap] = []
+    gaps: list[UnmatchedOperation] = []
     stuck: list[str] = []
     for name in dict.fromkeys(name for dump in dumps.values() for name in dump.groups):
         sides = [
@@ -267,7 +267,7 @@ def _nothing(dumps: Dumps, waiting: dict[int, Call]) -> list[str]:
     return [f"rank {rank} waits in {call.operation} {call.number}{where}; the dumps of the other ranks are needed"]
 
 
-def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[list[Gap], list[str]]:
+def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[list[UnmatchedOperation], list[str]]:
     """Return who has not called the first collective of a group that is unfinished, or why it does not finish."""
     pending = [(call.number, side) for side in sides for call in side.calls.unfinished if call.peers is None]
     if not pending:
@@ -299,7 +299,9 @@ def _collectives(sides: list[_Side], dumped: set[int], places: Places) -> tuple[
     head = f"{operation} {first} of {group.description}{size}: {ranks_text(behind)} {has(len(behind))} not called it"
     text = f"{head} (last {last})" + (f"; {rest}" if rest else "")
     highest = max(side.calls.called or 0 for side in sides)
-    return [Gap(operation, first, group.description, len(members), behind, 0, waiting, highest, text)], notes
+    return [
+        UnmatchedOperation(operation, first, group.description, len(members), behind, 0, waiting, highest, text)
+    ], notes
 
 
 def _mismatch(number: int, calls: dict[int, Call], group: str) -> list[str]:
@@ -324,7 +326,7 @@ def _absent(ranks: set[int], number: int, operation: str, group: GroupCalls) -> 
     return [f"no dump of {who}, so that it is not known whether {operation} {number} was called there"]
 
 
-def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[Gap], list[str]]:
+def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[UnmatchedOperation], list[str]]:
     """Return the sends and receives that one of two ranks has not called, and those that do not finish."""
     group, members = sides[0].calls.description, sides[0].calls.members
     open_calls: dict[tuple[int, int], dict[str, list[tuple[int, Call]]]] = {}
@@ -352,7 +354,7 @@ def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[G
         text += f"{ranks_text([places.get(late, JobPlace(late))])} has not called {other}"
         size = len(members) or None
         behind, waiting = places.get(late, JobPlace(late)), places.get(rank, JobPlace(rank))
-        gaps.append(Gap(other, call.number, group, size, (behind,), 0, (waiting,), call.number, text))
+        gaps.append(UnmatchedOperation(other, call.number, group, size, (behind,), 0, (waiting,), call.number, text))
     return gaps, notes
 
 
@@ -368,7 +370,7 @@ def _last_call(dump: FlightDump | None, rank: int) -> str:
     )
 
 
-def _circle(gaps: list[Gap]) -> list[int]:
+def _circle(gaps: list[UnmatchedOperation]) -> list[int]:
     """Return ranks that wait for each other in a circle; empty without a circle."""
     waits_for = {place.rank: gap.behind[0].rank for gap in gaps for place in gap.waiting if gap.behind}
     for start in waits_for:

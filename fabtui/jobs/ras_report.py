@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from fabtui.jobs.who_is_behind import (
     Answer,
-    Gap,
     JobPlace,
+    UnmatchedOperation,
     at_rank,
     causes_first,
     ranks_text,
@@ -72,7 +72,7 @@ class RasCommunicator:
         """Return where a rank runs."""
         return self.places.get(rank, JobPlace(rank))
 
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> list[UnmatchedOperation]:
         """Return the operations that some ranks have launched and others have not: the lowest number is behind.
 
         NCCL lists the smaller side, which may be the one that is ahead.
@@ -88,7 +88,9 @@ class RasCommunicator:
             waiting = tuple(self.place(rank) for rank, number in counts.items() if number > low)
             unlisted = max(0, tallies.get(low, 0) - len(behind))
             name = f"communicator {self.name}"
-            found.append(Gap(operation, low + 1, name, self.size, behind, unlisted, waiting, max(numbers)))
+            found.append(
+                UnmatchedOperation(operation, low + 1, name, self.size, behind, unlisted, waiting, max(numbers))
+            )
         return found
 
 

@@ -58,7 +58,7 @@ def has(places: int) -> str:
     return "has" if places == 1 else "have"
 
 
-class Gap(NamedTuple):
+class UnmatchedOperation(NamedTuple):
     """An operation that some ranks have called and others have not."""
 
     operation: str  #: Its name as the source writes it: ``AllReduce``, ``all_reduce``.
@@ -86,18 +86,18 @@ class Gap(NamedTuple):
         )
 
 
-def causes_first(gaps: Iterable[Gap]) -> list[Gap]:
+def causes_first(gaps: Iterable[UnmatchedOperation]) -> list[UnmatchedOperation]:
     """Return gaps with those first whose late ranks wait for nobody: a rank that waits elsewhere is a consequence."""
     found = list(gaps)
     waiting = {place.process for gap in found for place in gap.waiting}
 
-    def order(gap: Gap) -> tuple[bool, int]:
+    def order(gap: UnmatchedOperation) -> tuple[bool, int]:
         return all(place.process in waiting for place in gap.behind), -len(gap.waiting)
 
     return sorted(found, key=order)
 
 
-def suspects(gaps: Iterable[Gap]) -> list[JobPlace]:
+def suspects(gaps: Iterable[UnmatchedOperation]) -> list[JobPlace]:
     """Return the late ranks of the first gap, without those that wait in another group."""
     found = causes_first(gaps)
     waiting = {place.process for gap in found for place in gap.waiting}

@@ -18,7 +18,7 @@ AddressPair = tuple[str, str]
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 
 
-class Seat(NamedTuple):
+class RailPort(NamedTuple):
     """Rail of an address or RDMA port (None: unknown), and its interface (or "")."""
 
     rail: int | None
@@ -36,7 +36,7 @@ class AddressLog:
         #: Each pair of addresses once, shared by all layers.
         self._pairs: dict[AddressPair, AddressPair] = {}
         self._kept = MeasurementStore()
-        self._seats: dict[tuple[str, str], Seat] = {}
+        self._seats: dict[tuple[str, str], RailPort] = {}
 
     def place(self, node: str, inventory: Any) -> None:
         """Read the rails of the addresses of a node from its inventory."""
@@ -46,9 +46,9 @@ class AddressLog:
         for number, port in enumerate(dicts(field(inventory, "ib"))):
             self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
 
-    def seat(self, node: str, address: str | None) -> Seat:
+    def seat(self, node: str, address: str | None) -> RailPort:
         """Return rail and interface of an address of a node."""
-        return self._seats.get((node, address or ""), Seat(None, ""))
+        return self._seats.get((node, address or ""), RailPort(None, ""))
 
     def kind(self, measurement: Measurement) -> PairClass:
         """Return the class of a pair of addresses, by their rails if both are known."""
@@ -113,6 +113,6 @@ def badness(measurement: Measurement) -> tuple[int, float]:
     return _RANK[measurement.verdict], value if measurement.layer.spec.less_is_better else -value
 
 
-def _seat(rail: Any, nic: Any) -> Seat:
+def _seat(rail: Any, nic: Any) -> RailPort:
     whole = isinstance(rail, int) and not isinstance(rail, bool)
-    return Seat(rail if whole else None, nic if isinstance(nic, str) else "")
+    return RailPort(rail if whole else None, nic if isinstance(nic, str) else "")

@@ -38,7 +38,7 @@ from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.turns import FOLLOWED, TurnLog
+from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
     from fabtui.model.pair_table import PairTable
@@ -104,7 +104,7 @@ class Model:
         self.sweep_since = 0.0
         #: Start of watching while it is on; tests and sweeps on request between its tests do not change it.
         self._watch_since = 0.0
-        self.turns = TurnLog()  #: Changes of the verdicts of pairs.
+        self.turns = VerdictChanges()  #: Changes of the verdicts of pairs.
         self._changed: set[tuple[int, int]] | None = None
         self.counters = CounterLog()  #: Counter deltas of nodes.
         self._on_experiment = self.experiments.add

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from fabtui.diagnosis.experiment import PAIR_TRIALS, ends_of
 from fabtui.diagnosis.finding import (
     Direction,
+    ExperimentKind,
     Finding,
     Kind,
     Pair,
@@ -23,7 +24,6 @@ from fabtui.diagnosis.finding import (
     Severity,
     Steps,
     Subject,
-    Trial,
     register,
 )
 from fabtui.diagnosis.knowledge.error_catalogue import common_error
@@ -147,7 +147,7 @@ class Contention(_PairRule):
         "{inside} pairs pass alone and are slow in the world communicator, beside all others",
     )
     next_step = "Compare with --isolated; check oversubscription, adaptive routing and flow control of the switches."
-    trials = (Trial.ALONE,)
+    trials = (ExperimentKind.ALONE,)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         passed = retested = 0
@@ -187,7 +187,7 @@ class RailsBlockedByNode(_PairRule):
     message = "no traffic across rails[ among {among}][ from {source} to {destination}]"
     evidence = ("these nodes reach each other within rails",)
     next_step = "Compare the routes between rails of these nodes with the routes of other nodes."
-    trials = (Trial.ALONE, Trial.ONE_RAIL, Trial.SOCKET)
+    trials = (ExperimentKind.ALONE, ExperimentKind.ONE_RAIL, ExperimentKind.SOCKET)
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         table, places = context.tally.table, context.tally.places
@@ -328,7 +328,7 @@ def _blame_rule(row: Mapping[str, Any]) -> type[BlameRule]:
     """Return the rule of a row of ``blame_rules.toml``."""
     own = {name: row[name] for name in ("id", "name", "title", "message", "dead")}
     own |= {"__doc__": row["meaning"], "evidence": tuple(row.get("evidence", ())), "next_step": row["next"]}
-    own["trials"] = tuple(map(Trial, row["trials"]))
+    own["trials"] = tuple(map(ExperimentKind, row["trials"]))
     own["kinds"] = frozenset((Kind(kind), Reach(reach)) for kind, reach in row["kinds"])
     return type(row["name"], (_SPECIAL.get(row["name"], BlameRule),), own)
 

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Route, Rule, Severity, Steps, Subject, Trial, register
+from fabtui.diagnosis.finding import (
+    Domain,
+    ExperimentKind,
+    Finding,
+    Kind,
+    Route,
+    Rule,
+    Severity,
+    Steps,
+    Subject,
+    register,
+)
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
@@ -152,7 +163,7 @@ class SocketFallback(TransportRule):
     message = "{where}: {pairs} pairs use NET/Socket (TCP), though both nodes have active RDMA ports"
     evidence = ("set: {variables}",)
     next_step = "Run with NCCL_DEBUG=INFO and look for NET/IB: a plug-in, a library or a variable is missing or wrong."
-    trials = (Trial.RDMA,)
+    trials = (ExperimentKind.RDMA,)
     variables = "Socket"
     commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
@@ -178,7 +189,7 @@ class NoGpuDirect(TransportRule):
     message = "{where}: {pairs} pairs use RDMA without GPUDirect, others of the fabric with it"
     evidence = ("set: {variables}",)
     next_step = "Load nvidia-peermem, or use a driver with DMA-BUF; compare IOMMU and ACS with another node."
-    trials = (Trial.GPUDIRECT,)
+    trials = (ExperimentKind.GPUDIRECT,)
     variables = "IB"
     commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
@@ -204,7 +215,7 @@ class NoPeerToPeer(TransportRule):
     )
     evidence = ("set: {variables}",)
     next_step = "Unset the variable; else check ACS and IOMMU, /dev/shm, and whether the process sees all GPUs."
-    trials = (Trial.P2P,)
+    trials = (ExperimentKind.P2P,)
     variables = "P2P"
     commands = ("nvidia-smi topo -p2p n",)
     error = "p2p-disabled"

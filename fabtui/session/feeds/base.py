@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
-from fabtui.model.turns import Turn
+from fabtui.model.verdict_changes import VerdictChange
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
@@ -84,7 +84,7 @@ class Feed:
     def seek(self, position: float) -> None:
         """Go to a time (s after the start) of a recording. `model` is another object after a seek back."""
 
-    async def seek_turn(self, step: int) -> Turn | None:
+    async def seek_turn(self, step: int) -> VerdictChange | None:
         """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         return None
 

@@ -16,7 +16,7 @@ from fabtui.errors import InputError
 from fabtui.model.events import Event, LogEntry, SessionResumed
 from fabtui.model.recording import START, EventReader, RecordingPlace, apply_recorded, last_time
 from fabtui.model.session_model import Model
-from fabtui.model.turns import Turn
+from fabtui.model.verdict_changes import VerdictChange
 from fabtui.session.feeds.base import Feed, Playback
 
 #: Bytes of recorded text between two checkpoints, at first: about half a second of work.
@@ -200,7 +200,7 @@ class ReplayFeed(StillFeed):
             target = started + max(0.0, position)
             self._go_to(target if self._end is None else min(target, self._end))
 
-    async def seek_turn(self, step: int) -> Turn | None:
+    async def seek_turn(self, step: int) -> VerdictChange | None:
         """Go to the next (1) or previous (-1) change of a verdict; return the change, or None."""
         turns = self._building.turns
         if step < 0:

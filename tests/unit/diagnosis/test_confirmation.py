@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.experiment import TRIALS, ConfirmationFact, confirmed, first_planned, planned
-from fabtui.diagnosis.finding import RULES, Finding, Kind, Subject, Trial
+from fabtui.diagnosis.finding import RULES, ExperimentKind, Finding, Kind, Subject
 from fabtui.model.events import (
     EXPERIMENT_ARM,
     Experiment,
@@ -80,8 +80,8 @@ def with_hcas(model: Model, layer: str = "InfiniBand", gids: Mapping[str, list[i
 
 
 def test_every_declared_trial_is_defined_and_used() -> None:
-    assert set(TRIALS) == set(Trial)
-    assert {trial for rule in RULES for trial in rule.trials} == set(Trial)
+    assert set(TRIALS) == set(ExperimentKind)
+    assert {trial for rule in RULES for trial in rule.trials} == set(ExperimentKind)
 
 
 def test_a_dead_pair_is_tested_alone_with_partners_and_over_tcp() -> None:
@@ -139,7 +139,7 @@ def test_a_dead_pair_that_passes_over_tcp_blames_rdma() -> None:
 def test_a_pair_that_passes_alone_is_refuted() -> None:
     model = dead_pair()
     (one,) = diagnose(model).findings
-    alone = [each for each in planned(model, one) if each.trial == Trial.ALONE]
+    alone = [each for each in planned(model, one) if each.trial == ExperimentKind.ALONE]
     played(model, alone, lambda each, pair: 45.0)
     (after,) = diagnose(model).findings
     assert fact(after).lines == ("refuted: a:1 > b:2 passes alone, so only other traffic, or chance, makes it bad",)
@@ -149,7 +149,7 @@ def test_a_pair_that_passes_alone_is_refuted() -> None:
 def test_controls_that_fail_as_well_allow_no_conclusion() -> None:
     model = dead_pair()
     (one,) = diagnose(model).findings
-    tcp = [each for each in planned(model, one) if each.trial == Trial.SOCKET]
+    tcp = [each for each in planned(model, one) if each.trial == ExperimentKind.SOCKET]
     played(model, tcp, lambda each, pair: "no interface")
     (after,) = diagnose(model).findings
     assert fact(after).lines[0].startswith("tested: a:1 > b:2 fails with NCCL_NET=Socket (no interface), and so do ")
@@ -268,7 +268,9 @@ NIC = Subject(Kind.NIC, "a mlx5_1")
 IB, GDR, SOCKET, P2P, SHM = "NET/IB/0", "NET/IB/0/GDRDMA", "NET/Socket/eth0", "P2P/CUMEM", "SHM/direct"
 
 
-def about(trial: Trial, pair: Pair, value: float | None, path: str, blames: Subject = NIC) -> tuple[Model, Finding]:
+def about(
+    trial: ExperimentKind, pair: Pair, value: float | None, path: str, blames: Subject = NIC
+) -> tuple[Model, Finding]:
     """Return a finding that has an experiment, about a pair that is dead or has a value (GB/s) over a transport."""
     model = with_hcas(fabric("ab", 4, dead_if(lambda s, d: False)), "Ethernet", {"a": [3], "b": [3]})
     verdict = Verdict.FAILED if value is None else Verdict.OK
@@ -280,24 +282,26 @@ def about(trial: Trial, pair: Pair, value: float | None, path: str, blames: Subj
 @pytest.mark.parametrize(
     ("trial", "inside", "dead", "path", "tried"),
     [
-        *((Trial.SOCKET, False, dead, IB, True) for dead in (True, False)),
-        *((Trial.SOCKET, False, dead, SOCKET, False) for dead in (True, False)),
-        (Trial.SOCKET, True, True, P2P, False),
-        *((Trial.GID, False, dead, IB, dead) for dead in (True, False)),
-        *((Trial.GID, *where, False) for where in ((True, True, P2P), (False, True, SOCKET))),
-        *((Trial.ONE_RAIL, False, dead, IB, dead) for dead in (True, False)),
-        (Trial.ONE_RAIL, True, True, P2P, False),
-        *((Trial.NO_P2P, True, dead, P2P, dead) for dead in (True, False)),
-        *((Trial.NO_P2P, True, True, path, False) for path in (SHM, SOCKET, IB, GDR)),
-        (Trial.NO_P2P, False, True, "", False),
-        *((Trial.OTHER_HCA, False, dead, GDR, True) for dead in (True, False)),
-        *((Trial.OTHER_HCA, *where, False) for where in ((True, False, P2P), (False, False, SOCKET))),
-        *((Trial.P2P, inside, False, SHM, inside) for inside in (True, False)),
-        *((Trial.RDMA, inside, False, SOCKET, not inside) for inside in (True, False)),
-        *((Trial.GPUDIRECT, inside, False, IB, not inside) for inside in (True, False)),
+        *((ExperimentKind.SOCKET, False, dead, IB, True) for dead in (True, False)),
+        *((ExperimentKind.SOCKET, False, dead, SOCKET, False) for dead in (True, False)),
+        (ExperimentKind.SOCKET, True, True, P2P, False),
+        *((ExperimentKind.GID, False, dead, IB, dead) for dead in (True, False)),
+        *((ExperimentKind.GID, *where, False) for where in ((True, True, P2P), (False, True, SOCKET))),
+        *((ExperimentKind.ONE_RAIL, False, dead, IB, dead) for dead in (True, False)),
+        (ExperimentKind.ONE_RAIL, True, True, P2P, False),
+        *((ExperimentKind.NO_P2P, True, dead, P2P, dead) for dead in (True, False)),
+        *((ExperimentKind.NO_P2P, True, True, path, False) for path in (SHM, SOCKET, IB, GDR)),
+        (ExperimentKind.NO_P2P, False, True, "", False),
+        *((ExperimentKind.OTHER_HCA, False, dead, GDR, True) for dead in (True, False)),
+        *((ExperimentKind.OTHER_HCA, *where, False) for where in ((True, False, P2P), (False, False, SOCKET))),
+        *((ExperimentKind.P2P, inside, False, SHM, inside) for inside in (True, False)),
+        *((ExperimentKind.RDMA, inside, False, SOCKET, not inside) for inside in (True, False)),
+        *((ExperimentKind.GPUDIRECT, inside, False, IB, not inside) for inside in (True, False)),
     ],
 )
-def test_only_what_may_change_a_pair_is_tried(trial: Trial, inside: bool, dead: bool, path: str, tried: bool) -> None:
+def test_only_what_may_change_a_pair_is_tried(
+    trial: ExperimentKind, inside: bool, dead: bool, path: str, tried: bool
+) -> None:
     pair = ("a:1", "a:2") if inside else ("a:1", "b:1")
     usual = 350.0 if inside else 45.0
     model, finding = about(trial, pair, None if dead else 0.4 * usual, path)
@@ -307,13 +311,15 @@ def test_only_what_may_change_a_pair_is_tried(trial: Trial, inside: bool, dead: 
 @pytest.mark.parametrize(
     ("trial", "path", "works"),
     [
-        *((Trial.P2P, path, path == P2P) for path in (P2P, SHM, SOCKET)),
-        *((Trial.RDMA, path, path != SOCKET) for path in (IB, GDR, SOCKET)),
-        *((Trial.GPUDIRECT, path, path == GDR) for path in (IB, GDR, SOCKET)),
+        *((ExperimentKind.P2P, path, path == P2P) for path in (P2P, SHM, SOCKET)),
+        *((ExperimentKind.RDMA, path, path != SOCKET) for path in (IB, GDR, SOCKET)),
+        *((ExperimentKind.GPUDIRECT, path, path == GDR) for path in (IB, GDR, SOCKET)),
     ],
 )
-def test_an_experiment_with_a_faster_path_works_if_the_pair_takes_it(trial: Trial, path: str, works: bool) -> None:
-    model, finding = about(trial, ("a:1", "a:2") if trial is Trial.P2P else ("a:1", "b:1"), 18.0, SOCKET)
+def test_an_experiment_with_a_faster_path_works_if_the_pair_takes_it(
+    trial: ExperimentKind, path: str, works: bool
+) -> None:
+    model, finding = about(trial, ("a:1", "a:2") if trial is ExperimentKind.P2P else ("a:1", "b:1"), 18.0, SOCKET)
     plan = by_trial(planned(model, finding))[trial]
     played(model, [plan], lambda each, pair: path)
     outcome = TRIALS[trial].works if works else TRIALS[trial].fails
@@ -330,8 +336,8 @@ def test_an_experiment_with_a_faster_path_works_if_the_pair_takes_it(trial: Tria
     ],
 )
 def test_a_component_at_fault_fails_with_any_partner(fails: bool, rivals: list[Subject], text: str) -> None:
-    model, finding = about(Trial.PARTNERS, ("a:1", "b:2"), None, IB, blames=Subject(Kind.GPU, "b:2"))
-    plan = by_trial(planned(model, finding))[Trial.PARTNERS]
+    model, finding = about(ExperimentKind.PARTNERS, ("a:1", "b:2"), None, IB, blames=Subject(Kind.GPU, "b:2"))
+    plan = by_trial(planned(model, finding))[ExperimentKind.PARTNERS]
     assert all("b:2" in pair and "a:1" not in pair for pair in plan.pairs)
     finding = finding.replace(rivals=tuple(rivals), confidence=0.6 if rivals else None)
     played(model, [plan], lambda each, pair: "gone" if fails and "b:2" in pair else 45.0)
@@ -342,19 +348,19 @@ def test_a_component_at_fault_fails_with_any_partner(fails: bool, rivals: list[S
 
 @pytest.mark.parametrize(("value", "word"), [(31.5, "refuted"), (31.4, "confirmed")])
 def test_a_value_at_the_limit_of_its_class_is_not_slow(value: float, word: str) -> None:
-    model, finding = about(Trial.ALONE, ("a:1", "b:1"), 18.0, IB, blames=Subject(Kind.PAIR, "a:1 > b:1"))
-    plan = dataclasses.replace(by_trial(planned(model, finding))[Trial.ALONE], controls=[])
+    model, finding = about(ExperimentKind.ALONE, ("a:1", "b:1"), 18.0, IB, blames=Subject(Kind.PAIR, "a:1 > b:1"))
+    plan = dataclasses.replace(by_trial(planned(model, finding))[ExperimentKind.ALONE], controls=[])
     played(model, [plan], lambda each, pair: value)
     assert fact(confirmed(model, finding)).lines[0].partition(":")[0] == word
 
 
 def test_an_hca_is_excluded_where_each_node_has_a_second_one() -> None:
-    model, finding = about(Trial.OTHER_HCA, ("a:1", "b:1"), None, IB)
-    assert Trial.OTHER_HCA in by_trial(planned(model, finding))
+    model, finding = about(ExperimentKind.OTHER_HCA, ("a:1", "b:1"), None, IB)
+    assert ExperimentKind.OTHER_HCA in by_trial(planned(model, finding))
     for other in (Subject(Kind.NODE, "a"), Subject(Kind.NIC, "a mlx5_9")):
-        assert Trial.OTHER_HCA not in by_trial(planned(model, finding.replace(blames=other)))
+        assert ExperimentKind.OTHER_HCA not in by_trial(planned(model, finding.replace(blames=other)))
     model.apply(InventoryUpdate("b", {"ib": [{"ca": "mlx5_1", "state": "Active"}]}, time=3.0))
-    assert Trial.OTHER_HCA not in by_trial(planned(model, finding)), "b has no other"
+    assert ExperimentKind.OTHER_HCA not in by_trial(planned(model, finding)), "b has no other"
 
 
 @pytest.mark.parametrize(
@@ -369,10 +375,10 @@ def test_an_hca_is_excluded_where_each_node_has_a_second_one() -> None:
     ],
 )
 def test_a_gid_index_is_that_of_roce_v2_over_ipv4_on_all_active_ports(change: dict[str, Any], tried: bool) -> None:
-    model, finding = about(Trial.GID, ("a:1", "b:1"), None, IB)
+    model, finding = about(ExperimentKind.GID, ("a:1", "b:1"), None, IB)
     record = model.nodes["b"].inventory
     assert record is not None
     record["ib"][2].update(change)
-    assert (Trial.GID in by_trial(planned(model, finding))) is tried
+    assert (ExperimentKind.GID in by_trial(planned(model, finding))) is tried
     record["ib"][2]["state"] = "Down"
-    assert Trial.GID in by_trial(planned(model, finding))
+    assert ExperimentKind.GID in by_trial(planned(model, finding))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabtui.jobs.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
-from fabtui.jobs.who_is_behind import Gap, JobPlace, causes_first, ranges, ranks_text, suspects
+from fabtui.jobs.who_is_behind import JobPlace, UnmatchedOperation, causes_first, ranges, ranks_text, suspects
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded
@@ -118,8 +118,8 @@ def test_a_rank_that_waits_elsewhere_is_a_consequence() -> None:
     found = answer(RasReport(communicators={one.name: one for one in (across, inner)}))
     assert found.sentences[0].startswith("AllGather 9 of communicator bbbbbbbbbbbbbbbb (2 ranks): rank 1")
     assert found.next == ["ssh 192.0.2.10 py-spy dump --pid 101"]
-    waits = Gap("AllReduce", 5, "x", 2, (a,), 0, (c, d), 5)
-    late = Gap("AllGather", 9, "y", 2, (b,), 0, (a,), 9)
+    waits = UnmatchedOperation("AllReduce", 5, "x", 2, (a,), 0, (c, d), 5)
+    late = UnmatchedOperation("AllGather", 9, "y", 2, (b,), 0, (a,), 9)
     assert causes_first([waits, late]) == [late, waits]
     assert suspects([waits, late]) == [b]
 

@@ -6,7 +6,7 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.turns import TurnLog
+from fabtui.model.verdict_changes import VerdictChanges
 
 OK, SLOW, FAILED, SKIPPED = Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.SKIPPED
 
@@ -29,13 +29,13 @@ def one(layer: Layer = Layer.P2P, verdict: Verdict = OK, src: str = "a:0") -> Me
     ],
 )
 def test_a_turn_is_a_change_from_or_to_bad(layer: Layer, before: Verdict | None, after: Verdict, is_turn: bool) -> None:
-    log = TurnLog()
+    log = VerdictChanges()
     assert (log.take(6.0, one(layer), before, after) is not None) == is_turn
     assert log.total == len(log.latest) == is_turn
 
 
 def test_bad_pairs_over_time() -> None:
-    log = TurnLog()
+    log = VerdictChanges()
     assert log.bad_over_time(10.0, 5) == []
     log.watch(0.0, [("a:0", "b:0")])
     log.take(1.0, one(src="a:1"), OK, FAILED)

@@ -18,7 +18,7 @@ _MOST = 5000
 FOLLOWED = (Layer.P2P, Layer.WORLD)
 
 
-class Turn(NamedTuple):
+class VerdictChange(NamedTuple):
     """Change of the verdict of an ordered pair.
 
     ``time`` is the event's; ``before`` is None for the first result, if it is bad. Thousands are kept: they hold
@@ -42,17 +42,17 @@ class Turn(NamedTuple):
         return f"{self.src} > {self.dst} {self.layer}: {self.after}{value}{was}"
 
 
-class TurnLog:
+class VerdictChanges:
     """The latest changes, oldest first, and the number of all."""
 
     def __init__(self) -> None:
-        self.latest: deque[Turn] = deque(maxlen=_MOST)
+        self.latest: deque[VerdictChange] = deque(maxlen=_MOST)
         self.total = 0
         #: Ordered pairs that are bad in p2p, and their number from some times on while the session watches.
         self._bad: set[tuple[str, str]] = set()
         self._times, self._counts = array("d"), array("I")
 
-    def take(self, time: float, now: Measurement, before: Verdict | None, after: Verdict) -> Turn | None:
+    def take(self, time: float, now: Measurement, before: Verdict | None, after: Verdict) -> VerdictChange | None:
         """Compare the verdicts of a pair before and after a result; return the change if one of them is bad."""
         if now.layer is Layer.WORLD:
             # A value beside all other traffic may be low by chance.
@@ -62,7 +62,7 @@ class TurnLog:
             self._note_bad(time, (now.src, now.dst), bad=after.bad)
         if before is after or not (after.bad or (before is not None and before.bad)):
             return None
-        turn = Turn(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
+        turn = VerdictChange(time, now.layer, now.src, now.dst, before, after, now.value, now.unit)
         self.latest.append(turn)
         self.total += 1
         return turn
