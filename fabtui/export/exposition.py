@@ -19,15 +19,10 @@ _NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 
 class Exposition(NamedTuple):
-    """Contents of a file of metrics.
+    """Contents of a file of metrics."""
 
-    Attributes:
-        pairs: Whether each pair has series of its own; 1,024 endpoints have about a million in each layer.
-        labels: Labels that the user adds to every series.
-    """
-
-    pairs: bool = False
-    labels: tuple[tuple[str, str], ...] = ()
+    pairs: bool = False  #: Whether each pair has series of its own; 1,024 endpoints have about a million in each layer.
+    labels: tuple[tuple[str, str], ...] = ()  #: Labels that the user adds to every series.
 
     @classmethod
     def of(cls, pairs: bool, labels: Sequence[str]) -> Exposition:

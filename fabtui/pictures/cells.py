@@ -53,25 +53,15 @@ def usual_method(methods: Counter[Method]) -> tuple[Method, int]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Results of a layer in the order of rows.
+    """Results of a layer in the order of rows."""
 
-    Attributes:
-        names: Name of each row, without the domain that all nodes share.
-        nodes: Node of each row, likewise.
-        numbers: Number of the endpoint of each row; empty if a row is a whole node.
-        slots: `CellStyle` of each cell.
-        values: Value of each cell in the unit of ``method``; NaN without one.
-        method: The way most values were obtained.
-        methods: Number of ways.
-    """
-
-    names: list[str]
-    nodes: list[str]
-    numbers: list[int]
-    slots: Slots
-    values: Floats
-    method: Method
-    methods: int
+    names: list[str]  #: Name of each row, without the domain that all nodes share.
+    nodes: list[str]  #: Node of each row, likewise.
+    numbers: list[int]  #: Number of the endpoint of each row; empty if a row is a whole node.
+    slots: Slots  #: `CellStyle` of each cell.
+    values: Floats  #: Value of each cell in the unit of ``method``; NaN without one.
+    method: Method  #: The way most values were obtained.
+    methods: int  #: Number of ways.
 
 
 def cells_of(model: Model, layer: Layer, numbers: Sequence[int] | None = None) -> Cells:

@@ -44,29 +44,17 @@ _LOG_FROM = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Heatmap:
-    """A matrix to be drawn.
+    """A matrix to be drawn."""
 
-    Attributes:
-        title: What is shown.
-        names: Name of each row and column.
-        groups: Group of each row and column, such as its node; lines separate the groups.
-        slots: `CellStyle` of each cell.
-        values: Value of each cell, NaN without one.
-        method: Unit, message size and method of the values.
-        notes: Lines below the title.
-        words: Slots and their meanings in the order of the legend.
-        describe: Returns the text of a cell, by row and column.
-    """
-
-    title: str
-    names: Sequence[str]
-    groups: Sequence[str]
-    slots: Slots
-    values: Floats
-    method: Method
-    notes: Sequence[str]
-    words: Sequence[tuple[CellStyle, str]]
-    describe: Callable[[int, int], str]
+    title: str  #: What is shown.
+    names: Sequence[str]  #: Name of each row and column.
+    groups: Sequence[str]  #: Group of each row and column, such as its node; lines separate the groups.
+    slots: Slots  #: `CellStyle` of each cell.
+    values: Floats  #: Value of each cell, NaN without one.
+    method: Method  #: Unit, message size and method of the values.
+    notes: Sequence[str]  #: Lines below the title.
+    words: Sequence[tuple[CellStyle, str]]  #: Slots and their meanings in the order of the legend.
+    describe: Callable[[int, int], str]  #: Returns the text of a cell, by row and column.
 
     def scene(self, mode: Mode) -> Scene:
         """Return the picture; in mode ``value`` cells with a value are coloured by it, if any has one."""

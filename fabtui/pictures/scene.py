@@ -37,11 +37,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A filled rectangle, with a text that is shown while a pointer is over it.
-
-    Attributes:
-        parts: Start within the box and width of its filled parts; none: all of it.
-    """
+    """A filled rectangle, with a text that is shown while a pointer is over it."""
 
     x: float
     y: float
@@ -49,7 +45,7 @@ class Box:
     height: float
     color: str
     title: str = ""
-    parts: Sequence[tuple[float, float]] = ()
+    parts: Sequence[tuple[float, float]] = ()  #: Start within the box and width of its filled parts; none: all of it.
 
     @property
     def filled(self) -> list[tuple[float, float]]:
@@ -68,23 +64,18 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A grid of square cells of a few colours.
-
-    Attributes:
-        codes: For each row and column an index into ``colors``.
-        colors: Names of colours; "" for cells that are not drawn.
-        marks: Character for the cells of a code, drawn where there is room.
-        numbers: Text for single cells, drawn in place of the mark.
-        titles: Text of single cells that is shown while a pointer is over them.
-    """
+    """A grid of square cells of a few colours."""
 
     x: int
     y: int
     pitch: int
-    codes: Codes
-    colors: Sequence[str]
+    codes: Codes  #: For each row and column an index into ``colors``.
+    colors: Sequence[str]  #: Names of colours; "" for cells that are not drawn.
+    #: Character for the cells of a code, drawn where there is room.
     marks: Mapping[int, str] = field(default_factory=dict)
+    #: Text for single cells, drawn in place of the mark.
     numbers: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    #: Text of single cells that is shown while a pointer is over them.
     titles: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @property

@@ -29,23 +29,14 @@ def _none() -> list[Branch]:
 
 @dataclass(frozen=True)
 class Branch:
-    """A line of the tree.
+    """A line of the tree."""
 
-    Attributes:
-        key: Name of the place, which stays the same while verdicts change.
-        parts: Text of the line.
-        children: Lines below it.
-        node: Node that the line is about.
-        on_path: Whether the selected pair passes through it.
-        leads: Whether there are lines below.
-    """
-
-    key: str
-    parts: list[Part]
-    children: Callable[[], list[Branch]] = _none
-    node: str | None = None
-    on_path: bool = False
-    leads: bool = False
+    key: str  #: Name of the place, which stays the same while verdicts change.
+    parts: list[Part]  #: Text of the line.
+    children: Callable[[], list[Branch]] = _none  #: Lines below it.
+    node: str | None = None  #: Node that the line is about.
+    on_path: bool = False  #: Whether the selected pair passes through it.
+    leads: bool = False  #: Whether there are lines below.
 
 
 class Topology:

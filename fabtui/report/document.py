@@ -24,24 +24,16 @@ class Items(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: Caption.
-        rows: Cells by row, the heading first, which may be blank; the first cell of a row names it. A heading may have
-            three lines: group of columns, name and unit.
-        left: Columns of text; the others are aligned to the right.
-        notes: Sentences below.
-        folded: Whether a reader has to open it.
-        grid: Whether it is a matrix, with narrow cells.
-    """
-
-    title: str
+    title: str  #: Caption.
+    #: Cells by row, the heading first, which may be blank; the first cell of a row names it. A heading may have three
+    #: lines: group of columns, name and unit.
     rows: Sequence[Sequence[str]]
-    left: Collection[int] = (0,)
-    notes: Sequence[str] = ()
-    folded: bool = False
-    grid: bool = False
+    left: Collection[int] = (0,)  #: Columns of text; the others are aligned to the right.
+    notes: Sequence[str] = ()  #: Sentences below.
+    folded: bool = False  #: Whether a reader has to open it.
+    grid: bool = False  #: Whether it is a matrix, with narrow cells.
 
 
 class Lines(NamedTuple):
@@ -60,27 +52,16 @@ class Picture(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A finding.
+    """A finding."""
 
-    Attributes:
-        number: Its number in all views and texts of the session.
-        rule: Id of its rule.
-        severity: ``bad``, ``warn`` or ``note``.
-        title: What was found.
-        labels: Rule, nodes, confidence.
-        evidence: Sentences.
-        next: Commands to run next.
-        about: Meaning of the rule.
-    """
-
-    number: int
-    rule: str
-    severity: str
-    title: str
-    labels: Sequence[str]
-    evidence: Sequence[str]
-    next: Sequence[str]
-    about: Sequence[str]
+    number: int  #: Its number in all views and texts of the session.
+    rule: str  #: Id of its rule.
+    severity: str  #: ``bad``, ``warn`` or ``note``.
+    title: str  #: What was found.
+    labels: Sequence[str]  #: Rule, nodes, confidence.
+    evidence: Sequence[str]  #: Sentences.
+    next: Sequence[str]  #: Commands to run next.
+    about: Sequence[str]  #: Meaning of the rule.
 
 
 class Panel(NamedTuple):
@@ -102,25 +83,15 @@ class Section(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A report.
+    """A report."""
 
-    Attributes:
-        title: What was tested.
-        about: Sources, time and versions, one line each.
-        verdict: Verdict in one sentence.
-        state: ``ok``, ``bad`` or ``unknown``.
-        summary: Further sentences of the verdict.
-        sections: The sections.
-        code: Exit code of the session; 3 if the format of a file was not recognised.
-    """
-
-    title: str
-    about: Sequence[str]
-    verdict: str
-    state: str
-    summary: Sequence[str]
-    sections: Sequence[Section]
-    code: int
+    title: str  #: What was tested.
+    about: Sequence[str]  #: Sources, time and versions, one line each.
+    verdict: str  #: Verdict in one sentence.
+    state: str  #: ``ok``, ``bad`` or ``unknown``.
+    summary: Sequence[str]  #: Further sentences of the verdict.
+    sections: Sequence[Section]  #: The sections.
+    code: int  #: Exit code of the session; 3 if the format of a file was not recognised.
 
 
 HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
