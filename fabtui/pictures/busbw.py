@@ -9,9 +9,7 @@ from typing import NamedTuple, TypeGuard
 from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.session_model import Model
 from fabtui.pictures.palette import CURVES
-from fabtui.pictures.png import png
 from fabtui.pictures.scene import CHARACTER, LINE, Item, Line, Scene, Text, label
-from fabtui.pictures.svg import svg
 from fabtui.presentation.numbers import size_text, value_text
 
 #: Marks of curves, so that they differ without colour.
@@ -30,16 +28,6 @@ class _Curve(NamedTuple):
     name: str
     points: list[tuple[int, float]]
     failed: list[int]
-
-
-def busbw_svg(model: Model) -> str:
-    """Return the curves of all collectives as an ``<svg>`` element; without results it has no curve."""
-    return svg(busbw_scene(model))
-
-
-def busbw_png(model: Model) -> bytes:
-    """Return the curves of all collectives as a PNG."""
-    return png(busbw_scene(model))
 
 
 def busbw_scene(model: Model) -> Scene:

@@ -14,9 +14,7 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.pictures.cells import MOST_ENDPOINTS, by_node, method_of, usual_method
 from fabtui.pictures.heatmap import Heatmap, Mode, method_text, words_of
-from fabtui.pictures.png import png
 from fabtui.pictures.scene import Scene, label
-from fabtui.pictures.svg import svg
 from fabtui.presentation.cell_levels import CellStyle, style_of
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.numbers import spoken_text
@@ -27,16 +25,6 @@ from fabtui.sanitize import one_line
 _USUAL_PREFIX = {4: 24, 6: 64}
 #: A row: node and address.
 _Seat = tuple[str, str]
-
-
-def connectivity_svg(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> str:
-    """Return the connectivity of addresses as an ``<svg>`` element."""
-    return svg(connectivity_scene(model, layer, mode))
-
-
-def connectivity_png(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> bytes:
-    """Return the connectivity of addresses as a PNG."""
-    return png(connectivity_scene(model, layer, mode))
 
 
 def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "verdict") -> Scene:

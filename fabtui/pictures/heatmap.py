@@ -18,9 +18,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.pictures.cells import Cells, Floats, Method, Slots, cells_of, counts
 from fabtui.pictures.palette import SCALE, STEPS
-from fabtui.pictures.png import png
 from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
-from fabtui.pictures.svg import svg
 from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, transport_style
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import brief_text, bytes_text, short_value, spoken_text
@@ -222,19 +220,9 @@ def method_text(method: Method, methods: int) -> str:
     return "; ".join(part for part in (_unit_text(method), how + more) if part)
 
 
-def matrix_svg(model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None) -> str:
-    """Return the matrix of a layer as an ``<svg>`` element; arguments as for `matrix_scene`."""
-    return svg(matrix_scene(model, layer, mode, ends))
-
-
-def matrix_png(
+def matrix_scene(
     model: Model, layer: LayerSpec | str, mode: Mode = "verdict", ends: Sequence[int] | None = None
-) -> bytes:
-    """Return the matrix of a layer as a PNG; arguments as for `matrix_scene`."""
-    return png(matrix_scene(model, layer, mode, ends))
-
-
-def matrix_scene(model: Model, layer: LayerSpec | str, mode: Mode, ends: Sequence[int] | None = None) -> Scene:
+) -> Scene:
     """Return the matrix of a layer.
 
     Args:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from fabtui.pictures.palette import CURVES
 from fabtui.pictures.scene import CHARACTER, LINE, Box, Item, Line, Scene, Text, label
-from fabtui.pictures.svg import svg
 from fabtui.presentation.numbers import value_text
 from fabtui.sanitize import one_line
 
@@ -40,15 +39,6 @@ class _Span(NamedTuple):
     timers: tuple[str, ...]
 
 
-def timeline_svg(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the timers of ranks as an ``<svg>`` element.
-
-    Args:
-        rows: ``timeline`` of a log of Megatron-LM: ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
-    """
-    return svg(timeline_scene(rows))
-
-
 def group_of(timer: str) -> str:
     """Return the group of a timer: compute, communication (send and receive), collectives, or rest."""
     if timer in _COMPUTE:
@@ -57,7 +47,11 @@ def group_of(timer: str) -> str:
 
 
 def timeline_scene(rows: Sequence[Mapping[str, Any]]) -> Scene:
-    """Return the timers of ranks; without starts, the total of each timer, one after the other."""
+    """Return the timers of ranks; without starts, the total of each timer, one after the other.
+
+    Args:
+        rows: ``timeline`` of a log of Megatron-LM: ``rank``, ``timer``, ``spent`` (ms), ``starts`` and ``ends`` (s).
+    """
     timed = any(row["starts"] for row in rows)
     inner = [row for row in rows if row["timer"] not in _AROUND] or list(rows)
     ranks, total = _chosen(inner)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.errors import InputError
+from fabtui.pictures.scene import Scene
 
 
 class Paragraph(NamedTuple):
@@ -45,10 +46,10 @@ class Lines(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """An ``<svg>`` element made by `fabtui.pictures`; formats without pictures leave it out."""
+    """A picture; formats without pictures leave it out."""
 
     title: str
-    svg: str
+    scene: Scene
 
 
 class Entry(NamedTuple):

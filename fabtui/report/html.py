@@ -11,6 +11,7 @@ from importlib.resources import files
 from itertools import groupby
 
 from fabtui.pictures.palette import colors, css
+from fabtui.pictures.svg import svg
 from fabtui.report.document import Block, Document, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.sanitize import clean
 
@@ -117,7 +118,7 @@ def _block(block: Block) -> Markup:
             lines = tag("pre", "\n".join(block.lines), tabindex="0")
             return _folded(block.title, lines) if block.folded else _titled(block.title, lines)
         case Picture():
-            return tag("figure", Markup(block.svg), tag("figcaption", block.title), tag("output"))
+            return tag("figure", Markup(svg(block.scene)), tag("figcaption", block.title), tag("output"))
         case Table():
             return _table(block)
         case Entry():

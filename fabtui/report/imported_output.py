@@ -9,7 +9,7 @@ from fabtui.importers.catalogue import formats
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
-from fabtui.pictures.timeline import timeline_svg
+from fabtui.pictures.timeline import timeline_scene
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.report.collectives import sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
@@ -87,7 +87,7 @@ def _blocks(result: Result) -> Iterator[Block]:
         if texts := [one_line(str(text)) for text in values.get(name) or ()]:
             yield Items(name, texts, whole=name == "next")
     if timeline := values.get("timeline"):
-        yield Picture("timers of the ranks by group", timeline_svg(timeline))
+        yield Picture("timers of the ranks by group", timeline_scene(timeline))
     if result.kind == "busbw-table":
         yield from sweep_tables(model([result]))
     shown = {name: value for name, value in values.items() if name not in hidden}

@@ -13,9 +13,9 @@ from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-from fabtui.pictures.busbw import busbw_svg
-from fabtui.pictures.connectivity import connectivity_svg
-from fabtui.pictures.heatmap import matrix_svg
+from fabtui.pictures.busbw import busbw_scene
+from fabtui.pictures.connectivity import connectivity_scene
+from fabtui.pictures.heatmap import matrix_scene
 from fabtui.presentation.cell_levels import UNICODE
 from fabtui.presentation.legends import class_rows, layer_title
 from fabtui.presentation.preflight_lines import (
@@ -119,7 +119,7 @@ def collective_blocks(model: Model) -> Iterator[Block]:
     """Yield curves and tables of collectives."""
     tables = collective_tables(model)
     if tables:
-        yield Picture("busbw over message size, both axes logarithmic", busbw_svg(model))
+        yield Picture("busbw over message size, both axes logarithmic", busbw_scene(model))
     yield from (*tables, *sweep_tables(model))
 
 
@@ -140,9 +140,9 @@ def layer_panels(one: Diagnosis) -> Iterator[Panel]:
 
 def _picture(model: Model, layer: Layer) -> Iterator[Block]:
     if layer.spec.by_address:
-        yield Picture(layer_title(layer), connectivity_svg(model, layer))
+        yield Picture(layer_title(layer), connectivity_scene(model, layer))
     else:
-        yield Picture(layer_title(layer), matrix_svg(model, layer, "value" if layer.spec.better else "verdict"))
+        yield Picture(layer_title(layer), matrix_scene(model, layer, "value" if layer.spec.better else "verdict"))
 
 
 def _classes(one: Diagnosis, layer: Layer) -> Iterator[Block]:

@@ -1,10 +1,18 @@
-"""A PNG decoder of its own, for what the pictures write: palette, eight bits, no interlacing."""
+"""Pictures as files, and a decoder for their PNG: palette, eight bits, no interlacing."""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from fabtui.model.session_model import Model
+from fabtui.pictures.busbw import busbw_scene
+from fabtui.pictures.connectivity import connectivity_scene
+from fabtui.pictures.heatmap import matrix_scene
+from fabtui.pictures.png import png
+from fabtui.pictures.svg import svg
+from fabtui.pictures.timeline import timeline_scene
 
 Color = tuple[int, int, int]
 
@@ -41,3 +49,38 @@ def decoded(data: bytes) -> Image:
     lines = [pixels[row * (width + 1) :][: width + 1] for row in range(height)]
     assert {line[0] for line in lines} == {0}, "each row begins with the filter type none"
     return Image(width, height, [[palette[index] for index in line[1:]] for line in lines])  # type: ignore[misc]
+
+
+def matrix_svg(*arguments: Any) -> str:
+    """Return the matrix of a layer as an ``<svg>`` element."""
+    return svg(matrix_scene(*arguments))
+
+
+def matrix_png(*arguments: Any) -> bytes:
+    """Return the matrix of a layer as a PNG."""
+    return png(matrix_scene(*arguments))
+
+
+def connectivity_svg(*arguments: Any) -> str:
+    """Return the connectivity of addresses as an ``<svg>`` element."""
+    return svg(connectivity_scene(*arguments))
+
+
+def connectivity_png(*arguments: Any) -> bytes:
+    """Return the connectivity of addresses as a PNG."""
+    return png(connectivity_scene(*arguments))
+
+
+def busbw_svg(model: Model) -> str:
+    """Return the curves of all collectives as an ``<svg>`` element."""
+    return svg(busbw_scene(model))
+
+
+def busbw_png(model: Model) -> bytes:
+    """Return the curves of all collectives as a PNG."""
+    return png(busbw_scene(model))
+
+
+def timeline_svg(rows: Any) -> str:
+    """Return the timers of ranks as an ``<svg>`` element."""
+    return svg(timeline_scene(rows))

@@ -10,14 +10,14 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import model as model_of
 from fabtui.model.session_model import Model
-from fabtui.pictures.connectivity import connectivity_png, connectivity_scene
-from fabtui.pictures.heatmap import matrix_png, matrix_scene
+from fabtui.pictures.connectivity import connectivity_scene
+from fabtui.pictures.heatmap import matrix_scene
 from fabtui.pictures.palette import colors, rgb
 from fabtui.pictures.png import SCALE
 from fabtui.pictures.scene import Scene, Tiles
 from fabtui.presentation.cell_levels import CellStyle
 
-from .decoding import decoded
+from .decoding import connectivity_png, decoded, matrix_png
 
 GPUS, NODES = 8, 2
 SEGMENTS = ("10.1.0", "10.1.1", "10.1.2", "10.1.3")

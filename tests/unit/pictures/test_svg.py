@@ -17,12 +17,9 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.pictures.busbw import busbw_png, busbw_svg
-from fabtui.pictures.connectivity import connectivity_png, connectivity_svg
-from fabtui.pictures.heatmap import matrix_png, matrix_svg
 from fabtui.pictures.palette import colors, css, css_class
 
-from .decoding import decoded
+from .decoding import busbw_png, busbw_svg, connectivity_png, connectivity_svg, decoded, matrix_png, matrix_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 Maker = Callable[[], Any]

@@ -10,7 +10,9 @@ import pytest
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.pictures.scene import Box, Text
-from fabtui.pictures.timeline import GROUPS, group_of, timeline_scene, timeline_svg
+from fabtui.pictures.timeline import GROUPS, group_of, timeline_scene
+
+from .decoding import timeline_svg
 
 _PROFILE = """\
 times across ranks (ms):
