@@ -168,16 +168,13 @@ class Frames:
 
     Status and value are apart: a pair that failed has a verdict and the value NaN, never 0. Texts from nodes are on one
     line and free of control characters. ``frame.attrs["units"]`` has the unit of each column of numbers.
-
-    Attributes:
-        readings: Outputs that hold no pairs and no collectives, as `fabtui read --json` prints them.
     """
 
     def __init__(self, sessions: dict[str, Model], readings: list[dict[str, Any]]) -> None:
         self._sessions = sessions
         self._measured: dict[str, pd.DataFrame] = {}
         self._diagnosis = functools.cache(diagnose)
-        self.readings = readings
+        self.readings = readings  #: Outputs that hold no pairs and no collectives, as `fabtui read --json` prints them.
 
     def __repr__(self) -> str:
         names = ", ".join(self._sessions)

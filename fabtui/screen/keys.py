@@ -26,15 +26,12 @@ class KeyRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Shortcut(Binding):
-    """A binding with what the key bar and the main screen know about it.
+    """A binding with what the key bar and the main screen know about it."""
 
-    Attributes:
-        needs: What it needs to do anything: ``grid`` (in view), ``test`` (a session that can test), ``replay``.
-        bar: How the key bar treats it: ``first`` before all others, ``always`` on the narrowest terminal too. The rest
-            stand in the order of their declaration.
-    """
-
+    #: What it needs to do anything: ``grid`` (in view), ``test`` (a session that can test), ``replay``.
     needs: tuple[Literal["grid", "test", "replay"], ...] = ()
+    #: How the key bar treats it: ``first`` before all others, ``always`` on the narrowest terminal too. The rest stand
+    #: in the order of their declaration.
     bar: tuple[Literal["first", "always"], ...] = ()
 
 

@@ -62,46 +62,31 @@ _DECLARATION = re.compile(r"^[A-Z][A-Z0-9_]* = ProbeSpec\($", re.MULTILINE)
 
 
 class ProbeSpec(NamedTuple):
-    """Declaration of a probe: harmless, needs no ranks, runs in a thread of the worker.
+    """Declaration of a probe: harmless, needs no ranks, runs in a thread of the worker."""
 
-    Attributes:
-        name: Name in options, messages and recordings.
-        title: One line for users.
-        phase: When it runs, one of `PHASES`.
-        needs: What it needs on a node, for users.
-        gives: What its values are, for users.
-        run: ``run(args, emit, deadline)`` returns the value, or a text for ``parse``. It takes at most ``deadline``
-            seconds, and may call ``emit`` with partial values from any thread, one call at a time.
-        parse: Turns the text that ``run`` returned into the value.
-        judge: ``judge(value)`` returns what is wrong on the node alone: a list of ``subject``, ``verdict`` (``bad``,
-            ``warn``, ``note``) and ``text``.
-        requires: Name of the inventory list that must not be empty on a node: ``gpus``, ``ib``, or "".
-        units: Unit of a value by its dotted path; ``B`` and ``s`` are scaled for display.
-        compare: How preflight compares a value, by its dotted path: ``kind`` (equal within a hardware kind), ``all``,
-            ``near``, ``near-all`` or ``none``.
-        view: Rows of the generic table in the node view: label and dotted path.
-        passive: Whether it only reads: no traffic between data addresses, no rank, no GPU memory, no port, no file.
-        next: Next command for a finding of this probe; ``{node}`` stands for a node.
-        watch: Whether it runs again and again in watch mode.
-        beside_tests: Arguments that keep it from disturbing tests that run at the same time.
-    """
-
-    name: str
-    title: str
-    phase: str
-    needs: str
-    gives: str
+    name: str  #: Name in options, messages and recordings.
+    title: str  #: One line for users.
+    phase: str  #: When it runs, one of `PHASES`.
+    needs: str  #: What it needs on a node, for users.
+    gives: str  #: What its values are, for users.
+    #: ``run(args, emit, deadline)`` returns the value, or a text for ``parse``. It takes at most ``deadline`` seconds,
+    #: and may call ``emit`` with partial values from any thread, one call at a time.
     run: Run
-    parse: Optional[Callable[[str], Value]] = None
+    parse: Optional[Callable[[str], Value]] = None  #: Turns the text that ``run`` returned into the value.
+    #: ``judge(value)`` returns what is wrong on the node alone: a list of ``subject``, ``verdict`` (``bad``, ``warn``,
+    #: ``note``) and ``text``.
     judge: Optional[Judge] = None
-    requires: str = ""
-    units: Mapping[str, str] = _EMPTY
+    requires: str = ""  #: Name of the inventory list that must not be empty on a node: ``gpus``, ``ib``, or "".
+    units: Mapping[str, str] = _EMPTY  #: Unit of a value by its dotted path; ``B`` and ``s`` are scaled for display.
+    #: How preflight compares a value, by its dotted path: ``kind`` (equal within a hardware kind), ``all``, ``near``,
+    #: ``near-all`` or ``none``.
     compare: Mapping[str, str] = _EMPTY
-    view: Tuple[Tuple[str, str], ...] = ()
+    view: Tuple[Tuple[str, str], ...] = ()  #: Rows of the generic table in the node view: label and dotted path.
+    #: Whether it only reads: no traffic between data addresses, no rank, no GPU memory, no port, no file.
     passive: bool = False
-    next: str = ""
-    watch: bool = False
-    beside_tests: Mapping[str, Any] = _EMPTY
+    next: str = ""  #: Next command for a finding of this probe; ``{node}`` stands for a node.
+    watch: bool = False  #: Whether it runs again and again in watch mode.
+    beside_tests: Mapping[str, Any] = _EMPTY  #: Arguments that keep it from disturbing tests that run at the same time.
 
 
 class TestSpec(NamedTuple):

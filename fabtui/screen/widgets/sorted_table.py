@@ -37,17 +37,11 @@ class TableRow(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Headings of a table.
+    """Headings of a table."""
 
-    Attributes:
-        headings: Heading of each column.
-        right: Headings above cells that are aligned to the right.
-        always: Headings of columns that are shown even if they are empty.
-    """
-
-    headings: tuple[str, ...]
-    right: frozenset[str] = frozenset()
-    always: frozenset[str] = frozenset()
+    headings: tuple[str, ...]  #: Heading of each column.
+    right: frozenset[str] = frozenset()  #: Headings above cells that are aligned to the right.
+    always: frozenset[str] = frozenset()  #: Headings of columns that are shown even if they are empty.
 
 
 @dataclass
