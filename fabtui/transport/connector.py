@@ -112,7 +112,7 @@ class Connector:
         self._noticed: set[str] = set()
         self.gates = Gates(options.handshakes, options.direct_handshakes)
         self.step_tree = self._made_tree(options)
-        self._resolver: Resolver | None = None
+        self._resolver = Resolver(options.ssh_config)
         self._logins: Logins | None = None
         self._loading: asyncio.Task[None] | None = None
         self._cargo = Cargo(options.entry, options.modules, options.more)
@@ -130,8 +130,7 @@ class Connector:
             await self.step_tree.close()
         if self._logins is not None:
             await self._logins.close()
-        if self._resolver is not None:
-            await self._resolver.close()
+        await self._resolver.close()
         await self._cargo.close()
 
     def _made_tree(self, options: ConnectorOptions) -> StepTree | None:
@@ -207,7 +206,6 @@ class Connector:
 
         options = self.options
         if self._logins is None:
-            assert self._resolver is not None
             self._logins = Logins(
                 self._resolver,
                 options.host_key_policy,
@@ -230,8 +228,6 @@ class Connector:
         Raises:
             ConfigBroken: The configuration does not parse.
         """
-        if self._resolver is None:
-            self._resolver = Resolver(self.options.ssh_config)
         return await self._resolver.resolve(host)
 
     async def open_ssh(self, host: str) -> Link:
@@ -259,8 +255,6 @@ class Connector:
         from fabtui.transport.login_errors import openssh_explainer
 
         options = self.options
-        if self._resolver is None:
-            self._resolver = Resolver(options.ssh_config)
         ssh = self._resolver.ssh
         if ssh is None:
             raise no_ssh()
