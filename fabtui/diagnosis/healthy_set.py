@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +16,9 @@ from fabtui.diagnosis.rank_order import Hop, rank_order
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.model.pair_table import DEAD, OK, SLOW, PairTable
+from fabtui.model.pair_table import DEAD, OK, SLOW, Flags, Floats, Ints, PairTable
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-
-if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
-    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Maximum number of items with bad pairs for which the search is exact, and its maximum number of steps (0.3 s).
 _MOST_EXACT, _MOST_STEPS = 64, 3000

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabtui.diagnosis.rank_order import RankOrder, rank_order
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pair_table import quantile
+from fabtui.model.pair_table import Flags, Floats, Ints, quantile
 from fabtui.model.session_model import Model
-
-if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
-    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Relation of a `PairTable` across rails.
 _CROSS_RAIL = 3

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
-    Floats = np.ndarray[Any, np.dtype[np.float64]]
+from fabtui.model.pair_table import Floats, Ints
 
 #: Minimum factor that a different order of the nodes has to gain.
 _LEAST_GAIN = 1.02

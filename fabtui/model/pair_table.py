@@ -23,10 +23,9 @@ from fabtui_node.parsers.nccl.transports import Path, path_of
 if TYPE_CHECKING:
     from fabtui.model.class_statistics import ClassValues
 
-    Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
-    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
-    Flags = np.ndarray[Any, np.dtype[np.bool_]]
-
+Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
+Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]

@@ -15,21 +15,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.pair_table import PairTable, parts, quantile
+from fabtui.model.pair_table import Flags, Floats, Ints, PairTable, parts, quantile
 from fabtui.model.places import Places
 from fabtui.nodeset import fold
-
-if TYPE_CHECKING:
-    Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
-    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
-    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Maximum number of bits for or against a component by one pair: single results may be wrong.
 _MOST_BITS = 8.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,15 +29,12 @@ from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import PairTable, parts
+from fabtui.model.pair_table import Flags, PairTable, parts
 from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, device_of
-
-if TYPE_CHECKING:
-    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Paths of NCCL that leave a GPU over a network.
 _NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
