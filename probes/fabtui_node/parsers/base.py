@@ -22,38 +22,26 @@ class Reading(NamedTuple):
 
 
 class Format(NamedTuple):
-    """Format of the output of a command.
+    """Format of the output of a command."""
 
-    Attributes:
-        name: Name for users (``fabtui read --as NAME``).
-        title: One line for users.
-        likely: Likelihood from 0 to 1 that a text (its first 64 kB) is output of this command.
-        parse: Parses a text; never raises.
-        argv: The command as a probe runs it; empty if no probe does.
-        units: The unit of each value that has one, by the name it has in ``values``, at any depth.
-        log: True if it may have dates and tags before its lines, of which several processes wrote some.
-        aliases: Regular expression of its other names: tools of a suite, and synonyms.
-        convert: Adds its measurements to a draft of a session, given the values and a name for an unknown node; None if
-            it has none.
-        incomparable: True if what it measures between pairs must not stand beside pairs of another format.
-        facts: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the
-            name of the probe; None if no probe has them.
-        errors: True if it may have the errors of libraries that the catalogue of errors explains.
-        hidden: Names of values for ``--json`` only: a matrix or a selection represents them in text.
-    """
-
-    name: str
-    title: str
-    likely: Callable[[str], float]
-    parse: Callable[[str], Reading]
-    argv: Tuple[str, ...] = ()
+    name: str  #: Name for users (``fabtui read --as NAME``).
+    title: str  #: One line for users.
+    likely: Callable[[str], float]  #: Likelihood from 0 to 1 that a text (its first 64 kB) is output of this command.
+    parse: Callable[[str], Reading]  #: Parses a text; never raises.
+    argv: Tuple[str, ...] = ()  #: The command as a probe runs it; empty if no probe does.
+    #: The unit of each value that has one, by the name it has in ``values``, at any depth.
     units: Dict[str, str] = {}  # noqa: RUF012 - never changed
-    log: bool = False
-    aliases: str = ""
+    log: bool = False  #: True if it may have dates and tags before its lines, of which several processes wrote some.
+    aliases: str = ""  #: Regular expression of its other names: tools of a suite, and synonyms.
+    #: Adds its measurements to a draft of a session, given the values and a name for an unknown node; None if it has
+    #: none.
     convert: Optional[Callable[[Any, Dict[str, Any], str], None]] = None
-    incomparable: bool = False
+    incomparable: bool = False  #: True if what it measures between pairs must not stand beside pairs of another format.
+    #: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the name of
+    #: the probe; None if no probe has them.
     facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None
-    errors: bool = False
+    errors: bool = False  #: True if it may have the errors of libraries that the catalogue of errors explains.
+    #: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     hidden: Tuple[str, ...] = ()
 
 
