@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.toml_data import entries
@@ -154,23 +154,7 @@ def kind_of_error(error: str) -> str:
     return _DETAILS.sub("#", one_line(error, 200))
 
 
-def common_error(errors: Iterable[tuple[str, int]], example: Callable[[int], Measurement]) -> CommonError | None:
-    """Return the error that most of some measurements have, or None if none has any.
-
-    Args:
-        errors: Error and row of each measurement.
-        example: Returns the measurement of a row.
-    """
-    counted: dict[str, int] = {}
-    rows: dict[str, int] = {}
-    for error, row in errors:
-        kind = kind_of_error(error)
-        counted[kind] = counted.get(kind, 0) + 1
-        rows.setdefault(kind, row)
-    return most_common_error(counted, rows, example)
-
-
-def most_common_error(
+def common_error(
     counted: Mapping[str, int], rows: Mapping[str, int], example: Callable[[int], Measurement]
 ) -> CommonError | None:
     """Return the error that most of some measurements have, or None if none has any.

@@ -53,10 +53,10 @@ def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
     names = {str(port): port for port in ports}
     for one in judgements(ProbedNode(record.name, {}, results)):
         # A port without a cable may be intended, but not for an endpoint that sends over it.
-        dark = (one["probe"], one["verdict"]) == ("ibstat", "inconclusive")
-        severity = Severity.BAD if dark else severity_of(one["verdict"])
-        if one["subject"] in names and severity is not Severity.NOTE:
-            yield PortProblem(record.name, names[one["subject"]], severity, one["text"])
+        dark = (one.probe, one.verdict) == ("ibstat", "inconclusive")
+        severity = Severity.BAD if dark else severity_of(one.verdict)
+        if one.subject in names and severity is not Severity.NOTE:
+            yield PortProblem(record.name, names[one.subject], severity, one.text)
 
 
 def _probed_itself(record: NodeRecord, port: Port) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 from fabtui.diagnosis.finding import Finding, Pair, Rule, Steps
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
+    common_error,
     kind_of_error,
     meaning_of_measurement,
-    most_common_error,
     prepare_meanings,
 )
 from fabtui.diagnosis.knowledge.next_commands import (
@@ -177,7 +177,7 @@ class PairContext:
                     counted[kind] += 1
                     rows.setdefault(kind, int(table.row[self.tally.place[pair]]))
             yield
-        return most_common_error(counted, rows, self.model.results.store.get)
+        return common_error(counted, rows, self.model.results.store.get)
 
     def error_kind(self, pair: Pair) -> str | None:
         """Return the error of a bad pair without its details, or None."""

@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ from fabtui.diagnosis.finding import (
     Subject,
     register,
 )
-from fabtui.diagnosis.knowledge.error_catalogue import common_error
+from fabtui.diagnosis.knowledge.error_catalogue import common_error, kind_of_error
 from fabtui.diagnosis.knowledge.next_commands import (
     gpu_commands,
     nic_commands,
@@ -464,7 +464,9 @@ class OnlyInWorld(_PairRule):
         if cells := [pair for pair in context.only_inside if not context.slow_inside(pair)]:
             subject = Subject(Kind.WORLD, "world communicator")
             inside = [m for pair in cells[:MOST_INSPECTED] if (m := context.model.latest(Layer.WORLD, *pair))]
-            error = common_error(((m.error, at) for at, m in enumerate(inside) if m.error), inside.__getitem__)
+            kinds = {at: kind_of_error(m.error) for at, m in enumerate(inside) if m.error}
+            rows = {kind: at for at, kind in reversed(kinds.items())}
+            error = common_error(Counter(kinds.values()), rows, inside.__getitem__)
             facts = {"pairs": len(cells), "error": None if error is None else error.fact}
             commands = (session_command(context.model, "--probes", "p2p", "--layers", "world"),)
             yield self.finding("", cells=cells, facts=facts, commands=commands, blames=subject)

@@ -15,7 +15,7 @@ from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.environment import unknown
-from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule, severity_of, slot_of
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text
@@ -29,14 +29,6 @@ _PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
 _DIGIT = re.compile(r"[0-9]")
 #: Texts that differ in numbers only are grouped.
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
-
-
-class _Judgement(NamedTuple):
-    node: str
-    subject: str
-    text: str
-    devices: str
-    action: str
 
 
 @register
@@ -56,22 +48,20 @@ class ProbeJudgement(NodeRule):
     check_name: ClassVar[str] = ""
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        groups: dict[tuple[str, str, Severity, str, str], dict[_Judgement, None]] = {}
-        for node, one in context.judged.get(self.check_name, ()):
+        groups: dict[tuple[str, str, Severity, str, str], dict[NodeJudgement, None]] = {}
+        for one in context.judged.get(self.check_name, ()):
             # Devices such as mlx5_3/1 are many; equal judgements of them are grouped.
-            device = _DIGIT.search(one["subject"]) and one["subject"] not in load("next_commands")["preflight"]
-            topic = "" if device else one["subject"]
+            device = _DIGIT.search(one.subject) and one.subject not in load("next_commands")["preflight"]
+            topic = "" if device else one.subject
             # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
-            severity = Severity.NOTE if one["verdict"] == "inconclusive" else severity_of(one["verdict"])
-            key = one["probe"], topic, severity, _NUMBERS.sub("#", one["text"]), one["action"]
-            groups.setdefault(key, {})[_Judgement(node, one["subject"], one["text"], one["devices"], one["action"])] = (
-                None
-            )
+            severity = Severity.NOTE if one.verdict == "inconclusive" else severity_of(one.verdict)
+            key = one.probe, topic, severity, _NUMBERS.sub("#", one.text), one.action
+            groups.setdefault(key, {})[one] = None
         for (probe, topic, severity, *_), group in groups.items():
             found = self._finding(severity, topic, probe, list(group))
             yield found.replace(about=tuple(subject for one in group for subject in _devices(one, context.buses)))
 
-    def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[_Judgement]) -> Finding:
+    def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[NodeJudgement]) -> Finding:
         names = list(dict.fromkeys(one.node for one in group))
         texts = list(dict.fromkeys(one.text for one in group))
         by_text: dict[str, list[str]] = {}
@@ -96,7 +86,7 @@ class ProbeJudgement(NodeRule):
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 
 
-def _devices(one: _Judgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
+def _devices(one: NodeJudgement, buses: Mapping[tuple[str, str], str]) -> list[Subject]:
     """Return the GPUs and NICs that a judgement is about; the node if it names none."""
     found = []
     for device in one.devices.split():

@@ -38,8 +38,9 @@ def _ports(node: ProbedNode) -> list[str] | None:
     return [f"{one.get('ca')}:{one.get('port')}" for one in dicts(found)] if isinstance(found, list) else None
 
 
-def _missing(words: list[str], wanted: str, matches: Callable[[str], bool], result: str) -> Iterator[_Problem]:
-    """Yield the problem of words that match nothing: bad if none does."""
+def _missing(value: str, wanted: str, matches: Callable[[str], bool], result: str) -> Iterator[_Problem]:
+    """Yield the problem of listed words that match nothing: bad if none does."""
+    words = [word for word in value.split(",") if word]
     lost = [word for word in words if not matches(word)]
     if lost:
         names = ", ".join(one_line(word, 40) for word in lost[:4])
@@ -61,25 +62,22 @@ def _ib_hca(node: ProbedNode, value: str) -> Iterator[_Problem]:
             (ca == name if exact else ca.startswith(name)) and (not number or number == port) for ca, port in found
         )
 
-    words = [word for word in value.lstrip("=").split(",") if word]
-    yield from _missing(words, "RDMA device", matches, "NCCL falls back to TCP")
+    yield from _missing(value.lstrip("="), "RDMA device", matches, "NCCL falls back to TCP")
 
 
 def _ucx_devices(node: ProbedNode, value: str) -> Iterator[_Problem]:
     """Judge UCX_NET_DEVICES: RDMA ports and interfaces by name; patterns and exclusions are not judged."""
     ports, nics = _ports(node), _names(node, "nics", "name")
-    words = [word for word in value.split(",") if word]
     if ports is None or nics is None or value == "all" or re.search(r"[\^*?\[]", value):
         return
     known = {*ports, *nics, *(port.partition(":")[0] for port in ports)}
-    yield from _missing(words, "device", known.__contains__, "UCX finds no network")
+    yield from _missing(value, "device", known.__contains__, "UCX finds no network")
 
 
 def _gloo_interfaces(node: ProbedNode, value: str) -> Iterator[_Problem]:
     nics = _names(node, "nics", "name")
     if nics is not None:
-        words = [word for word in value.split(",") if word]
-        yield from _missing(words, "interface", nics.__contains__, "Gloo does not start")
+        yield from _missing(value, "interface", nics.__contains__, "Gloo does not start")
 
 
 def _visible_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:

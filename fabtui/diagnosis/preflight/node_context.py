@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Rule, Severity
 from fabtui.diagnosis.knowledge import xids
@@ -20,12 +20,22 @@ _FIELDS = ("subject", "verdict", "text")
 _MOST = 200
 
 
-def judgements(node: ProbedNode) -> list[dict[str, str]]:
-    """Return the judgements of a node by its probes.
+class NodeJudgement(NamedTuple):
+    """Judgement of a probe about a node, with cleaned texts; see `fabtui_node.registry.Judgement`."""
 
-    ``[{"probe", "subject", "verdict", "text", "devices", "check", "action"}]``.
-    """
-    found: list[dict[str, str]] = []
+    node: str
+    probe: str
+    subject: str
+    verdict: str
+    text: str
+    check: str = ""
+    action: str = ""
+    devices: str = ""
+
+
+def judgements(node: ProbedNode) -> list[NodeJudgement]:
+    """Return the judgements of a node by its probes."""
+    found: list[NodeJudgement] = []
     for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
         judged: Any = _user_probe(probe, value)
@@ -37,13 +47,12 @@ def judgements(node: ProbedNode) -> list[dict[str, str]]:
                 text = f"cannot interpret the result of {probe}: {type(error).__name__}: {error}"
                 judged = [{"subject": probe, "verdict": "note", "text": text}]
         for one in dicts(judged)[:_MOST]:
-            known = {name: one_line(str(one.get(name, "")), 300) for name in _FIELDS}
             # A user probe has no place in the catalogue.
-            ours = one if spec is not None else {}
-            known |= {name: one_line(str(ours.get(name, "")), 300) for name in ("check", "action")}
+            names = _FIELDS if spec is None else (*_FIELDS, "check", "action")
+            texts = {name: one_line(str(one.get(name, "")), 300) for name in names}
             devices = one.get("devices")
-            known["devices"] = " ".join(map(str, devices))[:300] if isinstance(devices, list) else ""
-            found.append({"probe": probe, **known})
+            listed = " ".join(map(str, devices))[:300] if isinstance(devices, list) else ""
+            found.append(NodeJudgement(node.name, probe, **texts, devices=listed))
     return found
 
 
@@ -88,12 +97,11 @@ class NodeContext:
         return {(end.node, slot_of(end.bus)): str(end) for end in self.model.endpoints if end.bus}
 
     @cached_property
-    def judged(self) -> dict[str, list[tuple[str, dict[str, str]]]]:
-        """Judgements with their nodes, by the name of their check."""
-        found: dict[str, list[tuple[str, dict[str, str]]]] = {}
-        for node in self.nodes:
-            for one in judgements(node):
-                found.setdefault(one["check"], []).append((node.name, one))
+    def judged(self) -> dict[str, list[NodeJudgement]]:
+        """Judgements of all nodes by the name of their check."""
+        found: dict[str, list[NodeJudgement]] = {}
+        for one in (one for node in self.nodes for one in judgements(node)):
+            found.setdefault(one.check, []).append(one)
         return found
 
 
