@@ -18,6 +18,7 @@ from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_lines import class_lines, styled, summary_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
+from fabtui.screen.widgets.sparkline import LABEL
 from fabtui.screen.widgets.text_line import Headings, TargetLine
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, NARROW, worst_rows
 
@@ -138,7 +139,7 @@ class PanelContent:
         name = pair_name(*entries)
         names = [name] if len(name) <= width else [f"{entries[0].name} >", f"  {entries[1].name}"]
         lines += [[(line, "bold $accent")] for line in names]
-        return lines + stacked(panel_lines(self._context.model, *entries, glyphs, self._context.now()), width, 8)
+        return lines + stacked(panel_lines(self._context.model, *entries, glyphs, self._context.now()), width, LABEL)
 
     def _worst_lines(self, width: int, height: int) -> list[TargetLine]:
         """Return the worst pairs under a line with the number of bad pairs and the headings."""

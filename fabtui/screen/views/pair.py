@@ -177,7 +177,7 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
     p2p = pair_text.of_layer(model, Layer.P2P, source, target) or pair_text.of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:
         rows = [
-            ("via", one_line(p2p.transport or "unknown", 120)),
+            ("transport", one_line(p2p.transport or "unknown", 120)),
             *([("moved by", one_line(found.text, 200))] if (found := carrier(model, p2p)) else []),
             *([("limit", limit)] if (limit := limit_text(model, p2p)) else []),
             ("addresses", one_line(f"{p2p.src_addr or '?'} > {p2p.dst_addr or '?'}", 120)),

@@ -25,7 +25,7 @@ from fabtui.presentation.wording import (
 )
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import AxisEntry
-from fabtui.screen.widgets.sparkline import pair_trend
+from fabtui.screen.widgets.sparkline import LABEL, pair_trend
 
 
 def pair_name(source: AxisEntry, target: AxisEntry) -> str:
@@ -77,11 +77,11 @@ def of_layer(model: Model, layer: Layer, source: AxisEntry, target: AxisEntry) -
 def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
     """Return one layer of a pair: verdict unless ok, value, share of the usual value."""
     if measurement is None:
-        return [(f"{layer:<8}", MUTED), ("-", MUTED)]
+        return [(f"{layer:<{LABEL}}", MUTED), ("-", MUTED)]
     share = usual_share_text(model, measurement) if measurement.value is not None else ""
     notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
     result = _result(model, measurement, glyphs, "bold")
-    return [(f"{layer:<8}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
+    return [(f"{layer:<{LABEL}}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
 
 
 def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) -> list[Part]:
@@ -111,15 +111,15 @@ def panel_lines(
         lines.extend(layer_parts(model, layer, measurement, glyphs) for layer, measurement in found.items())
         p2p = found[Layer.P2P] or found[Layer.WORLD]
         if p2p is not None and p2p.transport:
-            lines.append([("via     ", MUTED), (one_line(p2p.transport, 120), "")])
+            lines.append([("transport ", MUTED), (one_line(p2p.transport, 120), "")])
         if p2p is not None and (limit := limit_text(model, p2p)):
-            lines.append([("limit   ", MUTED), (limit, "")])
+            lines.append([("limit     ", MUTED), (limit, "")])
         if p2p is not None and (p2p.src_addr or p2p.dst_addr):
             ends = f"{one_line(p2p.src_addr or '?', 60)} > {one_line(p2p.dst_addr or '?', 60)}"
-            lines.append([("address ", MUTED), (ends, "")])
+            lines.append([("address   ", MUTED), (ends, "")])
         back = of_layer(model, Layer.P2P, target, source)
         if back is not None:
-            lines.append([("reverse ", MUTED), *_result(model, back, glyphs, "")])
+            lines.append([("reverse   ", MUTED), *_result(model, back, glyphs, "")])
         lines.extend(change_lines(model, source, target))
         if (names := ends_of(model, source, target)) is not None:
             lines.extend(pair_trend(model, *names, glyphs))
@@ -134,7 +134,7 @@ def panel_lines(
         lines.append([(why, "$warning")])
     for node in dict.fromkeys((source.node, target.node)):
         if (record := model.gone(node)) is not None and record.hint:
-            lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
+            lines.append([("next      ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
     return lines
 
 
@@ -145,7 +145,7 @@ def change_lines(model: Model, source: AxisEntry, target: AxisEntry) -> list[lis
     found = model.change(source.number, target.number)
     if found is None:
         return []
-    parts: list[Part] = [(f"{Layer.CHANGE:<8}", MUTED)]
+    parts: list[Part] = [(f"{Layer.CHANGE:<{LABEL}}", MUTED)]
     if found.ratio is not None:
         parts += [(f"x {found.ratio:.2f}", "bold"), ("  ", "")]
     return [[*parts, (found.text, MUTED if found.ratio is not None else "")]]

@@ -76,8 +76,8 @@ def merged(parts: Iterable[Part]) -> list[Part]:
     return found
 
 
-#: Number of latest attempts in the side panel.
-_ATTEMPTS = 24
+#: Number of latest attempts in the side panel, and the width of the labels there.
+_ATTEMPTS, LABEL = 22, 10
 #: Width of the graph of bad pairs, and the minimum room for it.
 TREND_WIDTH = 12
 
@@ -91,7 +91,9 @@ def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Pa
         return []
     span = clock_text(attempts[-1].time - attempts[-_ATTEMPTS:][0].time)
     graph = sparkline(model, attempts, glyphs, _ATTEMPTS)
-    lines: list[list[Part]] = [[("trend   ", MUTED), *graph, (f"  {len(attempts[-_ATTEMPTS:])} in {span}", MUTED)]]
+    lines: list[list[Part]] = [
+        [("trend".ljust(LABEL), MUTED), *graph, (f"  {len(attempts[-_ATTEMPTS:])} in {span}", MUTED)]
+    ]
     values = sorted(one.value for one in attempts if one.value is not None)
     if values:
         # Nearest rank: a percentile is a value that was measured.
@@ -99,7 +101,7 @@ def pair_trend(model: Model, src: str, dst: str, glyphs: Glyphs) -> list[list[Pa
         unit = one_line(attempts[-1].unit, 10)
         texts = spoken_texts(ranks, unit)
         text = "  ".join(f"{name} {value}" for name, value in zip(("min", "median", "p99"), texts, strict=True))
-        lines.append([("        ", MUTED), (text, MUTED)])
+        lines.append([(" " * LABEL, MUTED), (text, MUTED)])
     return lines
 
 
