@@ -18,7 +18,7 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
 from fabtui.presentation.text_table import filled, padded
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, Lines, between
+from fabtui.presentation.wrapping import Line, Lines, between, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
+#: Columns before the rest of a line that is too long.
+_CONTINUED = 4
 #: Text of a cell of a table, or text and style.
 Cell = str | Part
 
@@ -54,13 +56,14 @@ def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
     used = filled(texts)
     cut = [[row[at] if at == used[-1] else row[at][:_MAX_COLUMN] for at in used] for row in texts]
     head, *found = padded([[headings[at] for at in used], *cut], range(len(used)))
-    lines: Lines = [[("  ", ""), *((f"{text}  ", MUTED) for text in head)]]
+    # Blanks after the last column would wrap.
+    lines: Lines = [[("  ", ""), *((f"{text}  ", MUTED) for text in head[:-1]), (head[-1].rstrip(), MUTED)]]
     for row, cells, texts_of_row in zip(found, rows, cut, strict=True):
         line: list[Part] = [("  ", "")]
         for at, text, whole in zip(used, texts_of_row, row, strict=True):
             style = "" if isinstance(cells[at], str) else cells[at][1]
             line += [(text, style), (f"{whole[len(text) :]}  ", "")]
-        lines.append(line)
+        lines.append(line[:-1])
     return lines
 
 
@@ -126,7 +129,7 @@ class DetailScreen(TitledScreen):
 
     DEFAULT_CSS = """
     DetailScreen #detail-body { height: 1fr; scrollbar-size-vertical: 1; }
-    DetailScreen #detail-text { height: auto; text-wrap: wrap; }
+    DetailScreen #detail-text { height: auto; }
     """
     BINDING_GROUP_TITLE = "Detail views"
     #: Width of the lines of copied text.
@@ -159,7 +162,8 @@ class DetailScreen(TitledScreen):
             return
         width = max(20, self.size.width - 2)
         self.show_title(self.title_parts())
-        self.query_one("#detail-text", TextLine).show(content_of(self.body_lines(width)), layout=True)
+        lines = stacked(self.body_lines(width), width, _CONTINUED)
+        self.query_one("#detail-text", TextLine).show(content_of(lines), layout=True)
 
     def action_copy(self) -> None:
         lines = [self.title_parts(), *self.body_lines(self.copy_width)]

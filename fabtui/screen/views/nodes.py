@@ -152,7 +152,7 @@ class NodesScreen(TitledScreen):
         head: list[Part] = [(" nodes ", "bold"), (f"  {len(rows)}", "")]
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []
-        head.append(("   left, right: sort by another column  i: reverse", MUTED))
+        head.append(("   left, right: sort  i: reverse", MUTED))
         self.show_title(head)
 
     @on(NodesTable.Chosen)

@@ -69,7 +69,7 @@ class ConnectingView(VerticalScroll):
 
     DEFAULT_CSS = """
     ConnectingView { height: 1fr; width: 1fr; padding: 1 0 0 0; scrollbar-size-vertical: 1; }
-    ConnectingView TextLine { height: auto; text-wrap: wrap; }
+    ConnectingView TextLine { height: auto; }
     """
     can_focus = True
 
