@@ -49,15 +49,14 @@ from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.text_line import (
+    ALL_FINDINGS,
     PANEL_EDGES,
     PANEL_WIDTH,
     CellTooltip,
-    FindingsBelow,
     SidePanel,
     TargetLine,
     TargetLines,
     TextLine,
-    VerdictBar,
 )
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, lost_badge, title_content
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
@@ -82,10 +81,11 @@ class MainScreen(Screen[None]):
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
     MainScreen #title { background: $panel; }
+    MainScreen #verdict { background: $surface; }
     /* Hidden in the first frame; the layout shows what fits. */
     MainScreen #badges, MainScreen #verdict, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below,
     MainScreen #beside, MainScreen #grid, MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips,
-    MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
+    MainScreen #status, MainScreen #color-key, MainScreen #log, MainScreen #findings-below { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #legend-right { padding: 0 0 0 2; }
     MainScreen #body { height: 1fr; }
@@ -166,12 +166,12 @@ class MainScreen(Screen[None]):
         self.tabs = LayerTabs(id="tabs")
         lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips"))
         self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line = lines
-        self.verdict_bar = VerdictBar(id="verdict")
+        self.verdict_bar = TargetLines(id="verdict")
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(glyphs, id="panel")
         self.minimap = Minimap(glyphs, id="minimap")
-        self.findings_below = FindingsBelow(id="findings-below")
+        self.findings_below = TargetLines(id="findings-below")
         self.status_line = TextLine(id="status")
         self.color_key = ColorKey(glyphs, id="color-key")
         self.event_log = EventLog(id="log")
@@ -312,7 +312,7 @@ class MainScreen(Screen[None]):
         else:
             if self._panel_content is not None:
                 self._panel_content.diagnosis.follow()
-                self.verdict_bar.show(Content.assemble(*self._panel_content.verdict(self.size.width)))
+                self.verdict_bar.put([(self._panel_content.verdict(self.size.width), ALL_FINDINGS)])
             self._draw_around()
         log = self.event_log
         log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
@@ -536,10 +536,6 @@ class MainScreen(Screen[None]):
         elif self.findings is not None and not self.navigation.go_to_finding(self.findings.found, message.target):
             self.action_view("findings")
         self.draw()
-
-    @on(VerdictBar.Clicked)
-    def _verdict_clicked(self) -> None:
-        self.action_view("findings")
 
     @on(LayerTabs.Chosen)
     def _layer_clicked(self, message: LayerTabs.Chosen) -> None:

@@ -1,4 +1,4 @@
-"""Text of known size: lines, the verdict, the side panel, and the value under the mouse."""
+"""Text of known size: lines, the side panel, and the value under the mouse."""
 
 from __future__ import annotations
 
@@ -114,8 +114,10 @@ class Headings(NamedTuple):
 
 
 #: A line, and what a click on it leads to: the place of a finding, the positions of a pair, an order, or nothing.
+#: A place beyond the last finding leads to all of them.
 Target = int | tuple[int, int] | Headings | None
 TargetLine = tuple[Line, Target]
+ALL_FINDINGS = 1 << 20
 
 
 class TargetLines(TextLine):
@@ -171,12 +173,6 @@ class TargetLines(TextLine):
             self.post_message(self.Pointed(target))
 
 
-class FindingsBelow(TargetLines):
-    """Findings below the grid, where there is no side panel."""
-
-    DEFAULT_CSS = "FindingsBelow { display: none; }"
-
-
 class SidePanel(TargetLines):
     """Summary of the cursor's pair, findings, classes, sweep and worst pairs."""
 
@@ -213,15 +209,3 @@ class CellTooltip(TextLine):
         self.styles.offset = (grid.x, last if self.at[1] != last else grid.y)
         self.show(Content.assemble(*parts), layout=True)
         self.display = True
-
-
-class VerdictBar(TextLine):
-    """Numbers of bad pairs, and the worst findings; a click shows all findings."""
-
-    DEFAULT_CSS = "VerdictBar { background: $surface; }"
-
-    class Clicked(Message):
-        """The line was clicked."""
-
-    def on_click(self) -> None:
-        self.post_message(self.Clicked())
