@@ -73,7 +73,7 @@ def _measured(model: Model, m: Measurement) -> Row:
         dst_addr=m.dst_addr,
         attempts=m.attempts,
         error=m.error or _slow(model, m),
-        **{"class": model.class_of(m).value},
+        **{"class": model.key_of(m).kind.value},
     )
 
 

@@ -76,7 +76,7 @@ def _measured(model: Model, measurement: Measurement, notes: PortNotes, limits: 
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
-        "class": model.class_of(measurement),
+        "class": model.key_of(measurement).kind,
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
         **({"carrier": {**carried._asdict(), "text": carried.text}} if carried is not None else {}),

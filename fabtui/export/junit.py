@@ -133,7 +133,7 @@ def _classes(model: Model) -> Iterator[Case]:
     """Yield a case for each class of each layer; it fails if a measurement is bad."""
     found: dict[tuple[Layer, str], list[Measurement]] = {}
     for m in model.measurements():
-        found.setdefault((m.layer, str(model.class_of(m))), []).append(m)
+        found.setdefault((m.layer, str(model.key_of(m).kind)), []).append(m)
     for (layer, kind), rows in found.items():
         counts = Counter(map(model.verdict, rows))
         tested = sum(number for verdict, number in counts.items() if verdict in (Verdict.OK, *_BAD))

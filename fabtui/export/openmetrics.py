@@ -166,7 +166,7 @@ def _classes(model: Model) -> Iterator[Family]:
             if not m.layer.spec.sizes and size is not None:
                 # Slow paths have sizes of their own.
                 largest[m.layer], size = max(size, largest.get(m.layer, 0)), None
-            found.setdefault(base[0], {}).setdefault((m.layer, str(model.class_of(m)), size), []).append(base[1])
+            found.setdefault(base[0], {}).setdefault((m.layer, str(model.key_of(m).kind), size), []).append(base[1])
     for name in _WHAT:
         samples: list[MetricSample] = []
         for (layer, kind, size), values in found.get(name, {}).items():
@@ -224,7 +224,7 @@ def _pairs(model: Model) -> Iterator[Family]:
             if verdict is not Verdict.OK and model.latest(m.layer, m.src, m.dst) == m:
                 verdicts[m.layer, m.src, m.dst] = {**labels, "verdict": verdict}
             if base is not None and m.verdict is Verdict.OK:
-                sized = {**labels, "class": model.class_of(m), **_size(m.bytes)}
+                sized = {**labels, "class": model.key_of(m).kind, **_size(m.bytes)}
                 found.setdefault(base[0], []).append(MetricSample(sized, base[1]))
     for name in _WHAT:
         yield Family(f"pair_{name}", f"{_WHAT[name]}, from one endpoint to another.", found.get(name, []))

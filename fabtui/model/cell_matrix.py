@@ -346,7 +346,7 @@ class CellMatrix:
         for src, dst in model.addresses.node_pairs(layer) if layer.spec.by_address else model.pairs_in({layer}):
             sources, targets = model.table.of_node(src), model.table.of_node(dst)
             if layer.spec.by_address:
-                found = model.by_address(layer, src, dst)
+                found = model.addresses.latest(layer, src, dst)
                 own: dict[tuple[str | None, str | None], list[Measurement]] = {}
                 for one in found:
                     own.setdefault((one.src_addr, one.dst_addr), []).append(one)

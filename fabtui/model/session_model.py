@@ -472,14 +472,8 @@ class Model:
         """Endpoints without the rows of nodes that had nothing to test at first, and have something now."""
         return [end for end in self.endpoints if end.kind != "none" or end in self.table.of_node(end.node)]
 
-    def class_of(self, measurement: Measurement) -> PairClass:
-        """Return the class a measurement is compared within; between addresses, the class of their rails."""
-        if measurement.layer.spec.by_address:
-            return self.addresses.kind(measurement)
-        return self.table.class_between(measurement.src, measurement.dst)
-
     def key_of(self, measurement: Measurement) -> ClassKey:
-        """Return the class whose values a measurement is judged by; it separates hardware, unlike `class_of`."""
+        """Return the class whose values a measurement is judged by; between addresses, the class of their rails."""
         if measurement.layer.spec.by_address:
             return ClassKey(self.addresses.kind(measurement))
         return self.table.key_between(measurement.src, measurement.dst)
@@ -500,10 +494,6 @@ class Model:
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
         return self.results.latest(layer, src, dst)
-
-    def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
-        """Return the latest measurement of each address pair of two nodes in a layer of those."""
-        return self.addresses.latest(layer, src_node, dst_node)
 
     def measurements(self, *layers: Layer) -> Iterator[Measurement]:
         """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last.
@@ -539,7 +529,7 @@ class Model:
         """Return the measurement that a cell of the grid shows, or None; of several addresses, the worst."""
         a, b = self.endpoints[src], self.endpoints[dst]
         if layer.spec.by_address:
-            rows = self.by_address(layer, a.node, b.node)
+            rows = self.addresses.latest(layer, a.node, b.node)
             own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
             return max(own or rows, key=badness, default=None)
         if layer.spec.per is Per.NODE_PAIR:
@@ -638,7 +628,7 @@ class Model:
         if not layer.spec.by_address:
             return (verdict for verdict, _, _ in self.results.verdicts_in(layer))
         pairs = self.addresses.node_pairs(layer)
-        return (self.verdict(one) for pair in pairs for one in self.by_address(layer, *pair))
+        return (self.verdict(one) for pair in pairs for one in self.addresses.latest(layer, *pair))
 
     def confirmed(self) -> set[Verdict]:
         """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance."""

@@ -97,7 +97,7 @@ def _facts_of_pair(
             continue
         meaning = None if (found := meaning_of_measurement(m)) is None else found.sentence
         at = f"at {', '.join(map(size_text, sorted(sizes[pair])))}" if pair in sizes else ""
-        about = [str(model.class_of(m)), at]
+        about = [str(model.key_of(m).kind), at]
         about.append(limit_text(model, m) if known.get("limit") is None else "")
         about.append("" if meaning in (None, known.get("meaning")) else f"means: {meaning}")
         about.append((comparison_text(model, *pair) or "") if known.get("in_world") is None else "")
@@ -158,7 +158,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Glyphs, notes: Port
     ends = f"{m.src} {signs.arrow} {m.dst}"
     if m.layer.spec.by_address and m.src_addr and m.dst_addr:
         ends += f" ({m.src_addr} {signs.arrow} {m.dst_addr})"
-    kind = model.class_of(m)
+    kind = model.key_of(m).kind
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
         about.append("at " + ", ".join(map(size_text, sizes)))

@@ -138,7 +138,7 @@ def _medians_of(
     found: dict[PairClass, list[float]] = {}
     for m in model.measurements(layer):
         if m.verdict is Verdict.OK and (value := value_of(m)) is not None:
-            found.setdefault(model.class_of(m), []).append(value)
+            found.setdefault(model.key_of(m).kind, []).append(value)
     return _in_order({kind: statistics.median(values) for kind, values in found.items()})
 
 

@@ -140,7 +140,7 @@ def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
     result.check()
     text = "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do"
     assert result.texts() == [text]
-    assert {m.value for m in result.model.by_address(Layer.MTU, "n1", "n6")} == {9000.0, 1500.0}
+    assert {m.value for m in result.model.addresses.latest(Layer.MTU, "n1", "n6")} == {9000.0, 1500.0}
 
 
 def test_a_one_way_drop_within_a_rail_and_one_across(network: Network, tmp_path: Path) -> None:

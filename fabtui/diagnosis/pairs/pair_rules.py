@@ -309,7 +309,7 @@ class _RailIsolated(BlameRule):
 
 class _NodePairBlocked(BlameRule):
     def _facts(self, context: PairContext, blame: Blame, cells: list[Pair]) -> dict[str, Any]:
-        rows = context.model.by_address(Layer.PING, *_two_ends(blame))
+        rows = context.model.addresses.latest(Layer.PING, *_two_ends(blame))
         lost = sum(row.verdict is not Verdict.OK for row in rows)
         pings = {"pings_answered": bool(rows) and not lost, "lost_pings": lost or None, "pings": len(rows)}
         return super()._facts(context, blame, cells) | pings

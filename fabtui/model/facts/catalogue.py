@@ -10,6 +10,7 @@ from fabtui.model.facts.network import NETWORK_FACTS
 from fabtui.model.facts.node_view import (
     ProbedNode,
     Value,
+    connections,
     counted,
     dicts,
     field,
@@ -252,17 +253,9 @@ def _held_down(node: ProbedNode) -> Value:
 
 def _pairs(node: ProbedNode) -> Value:
     """Return the connections of GPUs from the topology matrix: ``28 x NV18``."""
-    words = []
-    matrix = node.seen("topology", "matrix")
-    rows, columns, cells = (field(matrix, name) for name in ("rows", "columns", "cells"))
-    if not (isinstance(rows, list) and isinstance(columns, list) and isinstance(cells, list)):
-        return None
-    for at, row in enumerate(cells[: len(rows)]):
-        for column, word in zip(columns, row if isinstance(row, list) else [], strict=False):
-            ahead = column in rows and rows.index(column) > at
-            if ahead and str(rows[at]).startswith("GPU") and str(column).startswith("GPU"):
-                words.append(word)
-    return counted(words)
+    found = {ends: word for ends, word in connections(node.seen("topology", "matrix")).items() if ends[0][:3] == "GPU"}
+    place = {row: at for at, row in enumerate(dict.fromkeys(row for row, _ in found))}
+    return counted(word for (row, column), word in found.items() if place.get(column, -1) > place[row])
 
 
 def _p2p(name: str) -> Callable[[ProbedNode], Value]:

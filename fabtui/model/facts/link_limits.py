@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import ports_of
-from fabtui.model.facts.node_view import ProbedNode, active_ports, dicts, field, number
+from fabtui.model.facts.node_view import ProbedNode, active_ports, connections, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
@@ -167,7 +167,7 @@ def _links_of(model: Model, end: Endpoint) -> _Links:
         # NCCL may use one of two ports.
         max((rate / 8 for rate in rates if rate is not None), default=None),
         name,
-        _near(node.seen("topology", "matrix"), name),
+        {column: word for (row, column), word in connections(node.seen("topology", "matrix")).items() if row == name},
         _interfaces(node),
     )
 
@@ -189,15 +189,6 @@ def _pcie(loaded: Mapping[str, Any], listed: Mapping[str, Any]) -> float | None:
         lane = _LANE.get(number(field(listed, "pcie", "gen_max")) or 0)
         width = _rate(field(listed, "pcie", "width"))
     return None if lane is None or width is None else lane * width
-
-
-def _near(matrix: Any, name: str) -> dict[str, str]:
-    """Return the row of a GPU in the topology matrix."""
-    rows, columns, cells = (
-        found if isinstance(found := field(matrix, key), list) else [] for key in ("rows", "columns", "cells")
-    )
-    own = next((row for one, row in zip(rows, cells, strict=False) if one == name and isinstance(row, list)), [])
-    return {str(column): word for column, word in zip(columns, own, strict=False) if isinstance(word, str)}
 
 
 def _interfaces(node: ProbedNode) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from fabtui.model.facts.node_view import dicts, field, number, text
+from fabtui.model.facts.node_view import connections, dicts, field, number, text
 from fabtui.model.records import NodeRecord
 
 #: Connections through PCIe switches alone.
@@ -93,15 +93,8 @@ def _cells(matrix: Any) -> dict[tuple[str, str], str]:
     """Return the words of the topology matrix by the names of two devices."""
     nics = field(matrix, "nics")
     names = {name: ca for name, ca in nics.items() if isinstance(ca, str)} if isinstance(nics, dict) else {}
-    rows, columns, cells = (
-        found if isinstance(found := field(matrix, key), list) else [] for key in ("rows", "columns", "cells")
-    )
     return {
-        (names.get(str(row), str(row)), names.get(str(column), str(column))): word
-        for row, words in zip(rows, cells, strict=False)
-        if isinstance(words, list)
-        for column, word in zip(columns, words, strict=False)
-        if isinstance(word, str)
+        (names.get(row, row), names.get(column, column)): word for (row, column), word in connections(matrix).items()
     }
 
 

@@ -52,6 +52,20 @@ def active_ports(ports: Any) -> list[dict[str, Any]]:
     return [port for port in dicts(ports) if port.get("state") == "Active"]
 
 
+def connections(matrix: Any) -> dict[tuple[str, str], str]:
+    """Return the words of a topology matrix by the names of row and column."""
+    rows, columns, cells = (
+        found if isinstance(found := field(matrix, key), list) else [] for key in ("rows", "columns", "cells")
+    )
+    return {
+        (str(row), str(column)): word
+        for row, words in zip(rows, cells, strict=False)
+        if isinstance(words, list)
+        for column, word in zip(columns, words, strict=False)
+        if isinstance(word, str)
+    }
+
+
 def text(value: Any) -> str | None:
     """Return a cleaned text; None if it is empty or not a text."""
     if not isinstance(value, str):

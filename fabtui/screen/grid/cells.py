@@ -199,7 +199,7 @@ class EndpointCells(CellSource):
         style, cell, share = self.judge(row, column)
         if cell is None or style is CellStyle.PAD:
             return []
-        kind = "" if cell.measurement is None else CLASS_WORDS[self.model.class_of(cell.measurement)]
+        kind = "" if cell.measurement is None else CLASS_WORDS[self.model.key_of(cell.measurement).kind]
         lines = lines_below(self.layer, cell, share, kind, (width, most), self.glyphs)
         return [f"{line[:width]:^{width}}" for line in lines]
 

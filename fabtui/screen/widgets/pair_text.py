@@ -200,7 +200,7 @@ def status_parts(model: Model, layer: Layer, source: AxisEntry, target: AxisEntr
             parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
         why = why_untested(model, source, target)
         return [*parts, (f"  {why}", "$warning")] if why else parts
-    kind = model.class_of(measurement)
+    kind = model.key_of(measurement).kind
     if layer is Layer.CHANGE:
         return parts + [part for line in change_lines(model, source, target) for part in line[1:]]
     if measurement.value is not None:
@@ -239,7 +239,7 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     if measurement.value is not None:
         parts.append(measured_text(measurement))
         shares = ", ".join(filter(None, (usual_share_text(model, measurement), limit_text(model, measurement))))
-        parts += [f"({shares}, class {model.class_of(measurement)})"] if shares else []
+        parts += [f"({shares}, class {model.key_of(measurement).kind})"] if shares else []
     if measurement.bytes:
         parts.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):

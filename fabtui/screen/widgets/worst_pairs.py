@@ -47,7 +47,7 @@ def worst_rows(
         glyph, word = glyphs.of_style[bad.style], bad.style.key
         usual = None if m is None or m.value is None else model.usual(m)
         share = "" if m is None or m.value is None or not usual else percent_text(m.value / usual)
-        kind = None if m is None else model.class_of(m)
+        kind = None if m is None else model.key_of(m).kind
         value = "-" if m is None else measured_text(m)
         number = (0, 0.0) if m is None or m.value is None else (1, m.value)
         if narrow and value == "-":

@@ -168,7 +168,7 @@ def test_a_test_that_could_not_begin() -> None:
 def test_a_ping_mesh() -> None:
     found = modelled(PING_CSV)
     assert [str(end) for end in found.endpoints] == ["a001-gw:-", "a002-gw:-"]
-    verdicts = {(m.src_addr, m.dst_addr): m.verdict for m in found.by_address(Layer.PING, "a002-gw", "a001-gw")}
+    verdicts = {(m.src_addr, m.dst_addr): m.verdict for m in found.addresses.latest(Layer.PING, "a002-gw", "a001-gw")}
     assert verdicts == {
         ("10.1.0.2", "10.1.0.1"): Verdict.OK,
         ("10.1.0.2", "10.2.0.1"): Verdict.FAILED,
@@ -177,7 +177,7 @@ def test_a_ping_mesh() -> None:
     assert found.cell(Layer.PING, 0, 1).verdict is Verdict.FAILED
     assert all(m.value is None for m in found.measurements())
     # The segments are the rails.
-    assert [found.class_of(m) for m in found.by_address(Layer.PING, "a002-gw", "a001-gw")] == [
+    assert [found.key_of(m).kind for m in found.addresses.latest(Layer.PING, "a002-gw", "a001-gw")] == [
         PairClass.SAME_RAIL,
         PairClass.CROSS_RAIL,
         PairClass.SAME_RAIL,

@@ -95,7 +95,7 @@ def test_the_ping_of_a_cell_is_the_worst_of_the_two_nodes_addresses() -> None:
 
     model.apply(_measured(ping("10.0.0.1", 0.1, Verdict.OK), ping("10.0.0.2", None, Verdict.TIMEOUT)))
     assert model.cell(Layer.PING, 0, 4).verdict is Verdict.TIMEOUT
-    assert len(model.by_address(Layer.PING, "n000", "n001")) == 2
+    assert len(model.addresses.latest(Layer.PING, "n000", "n001")) == 2
     assert model.cell(Layer.PING, 4, 0).verdict is Verdict.UNTESTED
 
 
