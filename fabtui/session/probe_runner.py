@@ -14,6 +14,7 @@ from fabtui.model.layers import MESH
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.p2p_result import whole
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions
 from fabtui.session.user_probes import OwnProbe
@@ -230,7 +231,6 @@ class ProbeRunner:
 DEADLINE = 20.0
 #: Maximum number of characters of output: a node keeps to it, unless it is not to be trusted.
 MOST_OUTPUT = 64 * 1024
-_LARGEST = 1 << 53
 
 
 class StepRunner:
@@ -271,18 +271,13 @@ class StepRunner:
 
 def _end(number: int, value: Mapping[str, Any]) -> CommandEnd:
     """Return the end of a command as its node reports it, within bounds."""
-    output, status = value.get("output"), _number(value.get("exit"))
+    output, status = value.get("output"), whole(value.get("exit"))
     text = output if isinstance(output, str) else ""
     return CommandEnd(
         number=number,
         output=text[:MOST_OUTPUT],
-        lines=_number(value.get("lines")) or 0,
-        dropped=(_number(value.get("dropped")) or 0) + len(text[MOST_OUTPUT:]),
+        lines=whole(value.get("lines")) or 0,
+        dropped=(whole(value.get("dropped")) or 0) + len(text[MOST_OUTPUT:]),
         exit=status,
         problem=one_line(str(value.get("problem") or ""), 500),
     )
-
-
-def _number(value: Any) -> int | None:
-    """Return a number of the node if it can be one."""
-    return value if type(value) is int and 0 <= value <= _LARGEST else None

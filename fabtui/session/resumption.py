@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import types
 import typing
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from fabtui import __version__
 from fabtui.errors import InputError
@@ -135,26 +136,12 @@ def _typed(hint: Any, value: Any) -> Any:
     Raises:
         ValueError: It is not a recorded session.
     """
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal and value in inner:
-        return value
-    if origin in (typing.Union, types.UnionType):
-        for one in inner:
-            try:
-                return _typed(one, value)
-            except ValueError:
-                continue
-    if origin is tuple and isinstance(value, list):
-        if inner[-1] is ...:
-            return tuple(_typed(inner[0], one) for one in value)
-        if len(inner) == len(value):
-            return tuple(_typed(kind, one) for kind, one in zip(inner, value, strict=True))
-    if origin is dict and isinstance(value, dict):
-        return {name: _typed(inner[1], one) for name, one in value.items()}
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and type(value) in (int, float) and value >= 0:
-        return float(value)
-    if type(value) is hint and not (hint is int and value < 0):
-        return value
-    raise ValueError("another type")
+    if _has_negative(value):
+        raise ValueError("no option is negative")
+    return msgspec.convert(value, hint, dec_hook=lambda kind, given: kind(given))
+
+
+def _has_negative(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_negative, value))
+    return isinstance(value, (int, float)) and not value >= 0

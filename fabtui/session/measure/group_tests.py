@@ -60,7 +60,9 @@ class WorldSweep:
             self._context.pump.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
             out = set(ranks) - set(good)
-            self._report_excluded(ranks, out, reasons, wanted, text)
+            form = "the world communicator does not form with"
+            why = {rank: f"{form} {self._name(rank)}: {reasons.get(rank, text)}" for rank in out}
+            self._report_without(ranks, out, wanted, Verdict.FAILED, why.__getitem__)
             if len(good) < 2:
                 return
             names = ", ".join(self._name(rank) for rank in sorted(out))
@@ -72,13 +74,8 @@ class WorldSweep:
 
     def leave_out(self, ranks: Sequence[int], out: set[int], wanted: Container[Pair], why: str) -> None:
         """Report the pairs of ranks that are left out of the world."""
-        self._context.report(
-            [
-                self._measurement(src, dst, Verdict.SKIPPED, error=f"left out of the world communicator: {why}")
-                for src, dst in itertools.permutations(ranks, 2)
-                if out & {src, dst} and (src, dst) in wanted
-            ]
-        )
+        text = f"left out of the world communicator: {why}"
+        self._report_without(ranks, out, wanted, Verdict.SKIPPED, lambda rank: text)
 
     async def again(self, wanted: Container[Pair]) -> None:
         """Test pairs of a formed world again; pairs that are not reached keep their earlier results."""
@@ -170,18 +167,18 @@ class WorldSweep:
     def _name(self, rank: int) -> str:
         return str(self._context.endpoints[rank])
 
-    def _report_excluded(
-        self, ranks: Sequence[int], out: set[int], reasons: dict[int, str], wanted: Container[Pair], why: str
+    def _report_without(
+        self,
+        ranks: Sequence[int],
+        out: set[int],
+        wanted: Container[Pair],
+        verdict: Verdict,
+        why: Callable[[int], str],
     ) -> None:
-        """Report the pairs of ranks that the world communicator does not form with."""
-        found = []
-        for src, dst in itertools.permutations(ranks, 2):
-            if not out & {src, dst} or (src, dst) not in wanted:
-                continue
-            rank = src if src in out else dst
-            text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
-            found.append(self._measurement(src, dst, Verdict.FAILED, error=text))
-        self._context.report(found)
+        pairs = (pair for pair in itertools.permutations(ranks, 2) if pair in wanted and not out.isdisjoint(pair))
+        self._context.report(
+            [self._measurement(src, dst, verdict, error=why(src if src in out else dst)) for src, dst in pairs]
+        )
 
     def _measurement(
         self, src: int, dst: int, verdict: Verdict, *, channels: float | None = None, **more: Any
