@@ -1,4 +1,7 @@
-"""Preflight as lines of text for a width; each piece has a role. Shared by the terminal and the screen."""
+"""Preflight as lines of text for a width, shared by the terminal and the screen.
+
+Each part of a line has a role: ``bad``, ``warn``, ``note``, ``name``, ``head``, ``dim`` or "".
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import evidence as evidence_of
 from fabtui.presentation.findings import title
 from fabtui.presentation.text_table import padded
-
-#: A piece of a line: its text and its role: ``bad``, ``warn``, ``note``, ``name``, ``head``, ``dim`` or "".
-Piece = tuple[str, str]
-Line = list[Piece]
+from fabtui.presentation.wrapping import Line
 
 _WIDEST_NAME = 30
 _WIDEST_TITLE = 24
@@ -191,8 +191,3 @@ def values_of(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyph
             together.append(name)
     found = sorted(groups.items(), key=lambda item: -len(item[1]))
     return ([(fact_text(table, fact, together, glyphs), together)] if together else []) + found
-
-
-def plain(line: Line) -> str:
-    """Return a line as text."""
-    return "".join(text for text, _ in line).rstrip()

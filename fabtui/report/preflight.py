@@ -14,7 +14,9 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as texts
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
-from fabtui.presentation.preflight_lines import Line, cut, nodes_text, plain
+from fabtui.presentation.preflight_lines import cut, nodes_text
+from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import Line
 from fabtui.report.document import Lines
 from fabtui.report.text import takes_unicode
 from fabtui.sanitize import one_line
@@ -89,7 +91,7 @@ def change_lines(changed: PreflightChanges, baseline: str, width: int, glyphs: G
 
 def _line(line: Line, paint: bool) -> str:
     if not paint:
-        return plain(line)
+        return plain(line).rstrip()
     painted = [
         f"\x1b[{_COLORS[role]}m{text}\x1b[0m" if role in _COLORS and text.strip() else text for text, role in line
     ]

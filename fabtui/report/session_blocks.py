@@ -26,19 +26,15 @@ from fabtui.presentation.preflight_lines import (
     head_line,
     nodes_text,
     odd_roles,
-    plain,
     values_of,
 )
 from fabtui.presentation.verdict_line import numbers_line
-from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text
+from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain
 from fabtui.report.collectives import collective_tables, sweep_tables
 from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.problems import entry, findings_head
 from fabtui.report.summary import outcome_text, verdicts_line
-
-#: Maximum width of the nodes of a finding.
-_WIDEST_NODES = 100
 
 
 def state_of(code: int) -> str:

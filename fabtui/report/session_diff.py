@@ -20,7 +20,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import finding_text, pairs_text, title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
-from fabtui.presentation.preflight_lines import plain
+from fabtui.presentation.wording import plain
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.preflight import change_lines
 from fabtui.report.text import capped, takes_unicode, text

@@ -14,7 +14,6 @@ from fabtui.model.session_model import Model
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.legends import class_rows
-from fabtui.presentation.preflight_lines import Line as RoleLine
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, plain, without_domain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
@@ -54,7 +53,7 @@ STYLES = {
 }
 
 
-def styled(lines: Sequence[RoleLine]) -> Lines:
+def styled(lines: Lines) -> Lines:
     """Return lines with the styles of their roles."""
     return [[(text, STYLES.get(role, "")) for text, role in line] for line in lines]
 

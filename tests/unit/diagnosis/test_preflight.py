@@ -21,7 +21,8 @@ from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.findings import as_json, evidence, title
-from fabtui.presentation.preflight_lines import chosen_facts, finding_lines, plain, short_lines, table_lines
+from fabtui.presentation.preflight_lines import chosen_facts, finding_lines, short_lines, table_lines
+from fabtui.presentation.wording import plain
 from tests.unit.model.cluster import clock, host, inventory, memlock, node
 
 
