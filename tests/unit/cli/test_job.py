@@ -201,6 +201,6 @@ def test_its_json_can_be_read_again_and_reported(
         "| verdict       | healthy",
         "| silence limit | 180 s",
         "**iterations, latest**",
-        "**nodes 4 of 4, gpus**",
+        "**node 4 of 4, gpus**",
     ):
         assert name in page
