@@ -77,13 +77,7 @@ def node_bandwidth(model: Model) -> NodeBandwidth:
 
 
 class _Pairs:
-    """Pairs of endpoints of a layer, with the numbers of their nodes.
-
-    Args:
-        model: The session.
-        layer: The layer.
-        places: Number of each node by its name.
-    """
+    """Pairs of endpoints of a layer, with the numbers of their nodes; ``places`` has these by name."""
 
     def __init__(self, model: Model, layer: Layer, places: dict[str, int]) -> None:
         table = model.pair_table(layer)

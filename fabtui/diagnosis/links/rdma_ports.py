@@ -101,11 +101,7 @@ def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProble
 
 
 class PortNotes:
-    """Problems of ports and cables by pair, cached for one state of a model.
-
-    Args:
-        model: The session model.
-    """
+    """Problems of ports and cables by pair, cached for one state of a model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -214,11 +214,7 @@ class MeshRule(Rule["Mesh"]):
 
 
 class Mesh:
-    """Measurements between addresses, and those that a finding explains.
-
-    Args:
-        model: The session model.
-    """
+    """Measurements between addresses, and those that a finding explains."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -94,11 +94,7 @@ class _Family:
         return found
 
     def total(self, weights: Floats | Flags) -> Steps[Floats]:
-        """Return the sum of the weights of its pairs for each component.
-
-        Args:
-            weights: The weight of each pair; flags count the pairs.
-        """
+        """Return the sum of the weights of its pairs for each component; flags count the pairs."""
         found: Floats = np.zeros(self.size + 1)
         for key in self.keys:
             for part in parts(len(key)):

@@ -80,11 +80,7 @@ class Tally:
 
 
 class Survey:
-    """Gathers a `Tally` of a model in steps, and again when the model changes.
-
-    Args:
-        model: The session model.
-    """
+    """Gathers a `Tally` of a model in steps, and again when the model changes."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

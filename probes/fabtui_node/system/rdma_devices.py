@@ -105,12 +105,7 @@ def _port(device: str, name: str) -> Dict[str, Any]:
 
 
 def gids(port: str, most: int) -> Iterator[Tuple[int, str, Optional[str]]]:
-    """Yield index, GID and type among the first entries of the table of a port; those without an address are left out.
-
-    Args:
-        port: Its folder in sysfs.
-        most: Number of entries that are read.
-    """
+    """Yield index, GID and type of the first entries in the table of a port (its folder); empty ones are left out."""
     for name in sysfs.names(port, "gids")[:most]:
         gid = sysfs.text(port, "gids", name)
         if gid and not _ZERO_GID.fullmatch(gid) and name.isdecimal():
