@@ -16,9 +16,9 @@ from fabtui.cli.outputs import TEXT_FORMATS, print_lines, recording_line, text_o
 from fabtui.config.file import read_config
 from fabtui.diagnosis.diagnosis import Evidence, diagnose
 from fabtui.diagnosis.finding import Severity
-from fabtui.diagnosis.preflight.checks import FOUND
 from fabtui.diagnosis.preflight.environment import expectations
 from fabtui.export.preflight import csv_text, json_text, read_earlier
+from fabtui.model.exit_codes import BAD
 from fabtui.model.facts.compare import Earlier, changes_since
 from fabtui.paths import user_path
 from fabtui.report.preflight import print_preflight
@@ -83,4 +83,4 @@ async def _session(
     if interrupted is not None:
         return interrupted_code(interrupted)
     least = Severity(given.get("fail_on", Severity.WARN))
-    return FOUND if changed is not None and changed.any else found.code_from(least)
+    return BAD if changed is not None and changed.any else found.code_from(least)

@@ -232,7 +232,6 @@ def _explains(cause: Meaning, error: Meaning) -> bool:
 
 
 def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
-    """Yield the time stamp of each line that has one."""
     for line in lines:
         if (found := _STAMP.search(line[:200])) and (time := _time_of(found)) is not None:
             yield time

@@ -266,7 +266,6 @@ def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
 
 
 def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
-    """Return True if the NIC of an endpoint is an RDMA device."""
     devices = [port.get("ca") for port in listed(model.nodes.get(endpoint.node), "ib")]
     return bool(endpoint.nic) and (endpoint.nic in devices or str(endpoint.nic).startswith("mlx"))
 

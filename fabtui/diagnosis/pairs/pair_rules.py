@@ -32,7 +32,6 @@ from fabtui.diagnosis.knowledge.next_commands import (
     nic_commands,
     node_commands,
     on_node,
-    pair_commands,
     session_command,
 )
 from fabtui.diagnosis.knowledge.toml_data import load
@@ -394,8 +393,38 @@ class PairsSameError(_PairRule):
                 yield (yield from context.explain(self, "", cells, error=error, commands=commands))
 
 
+class _SinglePair(_PairRule):
+    """Base of the rules about single pairs, in one direction or both."""
+
+    dead: ClassVar[bool]
+    trials = PAIR_TRIALS
+
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        mine = {pair for pair, verdict in context.unexplained.items() if (verdict in DEAD) is self.dead}
+        for first, second in sorted(tuple(sorted(ends)) for ends in {frozenset(pair) for pair in mine}):
+            pairs = [pair for pair in ((first, second), (second, first)) if pair in mine]
+            yield (yield from self._found(context, pairs))
+
+    def _found(self, context: PairContext, pairs: list[Pair]) -> Steps[Finding]:
+        first = pairs[0]
+        commands = context.first_commands(pairs)
+        facts = {
+            "pair": Route(*first, len(pairs) == 2),
+            "verdict": str(context.unexplained[first]),
+            # A single pair is in the title already.
+            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else context.slowest(pairs),
+            **context.retest(pairs),
+        }
+        error = (yield from context.error(pairs)) if self.dead else None
+        found = yield from context.explain(
+            self, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands
+        )
+        name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
+        return found.replace(blames=Subject(Kind.PAIR, name))
+
+
 @register
-class PairFails(_PairRule):
+class PairFails(_SinglePair):
     """A single pair fails, in one direction or both."""
 
     id = "FT017"
@@ -403,13 +432,7 @@ class PairFails(_PairRule):
     title = "Pair fails"
     message = "{pair:arrow} {verdict}"
     next_step = "Test the pair alone (Y in the pair view copies the command)."
-    trials = PAIR_TRIALS
-
-    def check(self, context: PairContext) -> Iterator[Finding | None]:
-        dead = {frozenset(pair) for pair, verdict in context.unexplained.items() if verdict in DEAD}
-        for ends in sorted(map(sorted, dead)):
-            pairs = [p for p in _both_directions(ends) if context.unexplained.get(p) in DEAD]
-            yield (yield from _single(self, context, pairs))
+    dead = True
 
 
 @register
@@ -432,7 +455,7 @@ class PairsSlow(_PairRule):
 
 
 @register
-class PairSlow(_PairRule):
+class PairSlow(_SinglePair):
     """A single pair is below the limit of its class."""
 
     id = "FT023"
@@ -440,12 +463,7 @@ class PairSlow(_PairRule):
     title = "Pair is slow"
     message = "{pair:arrow} slow"
     next_step = "Test the pair alone, and compare its transport with the usual one of its class."
-    trials = PAIR_TRIALS
-
-    def check(self, context: PairContext) -> Iterator[Finding | None]:
-        for ends in sorted(map(sorted, {frozenset(pair) for pair in context.unexplained})):
-            pairs = [pair for pair in _both_directions(ends) if pair in context.unexplained]
-            yield (yield from _single(self, context, pairs))
+    dead = False
 
 
 @register
@@ -546,10 +564,6 @@ class NotTested(_PairRule):
             yield self.finding("", cells=cells, facts={"pairs": len(cells), "reason": why})
 
 
-def _both_directions(ends: list[str]) -> list[Pair]:
-    return [(ends[0], ends[1]), (ends[1], ends[0])]
-
-
 def _are_many(pairs: Iterable[Pair]) -> bool:
     """Return True if there are more pairs, both directions counted as one, than are reported one by one."""
     found = set()
@@ -558,24 +572,3 @@ def _are_many(pairs: Iterable[Pair]) -> bool:
         if len(found) > _MOST_SINGLE:
             return True
     return False
-
-
-def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Steps[Finding]:
-    """Return the finding of a pair in one direction or both."""
-    first = pairs[0]
-    commands = pair_commands(context.model, *first)
-    verdict = context.unexplained[first]
-    slow = verdict not in DEAD
-    facts = {
-        "pair": Route(*first, len(pairs) == 2),
-        "verdict": str(verdict),
-        # A single pair is in the title already.
-        "of_usual" if len(pairs) == 1 else "slowest": context.slowest(pairs) if slow else None,
-        **context.retest(pairs),
-    }
-    error = None if slow else (yield from context.error(pairs))
-    found = yield from context.explain(
-        rule, f"{first[0]} > {first[1]}", pairs, facts=facts, error=error, commands=commands
-    )
-    name = " - ".join(sorted(first)) if len(pairs) == 2 else " > ".join(first)
-    return found.replace(blames=Subject(Kind.PAIR, name))

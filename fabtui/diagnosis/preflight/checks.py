@@ -16,6 +16,7 @@ from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.environment import unknown
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
+from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text
@@ -106,7 +107,6 @@ def _command_for(topic: str, probe: str) -> str:
 
 
 def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
-    """Return the rule of a check."""
     texts = {"id": row["id"], "name": row["name"], "check_name": row["name"], "title": row["title"]}
     description = f"{row['meaning']} Source: {row['source']}."
     worst = Severity(row.get("severity", "bad"))
@@ -117,10 +117,6 @@ def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
 for _row in load("node_checks")["check"]:
     register(_rule(_row))
 
-
-ALL_WELL = 0
-FOUND = 1
-INCOMPLETE = 3
 
 #: Maximum number of shared values that are kept as evidence.
 _MOST_SHARED = 20
@@ -158,8 +154,8 @@ class Preflight(NamedTuple):
     def code_from(self, least: Severity) -> int:
         """Return the exit code if only findings that are at least so severe count."""
         if any(finding.severity.rank <= least.rank for finding in self.findings):
-            return FOUND
-        return INCOMPLETE if self.missing else ALL_WELL
+            return BAD
+        return NOT_TESTED if self.missing else ALL_OK
 
     def verdict(self, node: str) -> NodeVerdict:
         """Return the verdict on a node."""

@@ -57,7 +57,6 @@ def blocks(text: str, notes: Notes) -> List[Block]:
 
 
 def _heading(line: str, before: str) -> Block:
-    """Return the empty block that a heading begins."""
     title, _, about = line[1:].strip().partition(": ")
     lid = re.search(r"Lid ([0-9]{1,6})\b", about, re.ASCII)
     port = re.search(r"\bport ([0-9]{1,4})\b", about, re.ASCII)

@@ -170,7 +170,6 @@ def _impl(text: str) -> str:
 
 
 def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
-    """Return the values of one run."""
     text = "\n".join(lines)
     row: dict[str, Any] = dict(parse_ping(text))
     start = next((found for line in lines if (found := _START.match(line))), None)

@@ -164,7 +164,6 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
 
 def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
-    """Compare the links of GPUs of one kind."""
     active = [[link for link in objects(gpu.get("links")) if link.get("state") == "active"] for gpu in gpus]
     most = max(len(links) for links in active)
     speeds = sorted(speed for links in active for link in links if (speed := count(link, "speed")) is not None)
