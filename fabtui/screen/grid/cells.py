@@ -250,8 +250,9 @@ class EndpointCells(CellSource):
             shapes = (shape for shape in model.results.store.columns()[0] if shape is not None and shape.layer is layer)
             largest = max((one for one in shapes if one.has_value), key=lambda one: one.asked or 0, default=None)
             self._unit = ("", None) if largest is None else (largest.unit, largest.asked)
-            if layer.spec.by_address and any(True for _ in model.verdicts_in(layer)):
-                self._unit = layer.spec.unit, None
+            if layer.spec.by_address:
+                found = (one for one in model.addresses.pairs(layer) if one.value is not None)
+                self._unit = next(((one.unit, one.asked_bytes) for one in found), ("", None))
         return self._unit
 
 
