@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
+#: Maximum number of rows that are grouped at once: the arrays for it take 100 bytes per row.
+_MOST_GROUPED = 1 << 13
 DEFAULT_SLOW_BELOW = 0.7
 #: Layers of which either makes a pair a tested one.
 _OTHER = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}
@@ -87,6 +89,8 @@ class PairResults:
         if (pending := self._pending.get(layer)) is None:
             pending = self._pending[layer] = array("I")
         pending.append(row)
+        if len(pending) == _MOST_GROUPED:
+            self._group(layer, self._pending.pop(layer))
         if layer in _OTHER:
             self.tested += self._rows.get(_OTHER[layer], src, dst) == NONE
             self._note_stall(row, measurement)
@@ -217,9 +221,11 @@ class PairResults:
         """Add the values of rows to those of their classes; all at once, because reading a recording adds millions."""
         from fabtui.model.places import values_by_class
 
-        for key, values in values_by_class(self.store, self._table, self.places(), rows):
-            known = self._by_class.setdefault((layer, key), ClassValues(less_is_better=layer.spec.less_is_better))
-            known.add(*values)
+        for at in range(0, len(rows), _MOST_GROUPED):
+            some = rows[at : at + _MOST_GROUPED]
+            for key, values in values_by_class(self.store, self._table, self.places(), some):
+                known = self._by_class.setdefault((layer, key), ClassValues(less_is_better=layer.spec.less_is_better))
+                known.add(*values)
 
     def _values_for(self, measurement: Measurement) -> ClassValues:
         key = (measurement.layer, self._key_of(measurement))
