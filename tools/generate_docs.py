@@ -141,11 +141,10 @@ def xids() -> str:
 
 def options() -> str:
     """Return the page of the options."""
-    from fabtui.config.options import option_rows
+    from man_page import option_rows
 
     groups: dict[str, list[list[str]]] = {}
-    # The options of the app come first, arguments of single commands last.
-    for row in sorted(option_rows(), key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"])):
+    for row in option_rows():
         several = ", " in row["values"]
         name = row["option"] + (f" {row['values']}" if row["values"] and not several else "")
         meaning = row["help"] + (f" ({row['values']})" if several else "")
@@ -164,9 +163,9 @@ def options() -> str:
 
 def transports() -> str:
     """Return the page of the transports."""
-    from fabtui.transport.registry import transport_rows
+    from fabtui.transport.registry import TRANSPORTS
 
-    rows = [[code(name), cell(title), code(hint)] for name, title, hint in transport_rows()]
+    rows = [[code(spec.name), cell(spec.title), code(spec.hint)] for spec in TRANSPORTS.values()]
     intro = "`--transport` takes these names. Each is declared in `fabtui/transport/registry.py`."
     return page("Transports", intro, table(["transport", "reaches a node through", "the same by hand"], rows))
 

@@ -11,12 +11,30 @@ def roff(text: str) -> str:
     return "\\&" + escaped if escaped.startswith(".") else escaped
 
 
-def _options() -> list[str]:
-    from fabtui.config.options import option_rows
+def option_rows() -> list[dict[str, str]]:
+    """Return a row for each option: those of the app first, arguments of single commands last."""
+    from fabtui.config.options import OPTIONS
 
+    rows = [
+        {
+            # A setting without a command has no option.
+            "option": f"{spec.short}, {spec.flag}".removeprefix(", ") if spec.commands else spec.argument,
+            "commands": ", ".join(name or "fabtui" for name in spec.commands),
+            "help": spec.help,
+            "values": ", ".join(spec.allowed) or spec.metavar or "",
+            "default": spec.default,
+            "setting": spec.key,
+            "environment": spec.variable,
+            "group": spec.group,
+        }
+        for spec in OPTIONS
+    ]
+    return sorted(rows, key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"]))
+
+
+def _options() -> list[str]:
     groups: dict[str, list[str]] = {}
-    # Those of the app come first, arguments of single commands last, as in docs/reference/options.md.
-    for row in sorted(option_rows(), key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"])):
+    for row in option_rows():
         values = row["values"].replace(", ", "|")
         notes = [f"Default: {row['default']}."] if row["default"] else []
         notes += [f"Variable: {row['environment']}."] if row["environment"] else []

@@ -381,24 +381,6 @@ def settings() -> dict[str, OptionSpec]:
     return {spec.key: spec for table in TABLES for spec in OPTIONS if spec.table == table}
 
 
-def option_rows() -> list[dict[str, str]]:
-    """Return a row for each option, for the documentation."""
-    return [
-        {
-            # A setting without a command has no option.
-            "option": f"{spec.short}, {spec.flag}".removeprefix(", ") if spec.commands else spec.argument,
-            "commands": ", ".join(name or "fabtui" for name in spec.commands),
-            "help": spec.help,
-            "values": ", ".join(spec.allowed) or spec.metavar or "",
-            "default": spec.default,
-            "setting": spec.key,
-            "environment": spec.variable,
-            "group": spec.group,
-        }
-        for spec in OPTIONS
-    ]
-
-
 def session_changes(given: dict[str, Any]) -> dict[str, Any]:
     """Return the session options that differ from their defaults, of arguments by name as on the command line.
 

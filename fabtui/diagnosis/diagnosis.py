@@ -159,7 +159,6 @@ def _counts(found: Finding) -> bool:
 
 
 def _checked(domain: Domain, context: Any) -> Steps[list[Finding]]:
-    """Return the findings of the rules of a domain."""
     found = []
     for rule in rules_of(domain):
         for finding in rule.check(context):

@@ -98,7 +98,6 @@ def around(hops: Floats, order: Ints) -> Floats:
 
 
 def _numbered(kinds: Sequence[Hashable]) -> Ints:
-    """Return the kinds numbered as they first appear."""
     numbers = {kind: at for at, kind in enumerate(dict.fromkeys(kinds))}
     return np.array([numbers[kind] for kind in kinds], dtype=np.int64)
 

@@ -252,7 +252,6 @@ def _key(finding: Finding) -> tuple[str, str, str]:
 
 
 def _keys(found: Iterable[Finding]) -> set[tuple[str, str, str]]:
-    """Return the keys of findings and of those folded under them."""
     keys = set()
     for one in found:
         keys.add(_key(one))

@@ -113,7 +113,6 @@ def untested_pairs(model: Model) -> Iterator[tuple[str, str, str]]:
 
 
 def _why_not(model: Model, end: Endpoint) -> str | None:
-    """Return why an endpoint cannot be tested, or None."""
     record = model.nodes.get(end.node)
     if record is not None and record.state.gone:
         return f"{end.node}: {record.text or record.state}"

@@ -251,7 +251,6 @@ class Frames:
         return found
 
     def _measurements(self, session: str) -> pd.DataFrame:
-        """Return all measurements of a session, in the order of the grid."""
         if session not in self._measured:
             model = self._sessions[session]
             self._measured[session] = _typed(_measurements(model), _PAIRS)

@@ -278,7 +278,6 @@ def _better(other: _Candidate, best: _Candidate) -> bool:
 
 
 def _count(value: Any, depth: int = 0) -> int:
-    """Return the number of values that are known, at any depth."""
     if depth > _DEEP:
         return 0
     if isinstance(value, dict):
@@ -355,7 +354,6 @@ def read(source: Source, kind: str | None = None) -> Result:
 
 
 def _names(value: Any, depth: int = 0) -> set[str]:
-    """Return the names in a value, at any depth."""
     if depth > 40:
         return set()
     if isinstance(value, dict):

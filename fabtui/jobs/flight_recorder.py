@@ -359,7 +359,6 @@ def _transfers(sides: list[_Side], dumps: Dumps, places: Places) -> tuple[list[U
 
 
 def _last_call(dump: FlightDump | None, rank: int) -> str:
-    """Return the last call of a rank that waits for nothing."""
     calls = [(group, call) for group in (dump.groups.values() if dump else ()) for call in group.calls]
     if not calls or any(not call.done for _, call in calls):
         return ""

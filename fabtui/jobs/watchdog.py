@@ -481,7 +481,6 @@ def _timeout(report: JobReport) -> str:
 
 
 def _totals(nodes: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, int] | None:
-    """Return a count of each node that has it, None if none has."""
     found = {node: int(count) for node, value in nodes.items() if (count := number(value.get(name))) is not None}
     return found or None
 

@@ -180,7 +180,6 @@ class CellMatrix:
         self._changed.add(block)
 
     def _put(self, rows: Ints, columns: Ints, levels: Levels, slowness: NDArray[np.float32]) -> None:
-        """Set many cells."""
         before = self.levels[rows, columns]
         moved = slowness != self.slowness[rows, columns]
         self.slowness[rows[moved], columns[moved]] = slowness[moved]

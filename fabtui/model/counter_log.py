@@ -216,7 +216,6 @@ class _Interval:
 
 
 def _data_of(intervals: list[_Interval]) -> Traffic:
-    """Return the data of a node over intervals."""
     data: dict[str, dict[str, tuple[int, int]]] = {"hca": {}, "net": {}}
     exact = True
     for interval in intervals:

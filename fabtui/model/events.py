@@ -72,7 +72,6 @@ def _is_time(value: Number) -> bool:
 
 
 def _is_integer(value: int) -> bool:
-    """Return True if an integer has 64 bits at most."""
     return value.bit_length() <= _MAX_INTEGER_BITS
 
 

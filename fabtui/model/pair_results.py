@@ -206,7 +206,6 @@ class PairResults:
 
     @property
     def _values(self) -> dict[tuple[Layer, ClassKey], ClassValues]:
-        """Good values by layer and class."""
         if self._regroup:
             self._regroup = False
             self._pending.clear()

@@ -82,7 +82,6 @@ def _spread(best: list[float]) -> float:
 
 
 def _middle(values: list[float]) -> float:
-    """Return the median of sorted values."""
     count = len(values)
     return (values[(count - 1) // 2] + values[count // 2]) / 2
 

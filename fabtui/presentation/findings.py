@@ -296,7 +296,6 @@ def _on_rails(scope: ScopeFact) -> str:
 
 
 def _subject(scope: ScopeFact) -> str:
-    """Return a scope as the subject of a sentence."""
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         return _where(scope) + {"both": "", "out": ", outgoing", "in": ", incoming"}[scope.direction]
     if scope.kind is ComponentKind.PAIR:

@@ -164,7 +164,6 @@ def _title(fact: Fact, width: int, odd: bool, glyphs: Glyphs) -> Line:
 
 
 def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return one line per value of each fact, with the nodes that have it."""
     title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
     value_width = max(12, min(_WIDEST_CELL, (width - title - 4) // 2))
     lines: list[Line] = []

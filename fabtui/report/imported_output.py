@@ -219,7 +219,6 @@ def _cell(value: Any, limit: int = 2000) -> str:
 
 
 def _ids_first(names: list[str]) -> list[str]:
-    """Return names with identifying columns first."""
     if not names or names[0] in _IDS or names[0].endswith(_ID_ENDS):
         return names
     ids = [name for name in _IDS if name in names]
@@ -227,12 +226,10 @@ def _ids_first(names: list[str]) -> list[str]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True for a value without parts."""
     return value is None or isinstance(value, (str, int, float, bool))
 
 
 def _words(name: str) -> str:
-    """Return the name of a value as words."""
     return one_line(name.replace("_", " "), 60)
 
 
@@ -253,7 +250,6 @@ def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_short(value: dict[str, Any]) -> bool:
-    """Return True if an object fits on one line."""
     return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
 
 

@@ -122,7 +122,6 @@ class Progress:
         return lines
 
     def _log(self) -> list[str]:
-        """Return the lines of the event log that are new."""
         fresh = [entry for entry in self._model.log if entry.time >= self._logged]
         same = sum(entry.time == self._logged for entry in fresh)
         fresh = fresh[min(self._seen_at_that_time, same) :]

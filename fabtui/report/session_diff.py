@@ -128,7 +128,6 @@ def _count_rows(diff: SessionDiff) -> list[list[str]]:
 
 
 def _pair_tables(diff: SessionDiff) -> Iterator[Table]:
-    """Yield the changed pairs of each status."""
     for status in _ORDER:
         changes = [one for one in diff.pairs if one.status is status]
         if rows := _pair_rows(changes):

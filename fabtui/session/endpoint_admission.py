@@ -138,7 +138,6 @@ def _nccl_library(inventory: dict[str, Any]) -> str | None:
 
 
 def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
-    """Return the interpreter with torch: the given one, or the first one found."""
     found = (p for p in dicts(inventory.get("pythons")) if p.get("torch") and isinstance(p.get("path"), str))
     return remote_python or next((str(python["path"]) for python in found), None)
 

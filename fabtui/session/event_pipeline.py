@@ -101,7 +101,6 @@ _encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def _line(event: Event) -> bytes:
-    """Return an event as a line of JSON."""
     value = event.to_json()
     with contextlib.suppress(UnicodeEncodeError, TypeError):
         line = _encode(value)

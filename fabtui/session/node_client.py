@@ -179,7 +179,6 @@ class NodeClient:
                 return
 
     async def _send_posted(self, message: dict[str, Any]) -> None:
-        """Send a message, and what is posted meanwhile."""
         try:
             await self.rank(message)
             while self._posted:

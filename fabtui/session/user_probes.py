@@ -124,7 +124,6 @@ def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the file of a module, without importing it or its parents."""
     path: list[str] | None = None
     found: str | None = None
     for part in module.split("."):

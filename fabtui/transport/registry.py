@@ -80,8 +80,3 @@ def command_on_node(options: Mapping[str, Any], node: str, command: str, backend
         return TRANSPORTS[name].hint.replace("{node}", quoted).replace("{command}", command)
     config = options.get("ssh_config")
     return f"ssh {f'-F {shlex.quote(str(config))} ' if config else ''}{quoted} {command}"
-
-
-def transport_rows() -> list[tuple[str, str, str]]:
-    """Return name, title and hint of every transport, for the documentation."""
-    return [(spec.name, spec.title, spec.hint) for spec in TRANSPORTS.values()]

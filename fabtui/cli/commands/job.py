@@ -99,7 +99,6 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
 
 
 def _only_job() -> str:
-    """Return the only job of the user."""
     own, _ = own_jobs()
     if not own:
         raise InputError("no job given; use fabtui job 4711, or --logs FOLDER for logs without Slurm")
@@ -122,7 +121,6 @@ def _options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> S
 
 
 def _for_job(options: SessionOptions, status: JobStatus) -> SessionOptions:
-    """Return the options for the nodes of a job that runs."""
     return replace(
         options,
         hosts=options.hosts or status.nodes,

@@ -318,7 +318,6 @@ def by_hand(model: Model, src: str, dst: str) -> str:
 
 
 def _interface(model: Model, end: Endpoint) -> str:
-    """Return the interface that has the address of an endpoint, or ""."""
     known = listed(model.nodes.get(end.node), "data_addresses")
     entries = [entry for entry in known if entry.get("address") == end.address]
     return next((one_line(nic, 60) for entry in entries if isinstance(nic := entry.get("nic"), str)), "")

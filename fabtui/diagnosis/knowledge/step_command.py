@@ -109,7 +109,6 @@ def step_command(model: Model, text: str) -> StepCommand:
 
 
 def _stages(text: str) -> list[list[str]]:
-    """Return the words of each command of a pipe."""
     if "\n" in text:
         raise CannotRunError("This step needs a shell (several lines), and steps run without one.")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)

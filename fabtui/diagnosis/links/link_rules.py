@@ -97,7 +97,6 @@ class NvlinkErrors(_NvlinkRule):
 
 class _PortRule(_LinkRule):
     def _of_nic(self, model: Model, record: NodeRecord, ca: str, facts: Mapping[str, str]) -> Finding:
-        """Return the finding of a port of a device."""
         return self.finding(
             f"{record.name} {ca}",
             nodes=(record.name,),

@@ -323,7 +323,6 @@ class Mesh:
         )
 
     def _subject(self, scope: Scope) -> Subject | None:
-        """Return the component a scope stands for, or None."""
         both = scope.direction == "both"
         match scope.kind:
             case ComponentKind.NODE:

@@ -128,7 +128,6 @@ def _reached(works: Flags, first: int) -> Flags:
 def _in_parts(
     count: int, columns: Callable[[slice], tuple[np.ndarray[Any, Any], ...]]
 ) -> Steps[tuple[np.ndarray[Any, Any], ...]]:
-    """Return columns that are computed from parts of all pairs."""
     found: list[np.ndarray[Any, Any]] = []
     for part in parts(count):
         some = columns(part)
@@ -319,7 +318,6 @@ class _Search:
         yield _Family(kind, Reach.ALL, Direction.SENDS, bits + _DIRECTION_BITS, (ordered,), names[1], size * size)
 
     def _nics(self) -> tuple[Ints, list[str]]:
-        """Return the NIC of each endpoint by number, and the names of all NICs."""
         numbers: dict[tuple[str, str], int] = {}
         found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
         return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]

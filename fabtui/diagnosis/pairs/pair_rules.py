@@ -278,7 +278,6 @@ class BlameRule(_PairRule):
 
 
 def _two_ends(blame: Blame) -> Pair:
-    """Return the ends of a path, the source first."""
     first, _, second = blame.subject.name.partition(" - " if blame.direction is Direction.BOTH else " > ")
     return first, second
 

@@ -143,7 +143,6 @@ def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
 
 
 def _with_active_nvlinks(context: PairContext, node: str) -> set[str]:
-    """Return the indices of the GPUs of a node that have an active NVLink."""
     gpus = probed(context.model.nodes.get(node), "nvlink", "gpus")
     return {
         str(gpu.get("index")) for gpu in gpus if any(link.get("state") == "active" for link in dicts(gpu.get("links")))

@@ -334,7 +334,6 @@ def _host_name(node: ProbedNode) -> str | None:
 
 
 def _shared(nodes: Iterable[ProbedNode], key: Callable[[ProbedNode], str | None]) -> dict[str, list[ProbedNode]]:
-    """Return nodes by a value that several of them have."""
     groups: dict[str, list[ProbedNode]] = {}
     for node in nodes:
         if (value := key(node)) is not None:

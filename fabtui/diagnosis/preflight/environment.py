@@ -28,7 +28,6 @@ class _Problem(NamedTuple):
 
 
 def _names(node: ProbedNode, listed: str, name: str) -> list[str] | None:
-    """Return the names of devices in a list of the inventory; None if it is unknown."""
     found = node.part(listed)
     return [str(one.get(name)) for one in dicts(found)] if isinstance(found, list) else None
 

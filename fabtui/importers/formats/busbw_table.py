@@ -51,7 +51,6 @@ class _Rows(HTMLParser):
 
 
 def _tables(text: str) -> list[list[list[str]]]:
-    """Return the rows of cells of each table in a text."""
     found = []
     for table in list(_TABLE.finditer(text))[:64]:
         parser = _Rows()

@@ -81,7 +81,6 @@ class LinkLimits:
         return self._of_end[number]
 
     def _parts(self, measurement: Measurement, here: _Links, there: _Links, inside: bool) -> list[Limit]:
-        """Return the limits of the parts of a path; none if one of them is unknown."""
         transport = measurement.transport or ""
         kind = transport_of(transport)
         path = kind.path

@@ -219,7 +219,6 @@ class ViewState:
         )
 
     def _nodes_of(self, positions: list[int]) -> list[int]:
-        """Return the nodes in the order of the first of their endpoints."""
         return list(dict.fromkeys(self.source.axis.node_at[position] for position in positions))
 
     def _those_of(self, order: list[int] | None, nodes: frozenset[str] | None) -> list[int] | None:

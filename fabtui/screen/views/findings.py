@@ -139,7 +139,6 @@ class FindingsScreen(FilteredScreen):
         return parts
 
     def _shown(self) -> list[tuple[int, Finding]]:
-        """Return the findings that pass the filter, with their numbers from 0."""
         return [(at, one) for at, one in enumerate(self.context.findings.found) if self.matches(searched_text(one))]
 
     def body_lines(self, width: int) -> Lines:
@@ -196,7 +195,6 @@ class FindingsScreen(FilteredScreen):
         return next((name for name in named if name in model.nodes), None)
 
     def _row(self, shown: Sequence[tuple[int, Finding]]) -> _Row:
-        """Return the selected row; the first one if it is gone."""
         for number, one in shown:
             if _key_of(one) == self._selected:
                 return _Row(number, one.next.index(self._step) if self._step in one.next else None)
@@ -230,7 +228,6 @@ class FindingsScreen(FilteredScreen):
             body.scroll_to(y=at, animate=False)
 
     def _rows(self) -> tuple[list[_Row], int]:
-        """Return all rows that can be selected, and the place of the selected one."""
         rows = list(self._starts)
         shown = self._shown()
         here = self._row(shown) if shown else None

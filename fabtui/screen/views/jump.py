@@ -44,7 +44,6 @@ def targets_of(screen: Screen[Any]) -> list[JumpTarget]:
 
 
 def _tabs(screen: MainScreen) -> Iterable[JumpTarget]:
-    """Yield the layers."""
     tabs = screen.tabs
     for start, _, layer in tabs.spans if tabs.region and tabs.display else ():
         yield JumpTarget(tabs.region.x + start, tabs.region.y, partial(screen.action_layer, str(layer)))
@@ -92,7 +91,6 @@ def _worst(screen: MainScreen) -> Iterable[JumpTarget]:
 
 
 def _sections(screen: DetailScreen) -> Iterable[JumpTarget]:
-    """Yield the visible sections."""
     body = screen.query_one("#detail-body")
     starts = [line[0] for line in screen.body_lines(max(20, screen.size.width - 2)) if line]
     headings = [text for text, style in starts if style == "bold $accent" and not text.startswith(" ")]
@@ -105,7 +103,6 @@ def _sections(screen: DetailScreen) -> Iterable[JumpTarget]:
 
 
 def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:
-    """Yield the lines of a part of the screen."""
     strips = screen_lines(screen)
     for y in range(max(0, region.y), min(region.bottom, len(strips))):
         yield y, strips[y].crop(region.x, region.right).text

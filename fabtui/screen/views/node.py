@@ -260,7 +260,6 @@ def text_of(value: Any, limit: int = _LIMIT) -> str:
 
 
 def _texts(record: Any, *names: str) -> list[str]:
-    """Return some values of an object as texts."""
     return [text_of(field(record, name)) for name in names]
 
 
@@ -278,7 +277,6 @@ def _gib(value: Any) -> str:
 
 
 def _gigabits(value: Any) -> str:
-    """Return a rate given in Mb/s."""
     return _measured(value, " Gb/s", "g", 1000)
 
 
@@ -463,7 +461,6 @@ def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Part:
 
 
 def _ecc(gpu: dict[str, Any]) -> Cell:
-    """Return the state of ECC, or the uncorrected errors."""
     bad = field(gpu, "ecc_errors", "uncorrected")
     if isinstance(bad, int) and not isinstance(bad, bool) and bad > 0:
         return f"{bad} uncorrected", "bold $error"
@@ -516,7 +513,6 @@ def counters(link: dict[str, Any]) -> dict[str, int]:
 
 
 def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
-    """Return a line for a link that is inactive or has errors."""
     now, was = counters(link), counters(old or {})
     counted = {name: value for name, value in now.items() if value}
     if link.get("state") == "active" and not counted:

@@ -291,7 +291,6 @@ class PathHop(NamedTuple):
 
 
 def _inventory(model: Model, end: Endpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the inventory of the node of an endpoint, and of its GPU."""
     record = model.nodes.get(end.node)
     found = (record.inventory if record is not None else None) or {}
     return found, gpu_of(found.get("gpus"), end)
@@ -336,7 +335,6 @@ def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[PathHop]:
-    """Return the hops between two endpoints of one node."""
     links = [_nvlinks(model, end) for end in (src, dst)]
     if any(word in transport for word in ("p2p", "nvl")) and any(total for _, total, _ in links):
         active = min(found for found, _, _ in links)
@@ -363,7 +361,6 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
 
 
 def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[PathHop]:
-    """Return the hops from an endpoint to its NIC, NIC last."""
     inventory, gpu = _inventory(model, end)
     names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
@@ -432,7 +429,6 @@ def path_lines(path: list[PathHop], nodes: tuple[str, str], width: int, glyphs: 
 
 
 def _below(path: list[PathHop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
-    """Return one hop per line."""
     room = max(len(hop.name) for hop in path)
     first, last = ([("  ", ""), (fit_text(node, 60), "bold")] for node in nodes)
     lines: Lines = []

@@ -205,7 +205,6 @@ class SortedTable(Widget, can_focus=True):
         return Content("\n").join(lines)
 
     def _marked(self, line: Line, width: int) -> Line:
-        """Return the line of the cursor."""
         marked: list[Part] = [
             (text, style if style.startswith(CELL) else self._reversed(style, first=not at))
             for at, (text, style) in enumerate(line)

@@ -82,7 +82,6 @@ class TextLine(Static):
         return strip
 
     def _parts(self, y: int) -> Iterable[tuple[str, str | Style]]:
-        """Return the parts of a line with their styles."""
         lines = self.shown.split(allow_blank=True)
         return lines[y].render(end="", parse_style=self._get_style) if y < len(lines) else ()
 

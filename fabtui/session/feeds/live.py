@@ -689,7 +689,6 @@ class LiveFeed(Feed):
         trim_heap()
 
     def _outcome(self, code: int) -> str:
-        """Return the outcome of the tests in words."""
         if code == NOT_TESTED:
             return "something could not be tested"
         if code == BAD:

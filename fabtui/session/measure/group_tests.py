@@ -237,7 +237,6 @@ class WorldSweep:
             self._context.report(part)
 
     async def _report_part(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
-        """Report full parts, and return the rest."""
         for one in more:
             part.append(one)
             if len(part) >= _PART:

@@ -146,7 +146,6 @@ class MeasurementRunner:
             await self._suspects(PairSet(pairs))
 
     def _left(self, pairs: PairArray, layer: Layer) -> PairSet:
-        """Return the pairs that are left to test in a layer."""
         asked = max(self._options.sizes, default=None) if layer is Layer.P2P else None
         return PairSet(p for p in pairs if not (self.left and is_tested(self._model, layer, *p, asked=asked)))
 
@@ -154,7 +153,6 @@ class MeasurementRunner:
         return any("ctas" in (one.extra or {}) for one in results_of(self._model, a, b))
 
     def _wanted(self, pairs: PairArray) -> PairArray:
-        """Return the pairs requested by name, or all."""
         if not self._options.pairs:
             return pairs
         there = {str(e) for e in self._context.endpoints}

@@ -221,7 +221,6 @@ def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | Non
 
 
 def _rows(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[tuple[str, int], dict[str, Any]]:
-    """Return the rows of the answers of nodes, by node and number of the target."""
     rows = ((node, row) for node, value in answers for row in dicts(value.get("rows")))
     return {(node, row["number"]): row for node, row in rows if isinstance(row.get("number"), int)}
 

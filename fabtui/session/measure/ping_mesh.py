@@ -91,7 +91,6 @@ class MeshTest:
         self._failures: dict[str, str] = {}
 
     def _failed(self, probe: str, node: str, failed: ProbeFailed) -> str:
-        """Note that a probe failed on a node, and return why."""
         why = one_line(failed.text, 300)
         if self._failures.get(node) != why:
             self._pump.log("warning", f"{probe}: {why}", node)
@@ -148,7 +147,6 @@ def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
 
 
 def _networks(inventory: dict[str, Any]) -> dict[str, str]:
-    """Return the network of each address of a node."""
     found = {}
     for nic in dicts(inventory.get("nics")):
         for entry in dicts(nic.get("addresses")):

@@ -294,7 +294,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _iteration(self, form: TransferShape, buffer: Any, end: float) -> Callable[[], Any]:
-        """Return the function that starts one iteration."""
         raise NotImplementedError
 
     def _fill(self, form: TransferShape, buffer: Any, end: float) -> None:
@@ -318,7 +317,6 @@ class RankGroup:
         raise NotImplementedError
 
     def _algorithm(self) -> Optional[str]:
-        """Return the algorithm that the library reported."""
         raise NotImplementedError
 
     def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:

@@ -148,7 +148,6 @@ class RankDispatcher:
         self._warming.start()
 
     def _engine(self, name: str, address: str, library: Optional[str]) -> Engine:
-        """Return an engine: the warm one if it is the same."""
         if self._warming is not None:
             self._warming.join()
         engine = self._warm_engine

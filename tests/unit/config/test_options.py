@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from fabtui.cli.parser import build_parser
 from fabtui.config import options
 from fabtui.config.file import ConfigFile, merged, read_config, read_environment, template
-from fabtui.config.options import OPTIONS, OptionSpec, option_rows, session_changes
+from fabtui.config.options import OPTIONS, OptionSpec, session_changes
 from fabtui.config.values import count, number
 from fabtui.transport import registry
-from fabtui.transport.registry import TransportSpec, transport_rows
+from fabtui.transport.registry import TransportSpec
 
+TOOLS = Path(__file__).parents[3] / "tools"
 ADDED = OptionSpec(
     "port-base",
     "first port of the ranks",
@@ -50,7 +52,8 @@ def test_a_new_option_needs_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert session_changes(merged({}, read_config()))["port_base"] == 4300
     assert session_changes(merged({"port_base": "4400"}, read_config()))["port_base"] == 4400
     assert "# first port of the ranks (default: 4000)\n#port-base = 5000" in template([])
-    row = next(row for row in option_rows() if row["option"] == "--port-base")
+    rows = runpy.run_path(str(TOOLS / "man_page.py"))["option_rows"]()
+    row = next(row for row in rows if row["option"] == "--port-base")
     assert row == {
         "option": "--port-base",
         "commands": "fabtui, run",
@@ -72,7 +75,9 @@ def test_a_new_transport_needs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     read_environment(config, {"FABTUI_TRANSPORT": "pod"})
     assert session_changes(merged({}, config)) == {"transport": "pod"}
     assert registry.command_on_node({"transport": "pod"}, "n1", "uptime") == "kubectl exec n1 -- uptime"
-    assert ("pod", "kubectl exec", "kubectl exec {node} -- {command}") in transport_rows()
+    monkeypatch.syspath_prepend(TOOLS)
+    page = runpy.run_path(str(TOOLS / "generate_docs.py"))["transports"]()
+    assert "| `pod` | kubectl exec | `kubectl exec {node} -- {command}` |" in page
 
 
 def test_every_transport_has_an_opener() -> None:

@@ -169,7 +169,6 @@ def parse_module(text: str) -> Reading:
 
 
 def _measured(label: str) -> str:
-    """Return what a value is, "" for what is not kept."""
     if label in ("module temperature", "module voltage"):
         return label[len("module ") :]
     if "bias" in label:

@@ -179,7 +179,6 @@ def _fabric(gpu: _Gpu) -> Optional[Dict[str, Any]]:
 
 
 def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
-    """Return the processes, or None if the text does not list them."""
     if "processes" in gpu.fields:
         return []
     if not gpu.processes:

@@ -96,7 +96,6 @@ def _gpu(node: str, listed: Dict[str, int], root: str, proc: str) -> Dict[str, A
 
 
 def _processes(gpu_id: Optional[int], root: str, proc: str) -> List[Dict[str, Any]]:
-    """Return the processes that have memory on a GPU."""
     found = []
     for name in sysfs.names(root, _TREE, "proc")[:4096]:
         pid = sysfs.to_integer(name)

@@ -266,7 +266,6 @@ def _cables(links: List[Value]) -> List[Value]:
 
 
 def _both(one: Value, other: Value) -> Value:
-    """Return two fabrics as one."""
     total = {name: one[name] + other[name] for name in ("switches", "adapters", "links")}
     most = {"below": _MOST_BAD, "errors": _MOST_BAD, "warnings": 10}
     total.update({name: (one[name] + other[name])[:limit] for name, limit in most.items()})

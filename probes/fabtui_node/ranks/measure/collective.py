@@ -53,7 +53,6 @@ def meet(endpoint: RankEndpoint, task: Task, ranks: List[int], size: int, second
 
 
 def _missing(task: Task, ranks: List[int]) -> str:
-    """Return the names of missing ranks."""
     if len(ranks) > MAX_NAMED:
         return "some of %d ranks" % len(ranks)
     missing = []

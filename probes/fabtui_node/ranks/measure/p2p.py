@@ -156,7 +156,6 @@ class RankPairTest:
         return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._host.faults)
 
     def _report_rest(self, failed: Failed) -> None:
-        """Report the directions without a report as failed."""
         a, b = self._op["a"], self._op["b"]
         self._report(self._blank(a, b, failed))
         self._report(self._blank(b, a, failed))
