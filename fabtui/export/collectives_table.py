@@ -134,7 +134,6 @@ def _row(model: Model, m: Measurement, ranks: Any) -> TableRow:
 
 
 def _number(m: Measurement, name: str) -> Any:
-    """Return a number of a measurement, whole for ranks and wrong elements, or None."""
     value = (m.extra or {}).get(name)
     kinds = int if name in ("ranks", "wrong") else (int, float)
     return value if isinstance(value, kinds) and not isinstance(value, bool) else None

@@ -178,7 +178,6 @@ def _classes(model: Model) -> Iterator[Family]:
 
 
 def _base_value(m: Measurement) -> tuple[str, float] | None:
-    """Return the quantity of a measurement and its value in the base unit, or None without a value."""
     if m.value is None or (base := _BASE.get(m.unit)) is None:
         return None
     return base[0], m.value * base[1]
@@ -196,7 +195,6 @@ def _collectives(model: Model, pairs: bool) -> Iterator[MetricSample]:
 
 
 def _findings(found: list[Finding]) -> list[MetricSample]:
-    """Return a series for each rule and subject, with the number of its findings."""
     names = ("kind", "severity", "component", "subject")
     shown = ((one.rule.name, one.severity, one.subject.kind, _limited(one.subject.name)) for one in found)
     counts = Counter(islice(shown, MOST_FINDINGS))
@@ -289,7 +287,6 @@ def _round_families(found: WatchRound) -> Iterator[Family]:
 
 
 def _kept(path: Path) -> str:
-    """Return the values of sessions in a file of ours, or nothing."""
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST).decode()

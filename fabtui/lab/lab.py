@@ -55,7 +55,6 @@ class Order:
 
 
 def _start(order: Order, lock: int | None = None) -> subprocess.Popen[str]:
-    """Start the process that holds a lab, with its order and the descriptor of a lock."""
     # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to this
     # process, which ends the lab of a session in order.
     process = subprocess.Popen(

@@ -125,7 +125,6 @@ def _on(one: Occurrences) -> str:
 
 
 def _where(place: LogPlace, files: Sequence[str]) -> str:
-    """Return the time, the file and the number of a line."""
     time = f"{place.time:%m-%d %H:%M:%S.%f}"[:-3] + " " if place.time else ""
     name = one_line(files[place.file], 200)
     return f"{time}{name}:{place.line}: " if name else time

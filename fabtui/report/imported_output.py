@@ -79,7 +79,6 @@ def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str
 
 
 def _blocks(result: Result) -> Iterator[Block]:
-    """Yield the contents of a file."""
     values = result.values if result.known else {}
     answered = isinstance(values.get("answer"), list)
     hidden = {*formats()[result.kind].hidden, *(("answer", "next") if answered else ())} if result.known else set()

@@ -111,7 +111,6 @@ class Progress:
             self._write(_CLEAR + self._line()[: max(10, width - 1)])
 
     def _nodes(self) -> list[str]:
-        """Return lines for nodes that have just been lost."""
         lines = []
         for record in list(self._model.nodes.values()):
             if record.state is not self._states.get(record.name):

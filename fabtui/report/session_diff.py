@@ -207,7 +207,6 @@ def _ends(names: Iterable[str], places: Iterable[str]) -> str:
 
 
 def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
-    """Return verdict and median value of one of the two sessions."""
     known = [one for one in measurements if one is not None and one.value is not None]
     word = "" if verdict is Verdict.OK and known else "-" if verdict is Verdict.UNTESTED else str(verdict)
     value = spoken_text(statistics.median(one.value or 0.0 for one in known), known[0].unit) if known else ""

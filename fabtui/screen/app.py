@@ -328,7 +328,6 @@ class FabricApp(App[int]):
         self.request_draw()
 
     def _go_back(self, model: Model) -> None:
-        """Show the model of an earlier time of a replay."""
         while len(self.screen_stack) > 1 and len(model.endpoints) < len(self.model.endpoints):
             # Its pair or node may not exist yet.
             self.pop_screen()

@@ -97,7 +97,6 @@ def _is_note(value: Any) -> bool:
 
 
 def _event(finding: str, value: Mapping[str, Any]) -> Acknowledged:
-    """Return a note of an earlier session."""
     since = value.get("since")
     known = isinstance(since, (int, float)) and 0 < since < time.time() + _DAY
     return Acknowledged(

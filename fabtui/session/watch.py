@@ -347,7 +347,6 @@ class Watch:
             return len(pairs)
 
     def _note(self, order: Round, pairs: list[Pair]) -> None:
-        """Take note of pairs that were tested."""
         ends = self._model.endpoints
         for a, b in pairs:
             verdicts = verdicts_of(self._model, (a, b))

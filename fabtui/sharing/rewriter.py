@@ -398,7 +398,6 @@ class Rewriter:
 
 
 def _names(identities: Identities) -> list[str]:
-    """Return the patterns of hosts, by their shape, and of other names."""
     shapes = {_shape(name) for name in identities.hosts}
     hosts = "|".join(sorted(shapes, key=lambda shape: (-len(shape), shape)))
     simple = any(name.isalnum() for name in identities.names)

@@ -83,7 +83,6 @@ def _source(config: ConfigFile, found: Found) -> str:
 
 
 def _problems(config: ConfigFile) -> list[str]:
-    """Return all problems in the order of the lines, with problems of keys and themes."""
     problems = list(config.problems)
     keys = {name: str(one.value) for name, one in config.keys.items()}
     _, wrong_keys = check_keys(keys, FabricApp)

@@ -110,7 +110,6 @@ def _only_job() -> str:
 
 
 def _options(args: argparse.Namespace, config: ConfigFile, query: JobQuery) -> SessionOptions:
-    """Return the options of links to nodes, which are named later."""
     given = vars(args)
     namespace = argparse.Namespace(**{name: value for name, value in given.items() if name not in _OWN})
     options = request_from(argparse.Namespace(**vars(namespace), transport="local", no_record=True), config).options

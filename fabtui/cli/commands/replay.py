@@ -55,7 +55,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    """Print the recordings in the folder of the settings."""
     if given := sorted({*OUTPUT_OPTIONS, "text", "grids", "speed"} & set(vars(args))):
         name = given[0].replace("_", "-")
         raise InputError(f"--{name} needs a recording: fabtui replay FILE; without arguments, replay lists them")

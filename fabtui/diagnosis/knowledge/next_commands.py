@@ -92,7 +92,6 @@ def _takes_terminal(words: list[str]) -> bool:
 
 
 def _address(*found: str | None) -> str | None:
-    """Return the first IP address among some texts."""
     for text in found:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address((text or "").partition("%")[0]))

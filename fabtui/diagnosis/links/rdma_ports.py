@@ -48,7 +48,6 @@ def port_problems(model: Model, endpoint: Endpoint) -> list[PortProblem]:
 
 
 def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
-    """Yield the problems that probes on the node itself report."""
     results = {probe: record.probe_results[probe] for probe in _PORT_PROBES if probe in record.probe_results}
     names = {str(port): port for port in ports}
     for one in judgements(ProbedNode(record.name, {}, results)):

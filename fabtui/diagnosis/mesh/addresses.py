@@ -80,7 +80,6 @@ def misconnected(model: Model) -> dict[str, dict[str, int]]:
 
 
 def _interfaces(model: Model) -> tuple[dict[_Nic, _Interface], dict[str, _Nic]]:
-    """Return the interfaces that have a rail, and the same by MAC address."""
     interfaces: dict[_Nic, _Interface] = {}
     owners: dict[str, _Nic] = {}
     for node, record in model.nodes.items():

@@ -293,7 +293,6 @@ def _devices_used(context: PairContext, table: PairTable, places: Places) -> Ste
 
 
 def _active_devices(context: PairContext, node: str) -> set[str]:
-    """Return the names of the interfaces and RDMA devices of a node that are up."""
     record = context.model.nodes.get(node)
     ports = {str(port.get("ca")) for port in active_ports(listed(record, "ib"))}
     return ports | {str(nic.get("name")) for nic in listed(record, "nics") if nic.get("state") == "up"}

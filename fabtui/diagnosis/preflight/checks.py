@@ -100,7 +100,6 @@ def _devices(one: NodeJudgement, buses: Mapping[tuple[str, str], str]) -> list[S
 
 
 def _command_for(topic: str, probe: str) -> str:
-    """Return the command that inspects the subject of a judgement, else the command of its probe."""
     found: str | None = load("next_commands")["preflight"].get(topic)
     specs = (registry.PROBES.get(name) for name in (topic, probe))
     return found or next((spec.next for spec in specs if spec is not None and spec.next), "")

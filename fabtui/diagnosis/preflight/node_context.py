@@ -57,7 +57,6 @@ def judgements(node: ProbedNode) -> list[NodeJudgement]:
 
 
 def _user_probe(probe: str, value: Mapping[str, Any]) -> list[Any]:
-    """Return the judgements of a user probe, and the reason if it did not work."""
     if value.get("own") is not True:
         return []
     found: list[Any] = dicts(value.get("judged"))

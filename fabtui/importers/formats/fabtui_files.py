@@ -165,7 +165,6 @@ def add_snapshot(draft: SessionDraft, values: Values, name: str) -> None:
 
 
 def _record(value: Values) -> NodeRecord:
-    """Return what a JSON snapshot holds of a node."""
     state, hint, found = value.get("state"), value.get("hint"), value.get("inventory")
     return NodeRecord(
         value["name"],

@@ -101,7 +101,6 @@ def stem(name: str) -> str:
 
 
 def _recorded(text: str) -> list[Event]:
-    """Return the events of a recording that a model can use."""
     model = Model()
     found = []
     for event in fabtui_files.events(text, Notes()):

@@ -47,7 +47,6 @@ def _first_version(libraries: list[dict[str, Any]]) -> Value:
 
 
 def _environment(*prefixes: str) -> Callable[[ProbedNode], Value]:
-    """Return a reader of the variables with some prefixes."""
 
     def find(node: ProbedNode) -> Value:
         env = node.part("env")
@@ -165,7 +164,6 @@ _LINK = _QUERY + " | grep -A9 'GPU Link Info'"
 
 
 def _named(value: Any, *path: str) -> list[tuple[str, Any]]:
-    """Return a field of each GPU in a list, with the name of the GPU."""
     return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(value)]
 
 
@@ -362,7 +360,6 @@ def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
 
 
 def _own(nodes: Iterable[ProbedNode]) -> list[Fact]:
-    """Return a fact for each scalar of the user probes."""
     found: dict[str, Fact] = {}
     for node in nodes:
         for probe, look in node.probe_results.items():

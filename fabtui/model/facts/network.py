@@ -72,7 +72,6 @@ def _name_of(port: Mapping[str, Any]) -> str:
 
 
 def _ports(name: str, unit: str = "") -> Callable[[ProbedNode], Value]:
-    """Return a reader of a field of each RDMA port of the inventory."""
 
     def find(node: ProbedNode) -> Value:
         ports = dicts(node.part("ib"))
@@ -84,7 +83,6 @@ def _ports(name: str, unit: str = "") -> Callable[[ProbedNode], Value]:
 
 
 def _detail(probe: str, *path: str, unit: str = "") -> Callable[[ProbedNode], Value]:
-    """Return a reader of a field of each port of a probe."""
     return lambda node: spread([(_name_of(p), field(p, *path)) for p in dicts(node.seen(probe, "ports"))], unit)
 
 

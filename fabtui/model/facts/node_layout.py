@@ -69,7 +69,6 @@ def _whole(value: float | None) -> int | None:
 
 
 def _nics(inventory: dict[str, Any]) -> dict[str, Device]:
-    """Return RDMA devices, and the network interfaces of a node that has none."""
     found: dict[str, Device] = {}
     for port in dicts(inventory.get("ib")):
         if (name := text(port.get("ca"))) is not None:

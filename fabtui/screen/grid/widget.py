@@ -184,7 +184,6 @@ class GridView(PaintedWidget, can_focus=True):
         self._mark_lines(self._lines_of(*touched))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
-        """Mark lines to be drawn again, adjacent lines as one region."""
         regions: list[Region] = []
         for line in sorted(lines):
             if regions and regions[-1].bottom == line:
@@ -519,7 +518,6 @@ class LineRenderer:
         return ReadyStrip.of_runs([(CellStyle.HEADER_NODE, name), (CellStyle.HEADER, line)], self.layout.width, palette)
 
     def _groups(self) -> Runs:
-        """Return the line of the names of groups over their columns."""
         runs: Runs = [(CellStyle.PAD, " " * min(self.layout.header, self.layout.width))]
         end_before = self.layout.header
         for _, group in groupby(self.columns, lambda at: self.axis.entries[at[0]].group):
@@ -533,7 +531,6 @@ class LineRenderer:
         return [*runs, *self._padding]
 
     def _names(self, runs: Runs) -> Runs:
-        """Return the line of node names over their columns."""
         end_before = self.layout.header
         place = dict(self.columns)
         for begin, end in self._blocks:
@@ -551,7 +548,6 @@ class LineRenderer:
         return [*runs, *self._padding]
 
     def _indices(self, runs: Runs) -> Runs:
-        """Return the line of endpoint indices over their columns."""
         width = self.layout.cell
         end_before = self.layout.header
         for column, begin in self.columns:

@@ -373,7 +373,6 @@ class CommandTable:
 
 
 async def _files(word: str) -> Iterable[str]:
-    """Return folders and recordings that begin with a word."""
 
     def names() -> list[str]:
         folder, slash, begun = word.rpartition("/")

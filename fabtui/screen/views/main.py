@@ -401,7 +401,6 @@ class MainScreen(Screen[None]):
         below.put(lines)
 
     def _follow(self) -> None:
-        """Let the second layer follow the grid."""
         if self.second_layer.display:
             changed, self._updater.changed = self._updater.changed, set()
             self.second_layer.follow(self.view_state, self.grid, changed)

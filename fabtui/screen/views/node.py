@@ -500,7 +500,6 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
 
 
 def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
-    """Return the identity of a link: UUID or index of its GPU, and its number."""
     return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
 
 

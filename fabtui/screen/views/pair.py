@@ -326,7 +326,6 @@ def _end(end: Endpoint) -> PathHop:
 
 
 def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
-    """Return the PCIe link of a GPU, and True if it is narrower than its maximum."""
     gen, width, widest = (field(gpu, "pcie", name) for name in ("gen", "width", "width_max"))
     if gen is None and width is None:
         return "", False

@@ -69,7 +69,6 @@ class KeyBar(TextLine):
         self.show(Content.assemble(*parts))
 
     def _entries(self) -> list[_Entry]:
-        """Return an entry for each shown binding, and one for each group of bindings."""
         active: dict[str, Binding] = {}
         nodes: list[DOMNode] = []
         for one in self.screen.active_bindings.values():

@@ -554,7 +554,6 @@ class LiveFeed(Feed):
             host.end(reason, kind)
 
     def _open_nodes(self) -> list[str]:
-        """Return the nodes that are neither ready nor failed."""
         return [name for name in self._order if name not in self._ready and name not in self._gone]
 
     async def _settled(self) -> None:
@@ -660,7 +659,6 @@ class LiveFeed(Feed):
         return replace(self._diagnosed[1])
 
     async def _confirm_first(self) -> None:
-        """Run the experiments about the first findings."""
         assert self._sweep is not None
         await self._pump.flush()
         from fabtui.diagnosis.experiment import first_planned

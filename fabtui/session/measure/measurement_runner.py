@@ -251,7 +251,6 @@ class MeasurementRunner:
         return sorted(suspects) if len(suspects) < len(ranks) - 1 else []
 
     def _without_withheld(self, pairs: PairArray, withheld: dict[int, str]) -> PairArray:
-        """Remove and report the pairs of endpoints that are not tested."""
         self._context.skip(
             [
                 (self._name(src), self._name(dst), withheld[n])

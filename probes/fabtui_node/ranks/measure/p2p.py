@@ -361,7 +361,6 @@ class RankPairTest:
                 report["error"] = "%s%s" % (report["error"], problem)
 
     def _report(self, report: PairReport) -> None:
-        """Send the report of a direction, once."""
         if report["role"] in self._reported:
             return
         self._reported.add(report["role"])
