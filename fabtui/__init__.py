@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fabtui.version import __version__
 
-# Of `typing`, which takes as long as the rest of ``fabtui --version``, nothing is needed at run time.
+# `typing` takes as long as the rest of ``fabtui --version``, and nothing of it is needed at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

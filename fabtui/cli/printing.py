@@ -1,4 +1,4 @@
-"""What commands print on standard output, and the questions that they ask first."""
+"""Output of commands on standard output, and the questions that they ask first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_plain(given: Container[str] = ()) -> bool:
 
 
 def print_text(text: str, given: Container[str] = ()) -> None:
-    """Print a text as it is, in ASCII where `is_plain` says so."""
+    """Print a text as it is, in ASCII where `is_plain` is true."""
     sys.stdout.write(text.encode("ascii", "replace").decode("ascii") if is_plain(given) else text)
 
 
@@ -44,10 +44,10 @@ def print_result(result: Result, given: Container[str]) -> None:
 
 
 def confirmed(question: str, why: str) -> bool:
-    """Ask a question, and return whether the user says yes.
+    """Ask a question, and return whether the user answers yes.
 
     Raises:
-        InputError: Standard input is no terminal; ``why`` says what needs an answer.
+        InputError: Standard input is no terminal; ``why`` names what needs an answer.
     """
     if not sys.stdin.isatty():
         raise InputError(f"{why}; standard input is no terminal: add --yes")

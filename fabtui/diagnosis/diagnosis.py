@@ -77,7 +77,7 @@ class Diagnosis:
 
     @cached_property
     def not_examined(self) -> list[str]:
-        """What was requested and could not be tested, one line each."""
+        """Requested tests that could not be run, one line each."""
         return exit_codes.not_tested(self.model)
 
     @cached_property

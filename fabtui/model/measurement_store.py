@@ -181,7 +181,7 @@ NONE = -1
 #: Shape number of a row that was removed.
 _UNUSED = 0
 _NO_ROW = _MAXIMUM = 0xFFFFFFFF
-#: Numbers of shapes and ends from here on need four bytes.
+#: Least number of a shape or an end that needs four bytes.
 _SHORT = 1 << 16
 
 

@@ -210,7 +210,7 @@ def verdict_counts(found: PairTable) -> Counter[Verdict]:
 
 
 def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: array[int]) -> Iterator[PairTable | None]:
-    """Yield None after each small step, and at the end the table of some rows, those of unknown endpoints left out."""
+    """Yield None after each small step, and at the end the table of some rows without unknown endpoints."""
     shapes, shape_of, values = results.store.columns()
     codes = np.array([-1 if shape is None else _CODE[shape.verdict] for shape in shapes], dtype=np.int8)
     yield None

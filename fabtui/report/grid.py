@@ -31,7 +31,7 @@ USUAL_WIDTH = 240
 _ROWS = "a row sends, a column receives"
 #: Levels of cells that show their value if there is room.
 _VALUED = FINE | {*BY_PATH.values(), Level.SLOW, Level.FLAPPING, Level.GONE}
-#: Those of them with a mark behind the value.
+#: Levels among them with a mark behind the value.
 _MARKED = (Level.SLOW, Level.FLAPPING, Level.GONE)
 _NOT_TESTED = "-"
 

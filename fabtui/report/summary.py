@@ -43,7 +43,7 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     model, found = one.model, shown or Shown()
     yield Items("", head_lines(model))
     known = nodes(model)
-    # The heading says what the rows show.
+    # The heading reports what the rows show.
     yield shortened(known._replace(rows=[["", "", ""], *known.rows[1:]]), "lines", "--json has all nodes")
     yield from _grids(model, signs, found)
     yield from _medians(model)

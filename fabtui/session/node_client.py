@@ -63,8 +63,8 @@ class NodeClient:
     async def messages(self) -> AsyncIterator[Message]:
         """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail.
 
-        These are ``rank`` (a dictionary ``m`` of the rank host), ``exit`` and ``stopped`` of the rank host's process,
-        and ``log`` (a line that a process printed).
+        ``rank`` has a dictionary ``m`` of the rank host, ``log`` a line that a process printed; ``exit`` and
+        ``stopped`` are about the process of the rank host.
         """
         try:
             while True:

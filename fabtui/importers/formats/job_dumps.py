@@ -1,4 +1,4 @@
-"""What running jobs report of their ranks: dumps of PyTorch's flight recorder, and reports of NCCL RAS.
+"""Reports of running jobs about their ranks: dumps of PyTorch's flight recorder, and reports of NCCL RAS.
 
 A dump is of one rank; a pickle has become JSON when its file was read. Reports of RAS are what ``ncclras -v`` and the
 client of fabtui get, text or JSON.

@@ -163,7 +163,7 @@ class EndpointCells(CellSource):
         self._judged.clear()
 
     def take_changes(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Judge some cells, given by endpoint numbers, anew when they are read; return their positions."""
+        """Judge some cells, given by endpoint numbers, again when they are read; return their positions."""
         at, judged = self.axis.position, self._judged
         found = [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
         for position in found:

@@ -83,7 +83,7 @@ def over_open_links(client_of: ClientOf, job: str) -> AskNodes:
 async def ask_node(
     client_of: ClientOf, node: str, probe: str, args: dict[str, Any], deadline: float, most_text: int = MOST_TEXT
 ) -> Reply:
-    """Return the answer of a node over its open link, with parts of at most so much text."""
+    """Return the answer of a node over its open link, with parts of at most ``most_text`` characters."""
     try:
         client = await client_of(node)
     except ProbeFailed as failed:
