@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
 
@@ -88,6 +89,11 @@ def fold(names: Iterable[str]) -> str:
 
     Folds the last number only: ClusterShell's NodeSet takes 10 s for 1,024 names with two numbers (``ip-10-0-12-37``).
     """
+    return _folded(tuple(names))
+
+
+@lru_cache(maxsize=64)
+def _folded(names: tuple[str, ...]) -> str:
     # A name without a number is a pattern of its own.
     groups: dict[tuple[str, str | None], list[str]] = {}
     for name in dict.fromkeys(one_line(name, _MAX_NAME) for name in names):

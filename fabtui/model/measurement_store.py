@@ -361,9 +361,9 @@ class MeasurementStore:
         """Return the shapes, the shape number of each row, and the value of each row; to be read only."""
         return self._shapes, self._shape_of, self._value
 
-    def end_name(self, number: int) -> str:
-        """Return the name of an end by its number in `end_columns`; a name may have several."""
-        return self._ends[number][0]
+    def end_names(self) -> list[str]:
+        """Return the name of each end by its number in `end_columns`; a name may have several."""
+        return [name for name, _ in self._ends]
 
     @property
     def end_columns(self) -> tuple[array[int], array[int]]:

@@ -17,7 +17,7 @@ from fabtui.model.endpoints import PAIR_CLASSES, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
-from fabtui.model.places import numbers_of_ends
+from fabtui.model.places import endpoints_of_ends, picked_ends
 from fabtui_node.parsers.nccl.transports import Path, path_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ DEAD = (_CODE[Verdict.TIMEOUT], _CODE[Verdict.FAILED])
 _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
-_STEP = 1 << 13
+_STEP = 1 << 12
 #: Maximum number of endpoints for which a table with one byte for each possible pair is made.
 _MOST_DENSE = 4096
 
@@ -223,10 +223,13 @@ def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: arra
         # A lasting view of an array that may still grow would prevent that.
         shape_column[part], value_column[part] = shape_of[part], values[part]
         yield None
-    chosen = np.array(rows, dtype=np.int32)
-    source, target = numbers_of_ends(results.store, table, chosen)
-    known = (source >= 0) & (target >= 0)
+    chosen, endpoints = np.array(rows, dtype=np.int32), endpoints_of_ends(results.store, table)
     yield None
+    source, target = np.empty((2, len(chosen)), dtype=np.int32)
+    for part in parts(len(chosen)):
+        source[part], target[part] = picked_ends(results.store, endpoints, chosen[part])
+        yield None
+    known = (source >= 0) & (target >= 0)
     found = _empty(source[known], target[known], chosen[known])
     classes = _Classes(results, layer)
     yield None

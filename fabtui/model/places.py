@@ -93,19 +93,17 @@ def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
     return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int32)
 
 
-def numbers_of_ends(store: MeasurementStore, table: EndpointTable, rows: array[int] | Ints) -> tuple[Ints, Ints]:
-    """Return the numbers of the endpoints of rows, their sources and their destinations; -1 for other names."""
-    found = []
-    for column in store.end_columns:
-        # A lasting view of an array that may still grow would prevent that; picking copies.
-        ends = np.frombuffer(column, column.typecode)[rows]
-        counts = np.bincount(ends)
-        numbers = np.full(len(counts), -1, dtype=np.int32)
-        for end in np.flatnonzero(counts).tolist():
-            if (number := table.number(store.end_name(end))) is not None:
-                numbers[end] = number
-        found.append(numbers[ends])
-    return found[0], found[1]
+def endpoints_of_ends(store: MeasurementStore, table: EndpointTable) -> Ints:
+    """Return the number of the endpoint that each end of the store is, -1 for other names."""
+    numbers = [table.number(name) for name in store.end_names()]
+    return np.array([-1 if number is None else number for number in numbers], dtype=np.int32)
+
+
+def picked_ends(store: MeasurementStore, endpoints: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the endpoints of rows, their sources and their destinations, see `endpoints_of_ends`."""
+    # A lasting view of an array that may still grow would prevent that; picking copies.
+    source, target = (endpoints[np.frombuffer(column, column.typecode)[rows]] for column in store.end_columns)
+    return source, target
 
 
 def values_by_class(
@@ -118,7 +116,7 @@ def values_by_class(
     found = [shapes[number] for number in numbers.tolist()]
     good = np.array([one is not None and one.verdict is Verdict.OK and one.has_value for one in found])[which]
     values = np.frombuffer(value_of)[chosen]
-    source, target = numbers_of_ends(store, table, chosen)
+    source, target = picked_ends(store, endpoints_of_ends(store, table), chosen)
     known = (source >= 0) & (target >= 0)
     code = places.classes(source[known], target[known])[1]
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
