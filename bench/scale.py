@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 CASES = "64:full,256:full,1024:sampled"
 #: Nodes that one process plays.
 NODES_A_PROCESS = 32
-BAR_MEMORY = 60e6
+BAR_MEMORY = 75e6
 BAR_NODE = 50e3
+BAR_RESULT = 120
 #: Share of the CPU per pair of 0.2.0.
 BAR_SHARE = 1 / 3
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -166,6 +167,7 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
         await feed.close()
     tests = marks["world" if "world" in options.layers else "p2p"]
     layer = Layer(options.layers[-1])
+    found["memory_end"] = resident()
     good = sum(1 for m in feed.model.measurements() if m.layer is layer and feed.model.verdict(m) is Verdict.OK)
     found |= {
         "connect_s": tests[0] - began[0],
@@ -173,7 +175,7 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
         "wall_s": ended[0] - tests[0],
         "cpu_s": ended[1] - tests[1],
         "directions_ok": good,
-        "memory_end": resident(),
+        "results": sum(1 for _ in feed.model.measurements()),
         "recording_bytes": options.record.stat().st_size if options.record else 0,
     }
     return found
@@ -212,6 +214,11 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> 
     return {"endpoints": count, "nodes": nodes, "mode": mode, "pairs": pairs, "rounds": rounds, **found}
 
 
+def bar_of(case: dict[str, Any]) -> float:
+    """Return the bar of the controller's memory: dependencies, nodes and results."""
+    return BAR_MEMORY + BAR_NODE * float(case["nodes"]) + BAR_RESULT * float(case["results"])
+
+
 def show(cases: list[dict[str, Any]]) -> None:
     """Print the table and what it comes to against the bars."""
     print(
@@ -225,19 +232,19 @@ def show(cases: list[dict[str, Any]]) -> None:
             f"{case['endpoints']:9d} {nodes:5d} {case['mode']:>7} {pairs:7d} {case['rounds']:6d} "
             f"{case['rounds'] / case['endpoints']:8.2f} {case['wall_s']:7.2f} {case['cpu_s']:7.2f} "
             f"{case['cpu_s'] / pairs * 1e3:11.3f} {pairs / case['wall_s']:7.0f} {case['memory_ready'] / 1e6:8.1f} "
-            f"{(BAR_MEMORY + nodes * BAR_NODE) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} "
+            f"{bar_of(case) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} "
             f"{case['memory_end'] / 1e6:7.1f} {(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
         )
         if case["directions_ok"] != 2 * pairs:
             print(f"  only {case['directions_ok']} of {2 * pairs} directions came out ok")
     for case in cases:
-        bar = BAR_MEMORY + case["nodes"] * BAR_NODE
+        bar = bar_of(case)
         each = (case["memory_ready"] - case["memory_start"]) / case["nodes"]
         print(
             f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
             f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU per node until ready; "
-            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB per node) then, "
-            f"{case['memory_end'] / bar:.2f} with all results; recording {case['recording_bytes'] / 1e6:.1f} MB"
+            f"{case['memory_end'] / bar:.2f} of the bar (75 MB + 50 kB per node + {BAR_RESULT} bytes per result) with "
+            f"{case['results']} results; recording {case['recording_bytes'] / 1e6:.1f} MB"
         )
 
 
