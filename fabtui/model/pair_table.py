@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,7 +160,7 @@ def in_steps(results: PairResults, table: EndpointTable, layer: Layer) -> Iterat
 
 
 def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last: PairTable) -> tuple[PairTable, bool]:
-    """Return the results of a layer at each message size, in the order of the first tests of the pairs.
+    """Return the results of a layer at each message size, in any order.
 
     Also return whether these are all: files of other tools may have pairs of unknown endpoints. Only results at the
     size that counts of a pair are judged by their class.
@@ -169,11 +169,11 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
         results: Results of all layers.
         table: Endpoints of the session.
         layer: Layer of pairs of endpoints.
-        at_last: Results at the size that counts of each pair; with one size they are the same, in another order.
+        at_last: Results at the size that counts of each pair; with one size they are the same.
     """
     rows = array("I", results.rows((layer,)))
     if len(rows) == len(at_last):
-        return _reordered(at_last, np.asarray(rows, dtype=np.int32)), True
+        return at_last, True
     *_, found = _filled(results, table, layer, rows)
     assert found is not None
     if len(results.sizes(layer)) > 1:
@@ -182,13 +182,6 @@ def each_size(results: PairResults, table: EndpointTable, layer: Layer, at_last:
         own = [_CODE[results.store.shape(row).verdict] for row in found.row[others].tolist()]
         found.verdict[others] = np.array(own, dtype=np.int8)
     return found, len(found) == len(rows)
-
-
-def _reordered(found: PairTable, rows: Ints) -> PairTable:
-    """Return a table in another order, given by the rows of its results in the store."""
-    place = np.argsort(found.row)
-    at = place[np.searchsorted(found.row, rows, sorter=place)]
-    return replace(found, **{field.name: getattr(found, field.name)[at] for field in fields(PairTable)})
 
 
 def medians(results: PairResults, found: PairTable, size: int | None) -> dict[PairClass, float]:

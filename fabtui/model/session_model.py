@@ -444,7 +444,8 @@ class Model:
         for layer in layers:
             found = self.whole_table(layer)
             if found is not None:
-                yield from map(self.results.store.get, found.row[found.bad].tolist())
+                bad = set(found.row[found.bad].tolist())
+                yield from (self.results.store.get(row) for row in self.results.rows((layer,)) if row in bad)
             else:
                 yield from (m for m in self.measurements(layer) if self.verdict(m).bad)
 
