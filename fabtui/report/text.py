@@ -121,8 +121,11 @@ def _one_by_one(table: Table, width: int | None) -> list[str]:
 
 
 def _hanging(line: str, start: int, width: int | None) -> list[str]:
-    """Return a line whose last column begins at a place, wrapped to a width unless it has a command to be copied."""
-    if width is None or len(line) <= width or "next: " in line:
+    """Return a line whose last column begins at a place, wrapped to a width unless it has a command to be copied.
+
+    A long cell before the last column moves that column: such a line is left whole.
+    """
+    if width is None or len(line) <= width or "next: " in line or line[max(start - 2, 0) : start].strip():
         return [line]
     return wrapped(line[:start], line[start:], width)
 
