@@ -78,8 +78,8 @@ class ProbeJudgement(NodeRule):
             "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
             "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
         }
-        # The catalogue explains the errors of tools, too.
-        known = None if self.check_name else meaning_of(texts[0])
+        # The catalogue explains the errors of tools, and lines of the kernel log for which the vendor names no action.
+        known = meaning_of(texts[0]) if not self.check_name or (probe == "kernel" and not group[0].action) else None
         if known is not None:
             facts |= known.facts
             command = next((f"ssh {{node}} {one}" for _, one in known.commands if "{route}" not in one), command)

@@ -44,7 +44,11 @@ def _table(values: Values) -> Facts:
 
 
 def _problems(values: Values) -> list[str]:
-    return [str(one.get("reason") or one.get("text")) for one in dicts(values.get("errors"))]
+    handle = "Unable to determine the device handle: "
+    return [
+        (handle if one.get("kind") == "device_handle" else "") + str(one.get("reason") or one.get("text"))
+        for one in dicts(values.get("errors"))
+    ]
 
 
 def _rows(values: Values) -> Facts:

@@ -129,11 +129,16 @@ def _add_recording(draft: SessionDraft, text: str) -> None:
 
 
 def errors_in(result: Result) -> Causes:
-    """Return the errors in an output that may have lines of a log."""
+    """Return the errors in an output that may have lines of a log, or problems of a node that no rule explains."""
     reader = LogReader()
-    if result.known and formats()[result.kind].errors:
+    if result.known and (formats()[result.kind].errors or _unexplained(result)):
         reader.add(result.source.text)
     return reader.result()
+
+
+def _unexplained(result: Result) -> bool:
+    found = examined(result).findings if formats()[result.kind].facts is not None else []
+    return bool(found) and not any(one.code or one.facts.get("action") for one in found)
 
 
 def examined(result: Result, errors: Causes | None = None) -> Diagnosis:

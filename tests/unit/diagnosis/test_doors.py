@@ -96,6 +96,10 @@ def _query(old: str, new: str) -> str:
 
 
 _XID = {"kind": "xid", "code": 79, "bus": "0000:9b:00", "count": 1, "first": 12.5, "last": 12.5}
+_FAILED_START = {
+    **{"kind": "gpu_init", "code": "0x24:0x72:1568", "bus": "0000:0a:00.0", "count": 1, "first": 885.2, "last": 885.2},
+    "text": "NVRM: GPU 0000:0a:00.0: RmInitAdapter failed! (0x24:0x72:1568)",
+}
 _PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
 _COUNTED = {"node": "n062 mlx5_1", "guid": "0x10000b", "port": 1, "errors": {"port_rcv_errors": 212}, "saturated": []}
 _ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
@@ -291,6 +295,22 @@ FAULTS = [
         "nvidia-smi topo -p2p r",
         facts={"topology": {"p2p": {"read": {"columns": ["GPU0", "GPU1", "GPU2"], "bad": [["GPU0", "GPU1", "CNS"]]}}}},
         output="$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\tGPU2\n GPU0\tX\tCNS\tOK\n GPU1\tOK\tX\tOK\n GPU2\tOK\tOK\tX\n",
+    ),
+    Fault(
+        "GPU that does not answer",
+        "E44",
+        "the GPU has fallen off the bus",
+        "dmesg | grep -i xid",
+        facts={"gpus": {"gpus": [], "problems": ["Unable to determine the device handle: Unknown Error"]}},
+        output="Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\n",
+    ),
+    Fault(
+        "GPU that the driver cannot start",
+        "E46",
+        "the driver cannot start this GPU",
+        "dmesg | grep -i nvrm",
+        facts={"kernel": {"readable": "yes", "counts": [_FAILED_START]}},
+        output=f"[  885.2] {_FAILED_START['text']}\n",
     ),
     Fault(
         "lost GPU",

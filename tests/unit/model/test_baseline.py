@@ -47,7 +47,7 @@ def test_a_change_is_a_ratio_or_the_reason_for_none(
 def test_other_message_sizes_cannot_be_compared() -> None:
     found = change(one(OK, 50.0), one(OK, 20.0, bytes=1 << 20), OK)
     assert (found.verdict, found.ratio) == (Verdict.INCONCLUSIVE, None)
-    assert "268435456 bytes then, 1048576 now" in found.text
+    assert "256 MiB then, 1 MiB now" in found.text
 
 
 def test_of_several_sizes_and_attempts_the_latest_of_the_largest_counts_and_arms_do_not() -> None:
