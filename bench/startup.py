@@ -27,8 +27,9 @@ from typing import NamedTuple
 
 from terminal import keep_compiled
 
-BAR_COMMAND = 60.0
-BAR_FRAME = 250.0
+#: Bars as multiples of ``python3 -c pass`` in the same run, so that they hold on fast and slow machines.
+BAR_COMMAND = 4.0
+BAR_FRAME = 16.0
 _DEADLINE = 30.0
 _TICK = 1000.0 / os.sysconf("SC_CLK_TCK")
 #: The switch to the alternate screen; the first frame has the name of the program in it.
@@ -121,15 +122,15 @@ def main() -> int:
             argv = [fabtui, option]
             rows.append((f"fabtui {option}", best(partial(of_command, argv), rounds), BAR_COMMAND))
         rows.append(("fabtui, first frame", best(lambda: of_first_frame(app), rounds), BAR_FRAME))
-    print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'bar ms':>7}")
+    print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'bar':>7}")
     missed = 0
     for name, times, bar in rows:
         # Commands are held to their CPU time, the frame to what a user waits.
-        held = times.wall if bar == BAR_FRAME else times.cpu
+        held = times.wall / bare.wall if bar == BAR_FRAME else times.cpu / bare.cpu
         verdict = "" if bar is None else ("kept" if held <= bar else "MISSED")
         missed += verdict == "MISSED"
         shown = "" if bar is None else f"{bar:.0f}"
-        print(f"{name:22} {times.cpu:8.1f} {times.wall:8.1f} {times.cpu / bare.cpu:9.2f} {shown:>7} {verdict}")
+        print(f"{name:22} {times.cpu:8.1f} {times.wall:8.1f} {held:9.2f} {shown:>7} {verdict}")
     return 1 if missed else 0
 
 
