@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# As the command line sets it; a rival gets it, too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from playednames import GPUS, NONCE, node_name
 

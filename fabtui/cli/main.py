@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _open_standard_files()
         if argv is None:
             clean_standard_files()
+            # NumPy's threads would wait actively on all cores of a login node, for arrays that one core handles.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
         # Flushed here, where an error is still reported in one line.
         sys.stdout.flush()
