@@ -44,7 +44,7 @@ class Guess(NamedTuple):
 @functools.cache
 def formats() -> dict[str, Format]:
     """Return all formats by name."""
-    # What fabtui makes of the output of a command is declared over what a node needs to parse it.
+    # Declarations of this side replace those of the node side: they have what fabtui makes of an output, too.
     return catalogue.formats() | catalogue.formats_in("fabtui.importers.formats")
 
 

@@ -119,7 +119,7 @@ class Client(asyncssh.SSHClient):
         return found[0] if found else None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Return True to accept an untrusted key. asyncssh also calls this for changed keys, which are refused."""
+        """Return True to accept a key. asyncssh compares keys, and asks here about unknown and changed ones."""
         self.shown = key
         if self.policy == "accept-new" and not self.known.keys:
             self.accepted = key
