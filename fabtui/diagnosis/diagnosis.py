@@ -15,7 +15,7 @@ Importing this module registers all rules about sessions; those about jobs are r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ class Diagnosis:
 
     @cached_property
     def code(self) -> int:
-        """Exit code of the session; that of its preflight if it only inspected nodes."""
+        """Exit code of the session, or of its preflight if the session only inspected nodes."""
         if self.model.options.get("looks_only"):
             return self.preflight.exit_code
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))
@@ -108,8 +108,17 @@ def diagnose(evidence: Evidence | Model) -> Diagnosis:
     more = error_findings(given.errors) if given.errors is not None else []
     if given.job is not None:
         more += [one for rule in rules_of(Domain.JOBS) for one in rule.findings(given.job)]
-    listed, each = (in_order(model, [*more, *some]) if more else some for some in found)
-    return Diagnosis(given, tally, listed, each, inspected)
+    return _with(Diagnosis(given, tally, found.listed, found.all, inspected), more)
+
+
+def with_errors(found: Diagnosis, errors: Causes) -> Diagnosis:
+    """Return a diagnosis with errors in lines of logs as further findings."""
+    return _with(replace(found, evidence=replace(found.evidence, errors=errors)), error_findings(errors))
+
+
+def _with(found: Diagnosis, more: list[Finding]) -> Diagnosis:
+    listed, each = (in_order(found.model, [*more, *some]) for some in (found.findings, found.all_findings))
+    return replace(found, findings=listed, all_findings=each) if more else found
 
 
 @register

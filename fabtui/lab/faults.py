@@ -114,7 +114,7 @@ KINDS = (
     FaultKind("cut", "rail", "the switch of a rail is off"),
     FaultKind("crossed", "node", "the cables of its first two rails are swapped"),
     FaultKind("firewall", "node", "its firewall drops TCP connections that come in over the rails"),
-    FaultKind("cut", "node", "all its cables are pulled, that of the management network too"),
+    FaultKind("cut", "node", "all its cables are pulled, the cable of the management network too"),
     FaultKind("stop", "node", "everything on it stands still: logins never get an answer", labs=_ANY),
     FaultKind("down", "node", "everything on it is killed, and it refuses connections", labs=_ANY),
     FaultKind("dead-after", "node", "it dies this time (s) after its first command", "delay", "3", _SESSION),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fabtui.model.facts.compare import shown
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 
@@ -74,17 +75,13 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
     if not had:
         return Change(Verdict.OK, None, f"{then.verdict} then, {_text(now)} now")
     if then.unit != now.unit or (then.asked_bytes or 0) != (now.asked_bytes or 0):
-        text = f"other message sizes: {_size(then)} then, {_size(now)} now"
+        text = f"other message sizes: {shown(then.asked_bytes, 'B')} then, {shown(now.asked_bytes, 'B')} now"
         return Change(Verdict.INCONCLUSIVE, None, text)
     text = f"{_text(then)} then, {_text(now)} now"
     if not then.value:
         return Change(Verdict.INCONCLUSIVE, None, text)
     ratio = (now.value or 0.0) / then.value
     return Change(Verdict.SLOW if ratio < SLOW_BELOW else Verdict.OK, ratio, text)
-
-
-def _size(measurement: Measurement) -> str:
-    return "unknown" if measurement.asked_bytes is None else f"{measurement.asked_bytes / 1024**2:.4g} MiB"
 
 
 def _text(measurement: Measurement) -> str:

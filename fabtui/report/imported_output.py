@@ -71,7 +71,8 @@ def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str
     """Return the problems that an output shows: as in the summary of a session, and as ``fabtui explain`` of a log."""
     if not result.known:
         return []
-    found, errors = examined(result), errors_in(result)
+    found = examined(result)
+    errors = errors_in(result, found)
     parts = [text_lines(problems(found, ASCII if plain else UNICODE))]
     if errors.causes or errors.notices:
         parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))

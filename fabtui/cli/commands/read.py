@@ -12,6 +12,7 @@ from fabtui.cli.options_from_args import Request, output_path
 from fabtui.cli.outputs import write_first, write_outputs
 from fabtui.cli.printing import print_json, print_result
 from fabtui.config.file import read_config
+from fabtui.diagnosis.diagnosis import with_errors
 from fabtui.errors import InputError
 from fabtui.export.json import cleaned
 from fabtui.importers.catalogue import chosen, formats
@@ -90,8 +91,9 @@ def _list() -> int:
 
 def _show(result: Result, number: int, args: argparse.Namespace) -> None:
     if "json" in args:
-        found = examined(result, errors_in(result)).all_findings
-        print_json(result.as_json() | {"findings": cleaned([finding_json(one) for one in found])}, vars(args))
+        found = examined(result)
+        findings = with_errors(found, errors_in(result, found)).all_findings
+        print_json(result.as_json() | {"findings": cleaned([finding_json(one) for one in findings])}, vars(args))
     elif "open" not in args:
         sys.stdout.write("\n" if number else "")
         print_result(result, vars(args))

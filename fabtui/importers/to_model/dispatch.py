@@ -128,25 +128,22 @@ def _add_recording(draft: SessionDraft, text: str) -> None:
     draft.untested += [(src, dst, why) for (src, dst), why in found.untested.items()]
 
 
-def errors_in(result: Result) -> Causes:
-    """Return the errors in an output that may have lines of a log, or problems of a node that no rule explains."""
+def errors_in(result: Result, found: Diagnosis) -> Causes:
+    """Return the errors in an output that may have lines of a log, or problems of a node that no rule explains.
+
+    Args:
+        result: The output.
+        found: Its diagnosis.
+    """
     reader = LogReader()
-    if result.known and (formats()[result.kind].errors or _unexplained(result)):
+    form, findings = formats().get(result.kind), found.findings
+    explained = not findings or any(one.code or one.facts.get("action") for one in findings)
+    if form is not None and (form.errors or (form.facts is not None and not explained)):
         reader.add(result.source.text)
     return reader.result()
 
 
-def _unexplained(result: Result) -> bool:
-    found = examined(result).findings if formats()[result.kind].facts is not None else []
-    return bool(found) and not any(one.code or one.facts.get("action") for one in found)
-
-
-def examined(result: Result, errors: Causes | None = None) -> Diagnosis:
-    """Return the diagnosis of an output; nothing is found in one whose format is unknown.
-
-    Args:
-        result: The output.
-        errors: Errors in its lines that are evidence, too.
-    """
+def examined(result: Result) -> Diagnosis:
+    """Return the diagnosis of an output; nothing is found in one whose format is unknown."""
     judged = result.known and (convertible(result.kind) or formats()[result.kind].facts is not None)
-    return diagnose(Evidence(model([result]) if judged else Model(), errors))
+    return diagnose(Evidence(model([result]) if judged else Model()))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.diagnosis import diagnose, with_errors
 from fabtui.export.json import as_json
 from fabtui.importers.result import read
 from fabtui.importers.session import read_session
@@ -570,5 +570,7 @@ def test_a_healthy_output_has_no_finding(folder: str) -> None:
     files = [path for path in (SAMPLES / folder).iterdir() if path.name not in _FAULTY.get(folder, ())]
     for source in sources([str(path) for path in sorted(files)]):
         result = read(source)
-        found = [(source.name, title(one)) for one in examined(result, errors_in(result)).all_findings]
+        examination = examined(result)
+        examination = with_errors(examination, errors_in(result, examination))
+        found = [(source.name, title(one)) for one in examination.all_findings]
         assert found == []
