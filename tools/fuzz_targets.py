@@ -28,6 +28,11 @@ from fabtui.cli.options_from_args import nodes_from
 from fabtui.config.file import merged, read_config
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.preflight.checks import preflight
+from fabtui.diagnosis.running_job import flight_recorder
+from fabtui.diagnosis.running_job import ras_report as ras_answer
+from fabtui.diagnosis.running_job.flight_recorder import flight_dump
+from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
+from fabtui.diagnosis.running_job.ras_report import report_of as ras_report
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
 from fabtui.export.json import as_json
@@ -37,15 +42,10 @@ from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, events, model
-from fabtui.jobs import flight_recorder
-from fabtui.jobs import ras_report as ras_answer
-from fabtui.jobs.flight_recorder import flight_dump
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import report_of as job_report
 from fabtui.jobs.monitor.report import JobFacts
 from fabtui.jobs.monitor.settings import configured
-from fabtui.jobs.plain_pickle import NotPlain, read_plain
-from fabtui.jobs.ras_report import report_of as ras_report
 from fabtui.lab.faults import LabSpec, parse_faults
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, read_plain
 from fabtui.errors import InputError
 from fabtui.importers.formats.pairwise_launches import FILE
-from fabtui.jobs.plain_pickle import NotPlain, is_pickle, read_plain
 from fabtui.paths import open_unblocked, user_path
 
 #: What is read of one file; a packed one may not grow beyond it either.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.running_job.ras_report import RasReport
 from fabtui.jobs.monitor.report import JobReport
-from fabtui.jobs.ras_report import RasReport
 from fabtui.model.facts.node_view import number
 from fabtui.sanitize import one_line
 

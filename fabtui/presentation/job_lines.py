@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.running_job.who_is_behind import Answer
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.job_logs import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
 from fabtui.jobs.watchdog import WatchdogPhase
 from fabtui.jobs.watchdog import WatchdogVerdict as HangVerdict
-from fabtui.jobs.who_is_behind import Answer
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.text_table import aligned

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.running_job.who_is_behind import Answer
 from fabtui.jobs.watchdog import WatchdogPhase, WatchdogVerdict
-from fabtui.jobs.who_is_behind import Answer
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.monitor import JobMonitor

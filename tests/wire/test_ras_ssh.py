@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.node_evidence import addresses_of
+from fabtui.diagnosis.running_job.node_evidence import addresses_of
 from fabtui_node.probes.job import ras
 from tests.unit.jobs.ras_texts import recorded
 from tests.unit.jobs.rasservice import RasService, body

@@ -10,12 +10,12 @@ from typing import Any
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.cli.printing import confirmed, print_json, print_result
 from fabtui.config.values import seconds
+from fabtui.diagnosis.running_job.flight_recorder import answer
+from fabtui.diagnosis.running_job.who_is_behind import ranges
 from fabtui.errors import InputError
 from fabtui.importers.formats.job_dumps import FLIGHT_RECORDER, rows_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
-from fabtui.jobs.flight_recorder import answer
-from fabtui.jobs.who_is_behind import ranges
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import clean, one_line

@@ -8,7 +8,7 @@ from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.cli.printing import print_json, print_text
-from fabtui.jobs.who_is_behind import StackGroup, grouped, rank_stacks
+from fabtui.diagnosis.running_job.who_is_behind import StackGroup, grouped, rank_stacks
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import clean, one_line
 from fabtui.session.running_job.inquiry import Reply, replies

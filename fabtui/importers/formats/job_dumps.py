@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fabtui.diagnosis.running_job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
+from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
+from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source, sources
-from fabtui.jobs.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
-from fabtui.jobs.ras_report import RasReport, report_of
-from fabtui.jobs.ras_report import answer as ras_answer
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.jobs.flight_recorder import answer as flight_answer
-from fabtui.jobs.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
-from fabtui.jobs.who_is_behind import (
+from fabtui.diagnosis.running_job.flight_recorder import answer as flight_answer
+from fabtui.diagnosis.running_job.node_evidence import NodeEvidence, Typed, addresses_of, node_evidence, with_evidence
+from fabtui.diagnosis.running_job.who_is_behind import (
     STOPPED,
     Answer,
     JobPlace,

@@ -13,11 +13,11 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.jobs.flight_recorder import FlightDump, flight_dump
-from fabtui.jobs.node_evidence import addresses_of, plain_address
-from fabtui.jobs.plain_pickle import NotPlain, read_plain
-from fabtui.jobs.ras_report import RasReport, answer, report_of
-from fabtui.jobs.who_is_behind import Answer, JobPlace
+from fabtui.diagnosis.running_job.flight_recorder import FlightDump, flight_dump
+from fabtui.diagnosis.running_job.node_evidence import addresses_of, plain_address
+from fabtui.diagnosis.running_job.plain_pickle import NotPlain, read_plain
+from fabtui.diagnosis.running_job.ras_report import RasReport, answer, report_of
+from fabtui.diagnosis.running_job.who_is_behind import Answer, JobPlace
 from fabtui.model.facts.node_view import dicts, text
 from fabtui.sanitize import one_line
 from fabtui.session.node_client import NodeClient, ProbeFailed

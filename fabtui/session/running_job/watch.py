@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
 from fabtui.jobs.monitor.report import JobReport
-from fabtui.jobs.ras_report import RasReport, report_of
 from fabtui.jobs.watchdog import State, Watchdog, WatchdogVerdict, age_of, pulse_of
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm_gpus import GpuUse, gpu_use

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.jobs.node_evidence import addresses_of
+from fabtui.diagnosis.running_job.node_evidence import addresses_of
 from fabtui_node.probes.job import ras
 
 from ..jobs.ras_texts import recorded

@@ -12,10 +12,10 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import watchdog
+from fabtui.diagnosis.running_job.who_is_behind import Answer
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
 from fabtui.jobs.watchdog import HangReading, Signal, State, WatchdogPhase, WatchdogVerdict
-from fabtui.jobs.who_is_behind import Answer
 from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.watch import HangWatch, Sample

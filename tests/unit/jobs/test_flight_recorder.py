@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.jobs.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
-from fabtui.jobs.plain_pickle import read_plain
-from fabtui.jobs.who_is_behind import Answer
+from fabtui.diagnosis.running_job.flight_recorder import BLIND, FlightDump, answer, flight_dump, rank_of, stem_of
+from fabtui.diagnosis.running_job.plain_pickle import read_plain
+from fabtui.diagnosis.running_job.who_is_behind import Answer
 
 from ..probes.places import SAMPLES
 

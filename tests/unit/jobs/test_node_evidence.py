@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from fabtui.jobs.node_evidence import NodeEvidence, addresses_of, node_evidence, plain_address, with_evidence
-from fabtui.jobs.who_is_behind import Answer, JobPlace, over_ssh
+from fabtui.diagnosis.running_job.node_evidence import (
+    NodeEvidence,
+    addresses_of,
+    node_evidence,
+    plain_address,
+    with_evidence,
+)
+from fabtui.diagnosis.running_job.who_is_behind import Answer, JobPlace, over_ssh
 
 LATE = JobPlace(8, "n062", 742, "0")
 BEHIND = Answer(["AllReduce 6650: rank 8 on n062 has not called it"], ["ssh n062 py-spy dump --pid 742"], True, (LATE,))

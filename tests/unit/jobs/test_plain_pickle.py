@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.jobs import plain_pickle
-from fabtui.jobs.flight_recorder import flight_dump
-from fabtui.jobs.plain_pickle import NotPlain, is_pickle, read_plain
+from fabtui.diagnosis.running_job import plain_pickle
+from fabtui.diagnosis.running_job.flight_recorder import flight_dump
+from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, read_plain
 
 from ..probes.places import SAMPLES
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.running_job.ras_report import report_of
+from fabtui.diagnosis.running_job.who_is_behind import STOPPED, JobPlace, RankStack, grouped
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.report import JobFacts, JobReport
-from fabtui.jobs.ras_report import report_of
 from fabtui.jobs.watchdog import GpuPulse, age_of, pulse_of, ras_pulse
-from fabtui.jobs.who_is_behind import STOPPED, JobPlace, RankStack, grouped
 from fabtui.scheduler.slurm import JobStatus
 from fabtui.session.running_job.evidence import _of_stacks
 from fabtui_node.parsers.base import Notes

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from fabtui.jobs.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
-from fabtui.jobs.who_is_behind import JobPlace, UnmatchedOperation, causes_first, ranges, ranks_text, suspects
+from fabtui.diagnosis.running_job.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
+from fabtui.diagnosis.running_job.who_is_behind import (
+    JobPlace,
+    UnmatchedOperation,
+    causes_first,
+    ranges,
+    ranks_text,
+    suspects,
+)
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fabtui.jobs.who_is_behind import (
+from fabtui.diagnosis.running_job.who_is_behind import (
     Answer,
     JobPlace,
     UnmatchedOperation,

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge import xids
-from fabtui.jobs.who_is_behind import STOPPED, Answer, JobPlace, RankStack, grouped, rank_stacks, stack_command
+from fabtui.diagnosis.running_job.who_is_behind import (
+    STOPPED,
+    Answer,
+    JobPlace,
+    RankStack,
+    grouped,
+    rank_stacks,
+    stack_command,
+)
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.nodeset import count, fold
 
