@@ -376,6 +376,17 @@ class CounterDeltas(Event):
 
 
 @dataclass(repr=False, eq=False)
+class JobEvidence(Event):
+    """What a source shows of the running job on a node (`fabtui.model.job_evidence`)."""
+
+    kind: ClassVar[str] = "job"
+
+    node: str
+    source: str  #: One of `fabtui.model.job_evidence.JobSource`; unknown ones are ignored.
+    value: JsonObject
+
+
+@dataclass(repr=False, eq=False)
 class LogEntry(Event):
     """Line of the event log; ``level`` is ``info``, ``notice``, ``warning`` or ``error``."""
 
@@ -447,6 +458,7 @@ EVENTS: dict[str, type[Event]] = {
         CommandEnd,
         Acknowledged,
         CounterDeltas,
+        JobEvidence,
         LogEntry,
         Paused,
         Watching,

@@ -34,6 +34,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
+from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
@@ -107,6 +108,8 @@ class Model:
         self.turns = VerdictChanges()  #: Changes of the verdicts of pairs.
         self._changed: set[tuple[int, int]] | None = None
         self.counters = CounterLog()  #: Counter deltas of nodes.
+        self.job = JobEvidenceLog()  #: Evidence about a running job on the nodes.
+        self._on_job = self.job.take
         self._on_experiment = self.experiments.add
         self._on_command = self.commands.start
         self._on_output = self.commands.end

@@ -1,0 +1,140 @@
+"""Verdict about a running job: its state, the state of each rank, who is behind, and by which evidence."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
+from fabtui.nodeset import count, fold
+
+
+class JobState(StrEnum):
+    """State of a running job."""
+
+    HANGS = "hangs"
+    SLOW = "slow"  #: It moves, held up by a rank.
+    MOVES = "moves"
+    PAUSED = "paused"  #: It writes a checkpoint, reads data, or is suspended.
+    STARTING = "starting"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+class RankState(StrEnum):
+    """State of a rank."""
+
+    COMPUTING = "computing"
+    WAITING = "waiting"  #: In a collective, for another rank.
+    AWAITED = "awaited"  #: The others wait for it.
+    STOPPED = "stopped"  #: By a signal.
+    NOT_STARTED = "not started"
+    DEAD = "dead"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+class RankRow(NamedTuple):
+    """A rank of the job now; None where a value is unknown."""
+
+    place: JobPlace
+    endpoint: str  #: ``n061:1``: node and GPU, or rank within the node.
+    state: RankState
+    why: str  #: What shows its state: ``100 % at 126 W, NVLink 0``.
+    utilization: float | None = None  #: Percent of its GPUs, the mean.
+    power: float | None = None  #: W of its GPUs, the sum.
+    nvlink: float | None = None  #: Bytes per second over the NVLinks of its GPUs, both directions.
+    nic: float | None = None  #: Bytes per second over the NICs of its node, both directions.
+    cpu: float | None = None  #: Share of a processor that its main thread takes.
+
+    @property
+    def rank(self) -> int:
+        """Its number in the job."""
+        return self.place.rank
+
+
+class SourceReading(NamedTuple):
+    """What a source of evidence saw."""
+
+    name: str  #: ``NVML``, ``/proc``, ``RAS``, ``stacks``, ``flight recorder``, ``log``, ``Inspector``, ``kernel``...
+    text: str  #: What it saw.
+    blind: str  #: What it cannot see, or "".
+    at: float  #: When (epoch seconds).
+    suspects: tuple[JobPlace, ...] = ()  #: The ranks that it names.
+
+
+class JobVerdict(NamedTuple):
+    """Verdict about a running job, from all sources."""
+
+    state: JobState
+    since: float  #: Start of the state (epoch seconds), as far as it was seen.
+    at: float  #: Time of the evidence (epoch seconds).
+    job: str  #: Id of its Slurm job, or "".
+    nodes: tuple[str, ...]
+    ranks: tuple[RankRow, ...]  #: By rank.
+    behind: tuple[JobPlace, ...] = ()  #: The ranks that the others wait for, the first one first.
+    where: str = ""  #: What these ranks do: ``is stopped``, ``sleeps in hrtimer_nanosleep``.
+    sources: tuple[SourceReading, ...] = ()
+    fabric: str = ""  #: Whether the fabric shows any sign.
+    next: tuple[str, ...] = ()  #: Commands to type next.
+    per_minute: float | None = None  #: Iterations per minute, if a log shows them.
+    needs: str = ""  #: What the evidence lacks, and what would give it; "" if it suffices.
+    world: int | None = None  #: Number of ranks of the job, None if unknown.
+    settled: bool = False  #: Whether more samples of the same sources will hardly change it.
+
+    @property
+    def bad(self) -> bool:
+        """True if the job hangs or is held up."""
+        return self.state in (JobState.HANGS, JobState.SLOW)
+
+    @property
+    def seconds(self) -> float:
+        """How long (s) it has been in this state, as far as it was seen."""
+        return max(0.0, self.at - self.since)
+
+    @property
+    def title(self) -> str:
+        """The job, in a few words: ``the job on n060,n061 (32 ranks)``."""
+        ranks = self.world or len(self.ranks)
+        size = f" ({count(ranks, 'rank')})" if ranks else ""
+        return f"{f'job {self.job}' if self.job else 'the job'} on {fold(self.nodes)}{size}"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line, with the next command."""
+        following = f"; next: {self.next[0]}" if self.next and self.bad else ""
+        lacks = f"; {self.needs}" if self.needs and self.bad else ""
+        return f"{self.title} {self._says()}{lacks}{following}"
+
+    def _says(self) -> str:
+        who = f"{self._who()} {self.where}".strip()
+        match self.state:
+            case JobState.HANGS:
+                return f"hangs for {clock(self.seconds)}" + (f": {who}" if who else "")
+            case JobState.SLOW:
+                return "is slow" + (f": {who}" if who else "")
+            case JobState.MOVES:
+                return "moves" + ("" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min")
+            case JobState.PAUSED:
+                return f"pauses for {clock(self.seconds)}" + (f": {who}" if who else "")
+            case JobState.STARTING:
+                return "starts" + (f": {who}" if who else "")
+            case JobState.ENDED:
+                return "has ended"
+        return f"is in an unknown state: {self.needs or 'nothing was observed yet'}"
+
+    def _who(self) -> str:
+        if not self.behind:
+            return ""
+        rows = {row.place: row.endpoint for row in self.ranks}
+        first = self.behind[0]
+        return (
+            f"rank {first.rank} on {rows.get(first, first.node)}" if len(self.behind) == 1 else ranks_text(self.behind)
+        )
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as minutes and seconds: ``0:14``, ``1:02:03``."""
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
