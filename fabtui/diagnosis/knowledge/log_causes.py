@@ -6,11 +6,12 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_named, meaning_of, refined
+from fabtui.diagnosis.knowledge.log_stamps import stamp_of
 from fabtui.diagnosis.knowledge.xids import in_line as xid_in_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
@@ -32,10 +33,6 @@ _WORDS = (
     *("watchdog", "timeout", "sigbus", "sigkill", "exitcode", "oom", "frozen", "signal", "exception", "last completed"),
     *("fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type", "float", "double"),
     *("nccl_p2p_", "half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
-)
-_STAMP = re.compile(
-    r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
-    r"|\b[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)\.(?P<fraction>\d{1,9})"
 )
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
@@ -233,24 +230,8 @@ def _explains(cause: Meaning, error: Meaning) -> bool:
 
 def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
     for line in lines:
-        if (found := _STAMP.search(line[:200])) and (time := _time_of(found)) is not None:
+        if (time := stamp_of(line)) is not None:
             yield time
-
-
-def _time_of(found: re.Match[str]) -> datetime | None:
-    """Return a time stamp in UTC where it names its zone; torch prints no year: it is this year or the last one."""
-    now = datetime.now()
-    part = (found["part"] or found["fraction"] or "0")[:6].ljust(6, "0")
-    try:
-        if found["iso"]:
-            zone = (found["zone"] or "").replace("Z", "+00:00")
-            time = datetime.fromisoformat(f"{found['iso']}T{found['at']}.{part}{zone}")
-            return time.astimezone(UTC).replace(tzinfo=None) if zone else time
-        day = f"{int(found['month']):02}-{found['day']}T{found['clock']}.{part}"
-        time = datetime.fromisoformat(f"{now.year}-{day}")
-        return time if time <= now + timedelta(days=1) else datetime.fromisoformat(f"{now.year - 1}-{day}")
-    except (ValueError, OverflowError):
-        return None
 
 
 def _rank_of(line: str) -> int | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from datetime import datetime
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of
+from fabtui.diagnosis.knowledge.log_stamps import seconds_of
 
 #: Length of a line that is examined.
 _LONGEST = 1000
@@ -55,7 +55,7 @@ KINDS = (
     _kind("exception", r"^(?:[A-Za-z_][\w.]{0,80}\.)?[A-Z]\w{0,60}(?:Error|Exception)(?:: |$)"),
     _kind("nccl_warn", r"\bNCCL (?:WARN|ERROR) ", cause=False),
     _kind("slurm", r"^(?:srun|slurmstepd(?:-\S{1,80})?): (?:error|fatal): "),
-    _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{4} \d\d:\d\d|^\[E \S"),
+    _kind("logged", r"(?:^|[\s\[|:])(?:ERROR|CRITICAL|FATAL)(?:[\s\]|:]|$)|^\[?[EF]\d{3,4} \d\d:\d\d|^\[E \S"),
     _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
     _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
 )
@@ -84,7 +84,6 @@ _ENDING = re.compile(
 )
 _KILLED = re.compile(r"(?:^|: " + _OF_CHILD + r")(?:Terminated|Killed)\b")
 _LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?", re.ASCII)
 _LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
 #: What srun prints about a task that ended, and torchrun about a process.
 _TASK = re.compile(r"^srun: error: (\S{1,2000}): tasks? ([\d,-]{1,2000}): (.{1,200})$", re.ASCII)
@@ -132,7 +131,7 @@ def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
     text = unlabelled(line).strip()
     words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
     kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
-    return None if kind is None else ErrorLine(kind, text, _stamp(line) or seen)
+    return None if kind is None else ErrorLine(kind, text, seconds_of(line) or seen)
 
 
 def is_of_ending(line: str) -> bool:
@@ -156,16 +155,6 @@ def unlabelled(line: str) -> str:
     """Return a line without the label of its task (``3: ``, ``[rank3]: ``)."""
     found = _LABEL.match(line)
     return line[found.end() :] if found else line
-
-
-def _stamp(line: str) -> float | None:
-    found = _STAMP.search(line[:200])
-    if found is None:
-        return None
-    try:
-        return datetime.fromisoformat(f"{found[1]} {found[2]}").timestamp() + float(f"0.{found[3] or 0}")
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 class ErrorLines:

@@ -184,6 +184,15 @@ def test_the_cause_comes_before_an_earlier_consequence_and_by_time() -> None:
     assert found.facts["text"].endswith("; n[060-061] also have errors")
 
 
+def test_stamps_of_pytorch_order_the_errors_of_nodes() -> None:
+    """PyTorch prints the month without a leading zero: three digits until September."""
+    early = "[rank2]:[E704 12:00:05.5 ProcessGroupNCCL.cpp:1] CUDA error: device kernel image is invalid\n"
+    late = "[rank1]:[E704 12:00:09.5 ProcessGroupNCCL.cpp:1] CUDA error: invalid argument\n"
+    (found,) = findings(facts_of(healthy(n061_err=late, n062_err=early)))
+    assert found.nodes == ("n062",)
+    assert found.facts["text"].endswith("; n061 also has errors, later: probably a consequence")
+
+
 def test_lines_of_one_log_for_all_nodes_are_separated() -> None:
     labelled = "".join(f"{rank}: {line}\n" for rank in range(4) for line in settings(rank).splitlines())
     plain = [settings(rank).splitlines() for rank in range(4)]

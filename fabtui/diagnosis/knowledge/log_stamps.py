@@ -1,0 +1,53 @@
+"""Time stamps of lines of logs: ISO 8601, and month and day as PyTorch and glog print them (``E704``, ``E1104``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+#: PyTorch prints the month without a leading zero (``E704``: 4 July), glog with one (``E0704``); the day has two digits.
+_STAMP = re.compile(
+    r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+    r"|(?<![A-Za-z0-9_])[IWEF](?P<month>0?[1-9]|1[0-2])(?P<day>[0-3]\d) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?:\.(?P<fraction>\d{1,9}))?",
+    re.ASCII,
+)
+#: Length of a line in which its time stamp is looked for.
+_LONGEST = 200
+
+
+def stamp_of(line: str) -> datetime | None:
+    """Return the first time stamp of a line, by the clock of this machine's zone; None without a valid one.
+
+    A stamp without a zone is one of this zone. One without a year is of this year or, if it were in the future, of the
+    last year that has its day.
+    """
+    found = _STAMP.search(line[:_LONGEST])
+    if found is None:
+        return None
+    part = (found["part"] or found["fraction"] or "0")[:6].ljust(6, "0")
+    if found["iso"]:
+        zone = (found["zone"] or "").replace("Z", "+00:00")
+        time = _valid(f"{found['iso']}T{found['at']}.{part}{zone}")
+        return None if time is None else time.astimezone().replace(tzinfo=None) if zone else time
+    now = datetime.now()
+    day = f"{int(found['month']):02}-{found['day']}T{found['clock']}.{part}"
+    # A 29th of February may lie up to eight years back.
+    times = (_valid(f"{now.year - back}-{day}") for back in range(9))
+    return next((time for time in times if time is not None and time <= now + timedelta(days=1)), None)
+
+
+def seconds_of(line: str) -> float | None:
+    """Return the first time stamp of a line in s since the epoch, or None."""
+    time = stamp_of(line)
+    try:
+        return None if time is None else time.timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _valid(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        return None

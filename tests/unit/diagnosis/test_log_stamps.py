@@ -1,0 +1,54 @@
+"""Time stamps of lines of logs: those of PyTorch have three digits until September and four from October on."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+
+from fabtui.diagnosis.knowledge.log_stamps import seconds_of, stamp_of
+from fabtui.jobs.monitor.error_lines import error_of
+
+REST = "16:08:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] something failed"
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_every_month_of_pytorch_and_glog(month: int) -> None:
+    for day in (1, 4, 28):
+        for digits in (f"{month}{day:02}", f"{month:02}{day:02}"):
+            line = f"[rank1]:[E{digits} {REST}"
+            found = stamp_of(line)
+            assert found is not None, line
+            assert (found.month, found.day, found.hour, found.second) == (month, day, 16, 12), line
+            # The monitor of jobs takes such a line for an error, with its time.
+            error = error_of(line)
+            assert error is not None, line
+            assert (error.kind.name, error.when) == ("logged", found.timestamp()), line
+
+
+def test_zones_are_converted_to_this_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Seoul")
+    time.tzset()
+    try:
+        here = seconds_of("2026-11-22 21:00:05,120 x")
+        assert here is not None
+        assert seconds_of("2026-11-22T12:00:05.120Z x") == here == seconds_of("[2026-11-22T13:00:05.12+0100] x")
+        assert stamp_of("2026-11-22T12:00:05Z") == datetime(2026, 11, 22, 21, 0, 5)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text", ["E13 x", "E1304 16:08:12", "E0004 16:08:12", "2026-13-40 10:00:00", "WE704 16:08:12", ""]
+)
+def test_what_is_no_stamp(text: str) -> None:
+    assert stamp_of(text) is None
+
+
+def test_the_day_of_a_leap_year_is_of_the_last_one() -> None:
+    found = stamp_of("[E229 10:00:00.5 x.cpp:1]")
+    assert found is not None
+    assert (found.year % 4, found.month, found.day) == (0, 2, 29)
+    assert found <= datetime.now()
