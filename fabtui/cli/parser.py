@@ -168,6 +168,9 @@ def _add_options(parser: argparse.ArgumentParser, specs: Sequence[OptionSpec]) -
             settings = {"help": settings["help"], "action": "store_true"}
         elif spec.kind in ("list", "variables") and not spec.positional:
             settings["action"] = "append"
+        elif spec.kind == "paths":
+            # A shell expands `*`.
+            settings |= {"action": "extend", "nargs": "+"}
         if spec.metavar:
             settings["metavar"] = spec.metavar
         if spec.positional:

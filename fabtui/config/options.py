@@ -10,8 +10,8 @@ from fabtui.config.values import Parser, number
 from fabtui.errors import InputError
 from fabtui.transport.registry import TRANSPORTS
 
-#: How an option is written: a switch takes no value, a list and variables may be repeated.
-Kind = Literal["text", "number", "switch", "list", "variables"]
+#: How an option is written: a switch takes no value, a list and variables may be repeated, paths follow each other.
+Kind = Literal["text", "number", "switch", "list", "paths", "variables"]
 Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 #: The app has no command: its options belong to the command "".
@@ -315,7 +315,7 @@ _RAS = (
     OptionSpec("within", "time for the dumps to be written", "flight recorder", ("flight",), "number", "SECONDS", "20"),
     OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "watchdog"), metavar="JOBID",
         positional="?"),
-    OptionSpec("logs", "logs: a folder or files, such as '../log/{job}/{node}.*'", "job", ("job", "watchdog"),
+    OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "watchdog"), "paths",
         metavar="PATH", default="where Slurm writes them, and beside it"),
     OptionSpec("conf", "configuration file to compare with: shell assignments", "job", ("job",),
         metavar="FILE"),

@@ -212,6 +212,9 @@ class JobStatus:
     elapsed: float | None = None  #: Time (s) since its start, or None.
     limit: float | None = None  #: Its time limit (s); None without one.
     ended: float | None = None  #: When it ended (s since the epoch), or None.
+    restarts: int = 0  #: How often it was requeued.
+    requeued: float | None = None  #: When it was requeued for the last time (s since the epoch), or None.
+    begins: float | None = None  #: When it begins at the earliest, while it waits (s since the epoch), or None.
     exit_code: str = ""  #: Exit code and signal as Slurm writes them (``1:0``), or "".
     outputs: tuple[str, ...] = ()  #: Files of its batch script's output, as Slurm names them.
     #: Options of srun that select the job and the node, by node.
@@ -256,7 +259,8 @@ def status_of(job: str, before: JobStatus | None = None) -> JobStatus:
             user=part.user,
             name=part.name,
         )
-    if not parts or found.stage == "ended" or not found.outputs:
+    changed = before is not None and before.state != found.state
+    if not parts or found.stage in ("ended", "waiting") or changed or not found.outputs:
         found = _details(found, known=bool(parts))
     if not found.state:
         text = answer.problem if answer.problem and "Invalid job id" not in answer.problem else ""
@@ -286,7 +290,11 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
         )
         if found.stage == "ended":
             found = replace(found, exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
-        return found
+        restarts = values.get("Restarts", "0")
+        if restarts.isascii() and restarts.isdecimal() and restarts != "0":
+            # Slurm submits a job anew when it requeues it.
+            found = replace(found, restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
+        return replace(found, begins=_stamp(values.get("StartTime", "")) if found.stage == "waiting" else None)
     words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={found.job}"]
     rows = [
         line.split("|", 6) for line in ask([*words, "--format=State,ExitCode,End,NodeList,Elapsed,User,JobName"]).lines

@@ -17,7 +17,8 @@ class JobQuery:
     """Question about a job: where its logs are, and what counts as silence."""
 
     job: str  #: The job's id; "" for logs without a scheduler.
-    logs: str = ""  #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); "" for where Slurm puts them.
+    #: Where the logs are (`fabtui.jobs.monitor.job_logs.pattern_of`); none for where Slurm puts them.
+    logs: tuple[str, ...] = ()
     conf: Path | None = None  #: The configuration file, or None.
     idle: float = 180.0  #: Time (s) without output after which the job counts as silent.
     nodes: tuple[str, ...] = ()  #: Names of the nodes; empty for those that Slurm or the logs name.

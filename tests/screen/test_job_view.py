@@ -37,7 +37,7 @@ async def test_the_view_has_findings_nodes_iterations_and_the_end_of_a_log(
     for name, text in healthy(**faulty).items():
         (tmp_path / name).write_text(text)
     feed = FakeFeed(sweep_of_two().events)
-    feed.job = JobWatch(JobMonitor(JobQuery("", logs=str(tmp_path))))
+    feed.job = JobWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
     async with opened(feed, size=size) as (app, pilot):
         await pilot.press("J")
         await shows(app, pilot, "n060")
@@ -106,7 +106,7 @@ async def test_the_view_names_who_is_behind_and_runs_a_next_step(opened: Opened,
     for name, text in healthy().items():
         (tmp_path / name).write_text(text)
     feed = FakeFeed(sweep_of_two().events)
-    feed.job = AnsweredWatch(JobMonitor(JobQuery("", logs=str(tmp_path))))
+    feed.job = AnsweredWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
     why = "no iteration for 75 s, usually one every 14 s"
     feed.job.verdict = WatchdogVerdict(WatchdogPhase.HANG, (), False, False, why)
     feed.job.refresh = feed.job.monitor.refresh  # type: ignore[method-assign]

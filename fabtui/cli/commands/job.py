@@ -21,6 +21,7 @@ from fabtui.config.file import ConfigFile, read_config
 from fabtui.config.values import launcher, readable_file, seconds
 from fabtui.errors import InputError
 from fabtui.export.job import job_values
+from fabtui.jobs.monitor.job_logs import missing
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import chosen_nodes
 from fabtui.presentation.job_lines import job_text
@@ -39,7 +40,7 @@ examples:
   fabtui job 4711 --once                       one report as text: findings, nodes, iterations, ends of the logs
   fabtui job 4711 --conf _00_conf.sh           also compare what the nodes print with a configuration file
   fabtui job 4711 --logs '../log/{job}' --follow
-  fabtui job --logs /scratch/me/logs --once    logs without Slurm
+  fabtui job --logs /scratch/me/logs --once    logs without Slurm: folders or files, such as run7/*.err
   fabtui job 4711 --once --json | jq .findings
 
 Nothing is started or changed on the nodes, and Slurm is asked at most every 5 s. The configuration file is not run.
@@ -82,16 +83,23 @@ def query_from(given: Mapping[str, Any], environ: Mapping[str, str]) -> JobQuery
     Raises:
         InputError: There is neither a job nor logs, or a value is not valid.
     """
-    text = given.get("job") or given.get("jobid") or ("" if "logs" in given else environ.get("SLURM_JOB_ID", ""))
+    logs = tuple(given.get("logs", ()))
+    own = given.get("job") or given.get("jobid")
+    if not own and len(logs) > 1 and re.fullmatch("[0-9_+]{1,22}", logs[-1]) and not os.path.exists(logs[-1]):
+        # fabtui job --logs FOLDER 4711
+        own, logs = logs[-1], logs[:-1]
+    text = own or ("" if logs else environ.get("SLURM_JOB_ID", ""))
     jobs = job_ids(text, "JOBID") if text else [""]
     if len(jobs) > 1:
         raise InputError("JOBID: one job at a time; each job has logs of its own")
-    if not jobs[0] and "logs" not in given:
+    if not jobs[0] and not logs:
         jobs = [_only_job()]
+    if not jobs[0] and len(logs) > 1 and (path := missing(logs)):
+        raise InputError(f"--logs: no such file or folder: {one_line(path, 200)}")
     nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
     return JobQuery(
         jobs[0],
-        str(given.get("logs", "")),
+        logs,
         readable_file(given["conf"], "--conf") if "conf" in given else None,
         seconds(given["idle"], "--idle", 1.0, _LONGEST_IDLE) if "idle" in given else JobQuery.idle,
         tuple(chosen_nodes(nodes, hostfiles, given.get("exclude", []))) if nodes or hostfiles else (),
@@ -144,7 +152,7 @@ def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOpt
 async def _as_text(args: argparse.Namespace, monitor: JobMonitor, options: SessionOptions) -> int:
     given, query = set(vars(args)), monitor.query
     report = await monitor.refresh()
-    _check_known(report, query.logs)
+    _check_known(report, ", ".join(query.logs))
     async with AsyncExitStack() as stack:
         wants_nodes = report.status.stage == "running" or (query.nodes and not query.job)
         if "no_links" not in given and wants_nodes:

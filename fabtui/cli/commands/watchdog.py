@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
     options = job_options(args)
     if "," in options.job:
         raise InputError("one job at a time; each job has logs of its own")
-    query = JobQuery(options.job, str(given.get("logs", "")), None, idle, options.hosts)
+    query = JobQuery(options.job, tuple(given.get("logs", ())), None, idle, options.hosts)
     try:
         return asyncio.run(_Watching(options, query, settings).run())
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-#: PyTorch prints the month without a leading zero (``E704``: 4 July), glog with one (``E0704``); the day has two digits.
+#: PyTorch prints the month without a leading zero (``E704`` is 4 July), glog with one (``E0704``).
 _STAMP = re.compile(
     r"(?P<iso>\d{4}-\d\d-\d\d)[T ](?P<at>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?(?P<zone>Z|[+-]\d\d:?\d\d)?"
     r"|(?<![A-Za-z0-9_])[IWEF](?P<month>0?[1-9]|1[0-2])(?P<day>[0-3]\d) (?P<clock>\d\d:\d\d:\d\d)"

@@ -82,6 +82,10 @@ _ENDING = re.compile(
     r"|\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED",
     re.ASCII,
 )
+#: Why Slurm ended a step or job.
+_CANCELLED = re.compile(
+    r"\*\*\* (?:STEP|JOB) \S{1,40} ON \S{1,80} CANCELLED AT \S{1,40} DUE TO (.{1,200}?) \*\*\*", re.ASCII
+)
 _KILLED = re.compile(r"(?:^|: " + _OF_CHILD + r")(?:Terminated|Killed)\b")
 _LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)", re.ASCII)
 _LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
@@ -164,20 +168,23 @@ class ErrorLines:
         self.kept: list[ErrorLine] = []
         self.count = 0
         self.tasks: list[DeadTask] = []
+        self.cancelled = ""  #: Why Slurm ended its step or job, in its own words, such as ``JOB REQUEUE``.
         self._ended = False
 
     def take(self, line: str, seen: float | None) -> None:
         """Take a new line of the file."""
         if self._ended or (("srun:" in line or "***" in line) and _ENDING.search(line[:_LONGEST])):
+            if not self._ended and (found := _CANCELLED.search(line[:_LONGEST])):
+                self.cancelled = found[1]
             self._ended = True
             return
         if (task := dead_task(line)) is not None and len(self.tasks) < KEPT and task not in self.tasks:
             self.tasks.append(task)
-        elif (found := error_of(line, seen)) is not None:
+        elif (error := error_of(line, seen)) is not None:
             self.count += 1
             # A cause is worth more than the many consequences before it.
-            if len(self.kept) < KEPT or (found.kind.cause and not any(one.kind.cause for one in self.kept)):
-                self.kept.append(found)
+            if len(self.kept) < KEPT or (error.kind.cause and not any(one.kind.cause for one in self.kept)):
+                self.kept.append(error)
 
     @property
     def first(self) -> ErrorLine | None:

@@ -115,6 +115,18 @@ class GpuHistory:
             self._idle_count += 1
 
 
+def idle_among(samples: Mapping[str, GpuSample]) -> list[str]:
+    """Return the nodes without a process or use of a GPU, if all GPUs of all others, at least as many, are busy."""
+
+    def is_idle(sample: GpuSample) -> bool:
+        return bool(sample.gpus) and not sample.busy and all(gpu.processes is False for gpu in sample.gpus)
+
+    idle = [node for node, sample in samples.items() if is_idle(sample)]
+    others = [sample for node, sample in samples.items() if node not in idle and sample.gpus]
+    busy = all(sample.busy == len(sample.gpus) for sample in others)
+    return idle if busy and len(others) >= max(1, len(idle)) else []
+
+
 def gpu_of(line: str) -> Gpu | None:
     """Return the GPU of a line of gpustat, or None."""
     if not line.startswith("[") or (found := _GPU.match(line[:2000])) is None:

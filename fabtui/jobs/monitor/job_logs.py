@@ -90,6 +90,8 @@ def last_state(text: str) -> str:
 
 _FIELD = re.compile(r"%(\d{0,2})([A-Za-z%])|\{(job|node|user)\}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9]+(?:[.-][A-Za-z0-9]+)*")
+#: Names of outputs of batch scripts.
+_BATCH = re.compile(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)|^(?:slurm|job)[._-]?\d{1,12}(?:[._-]|$)")
 _ERROR_NAME = re.compile(r"(?:^|[._-])(?:err|stderr|error)(?:[._-]|$)", re.I)
 _GPU_NAME = re.compile(r"(?:^|[._-])(?:gpu|gpustat)(?:[._-]|$)", re.I)
 #: Files in a folder of logs that are none.
@@ -119,10 +121,16 @@ def pattern_of(template: str, fields: Mapping[str, str]) -> str:
     return _FIELD.sub(value, template)
 
 
-def patterns(template: str, fields: Mapping[str, str]) -> list[str]:
-    """Return the patterns of the files that a template of the user means: files, or all files of a folder."""
-    pattern = pattern_of(os.path.expanduser(template), fields)
-    return [pattern, f"{pattern.rstrip('/')}/*"]
+def patterns(templates: Sequence[str], fields: Mapping[str, str]) -> list[str]:
+    """Return the patterns of the files that templates of the user mean: files, or all files of a folder."""
+    found = [pattern_of(os.path.expanduser(template), fields) for template in templates]
+    return [one for pattern in found for one in (pattern, f"{pattern.rstrip('/')}/*")]
+
+
+def missing(templates: Sequence[str]) -> str:
+    """Return the first file that a user names literally and that is not there, or ""."""
+    named = (os.path.expanduser(one) for one in templates if not _FIELD.search(one) and not glob.has_magic(one))
+    return next((path for path in named if not os.path.lexists(path)), "")
 
 
 def usual_patterns(outputs: Sequence[str], fields: Mapping[str, str]) -> list[str]:
@@ -165,7 +173,7 @@ def node_of(path: str, nodes: Sequence[str]) -> str:
     The output of a batch script has the name of the node that it runs on, but speaks for the whole job.
     """
     name = os.path.basename(path)
-    if re.search(r"(?:^|[._-])(?:sbatch|batch)(?:[._-]|$)", name):
+    if _BATCH.search(name):
         return ""
     short = {node.partition(".")[0]: node for node in nodes}
     for word in _WORD.findall(name):
@@ -176,13 +184,17 @@ def node_of(path: str, nodes: Sequence[str]) -> str:
     return next((node for node in nodes if re.search(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", name)), "")
 
 
-def guessed_nodes(paths: Sequence[str]) -> list[str]:
-    """Return the names of nodes that log files have, where the scheduler does not name the nodes: ``n060.out``."""
-    stems: dict[str, set[str]] = {}
+def guessed_nodes(paths: Sequence[str], outputs: Sequence[str] = ()) -> list[str]:
+    """Return the names of nodes that log files have, where the scheduler does not name the nodes: ``n060.out``.
+
+    Outputs of batch scripts (``outputs``, ``slurm-12.out``, ``job-12.out``) are those of no node.
+    """
+    stems: dict[str, None] = {}
     for path in paths:
         stem, _, end = os.path.basename(path).rpartition(".")
-        if stem and end in ("out", "err", "gpu") and re.fullmatch(r"[A-Za-z][\w-]{0,62}", stem):
-            stems.setdefault(stem, set()).add(end)
+        named = end in ("out", "err", "gpu") and re.fullmatch(r"[A-Za-z][\w-]{0,62}", stem)
+        if named and path not in outputs and not _BATCH.search(stem):
+            stems.setdefault(stem)
     return sorted(stems)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.jobs.monitor.error_lines import ErrorLine, ErrorLines, is_of_ending
-from fabtui.jobs.monitor.gpu_history import GpuHistory
+from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
 from fabtui.jobs.monitor.job_logs import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
@@ -18,6 +19,8 @@ from fabtui.nodeset import count, fold
 IDLE_SECONDS, IDLE_SAMPLES = 30.0, 3
 #: How long (s) a rank has no process until it counts as gone.
 GONE = 10.0
+#: Time (s) after the start of a job in which a launcher starts its ranks.
+START = 60.0
 #: Age (s) from which a sample of GPUs shows the past.
 STALE = 60.0
 #: Time (s) after the start of a job in which it may load and compile without output and without work for the GPUs.
@@ -55,7 +58,9 @@ class JobRule(Rule[JobFacts]):
 
 def _ended(rule: JobRule, facts: JobFacts) -> Found:
     status = facts.status
-    if status.stage == "waiting":
+    if status.restarts and status.stage in ("waiting", "running"):
+        yield _requeued(rule, facts)
+    elif status.stage == "waiting":
         why = f" ({status.reason})" if status.reason else ""
         command = f"squeue --start --jobs={status.job}"
         yield rule.found(f"it has not begun: {status.state}{why}", command=command, severity=Severity.NOTE)
@@ -73,6 +78,25 @@ def _ended(rule: JobRule, facts: JobFacts) -> Found:
     severity = Severity.WARN if status.state == "CANCELLED" else Severity.BAD
     command = f"sacct --jobs={status.job} --format=JobID,State,ExitCode,DerivedExitCode,NodeList"
     yield rule.found(f"it {how}{reason}{code}", tuple(status.down), down, command, severity=severity)
+
+
+def _requeued(rule: JobRule, facts: JobFacts) -> Finding:
+    """Return that a job was requeued: when, why, after which iteration, and what it does now."""
+    status, latest = facts.status, facts.logs.iterations.latest
+    when = "" if status.requeued is None else f" at {time.strftime('%H:%M:%S', time.localtime(status.requeued))}"
+    reasons = {file.path: file.errors.cancelled for file in facts.logs.files.values() if file.errors.cancelled}
+    why = f": {next(iter(reasons.values())).lower()}" if reasons else ""
+    waits, after, now = status.stage == "waiting", "", "it runs again"
+    if waits:
+        # A job that runs again has counted on.
+        after = f" after iteration {latest.number}" if latest is not None else ""
+        now = f"it waits: {status.state}" + (f" ({status.reason})" if status.reason else "")
+        now += "" if status.begins is None else f" until {time.strftime('%H:%M:%S', time.localtime(status.begins))}"
+    text = f"it was requeued{when}{after} (restart {status.restarts}){why}; {now}"
+    severity = Severity.WARN if any("NODE FAIL" in one.upper() for one in reasons.values()) else Severity.NOTE
+    evidence = [f"{path}: due to {one}" for path, one in list(reasons.items())[:_MOST]]
+    command = f"squeue --start --jobs={status.job}" if waits else f"scontrol show job {status.job}"
+    return rule.found(text, (), evidence, command, severity=severity)
 
 
 def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
@@ -96,6 +120,13 @@ def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
             gone = reported.most_ranks - len(reported.ranks)
             text = f"{count(gone, 'rank')} of {reported.most_ranks} on {node} {'is' if gone == 1 else 'are'} gone"
             yield rule.found(text, (node,), (), f"ssh {node} dmesg -T | tail")
+    named = {node for _, errors in _with_errors(facts) for task in errors.tasks for node in task.nodes.split(",")}
+    empty = [node for node in facts.logs.nodes if _is_empty(facts, node) and not facts.nodes[node].most_ranks]
+    if (facts.status.elapsed or 0.0) >= START and (empty := [node for node in empty if node not in named]):
+        most = max(one.most_ranks for one in facts.nodes.values())
+        text = f"no rank runs on {fold(empty)}; other nodes have {'one' if most == 1 else f'up to {most}'}"
+        command = f"scontrol show job {facts.status.job} names the batch script's output: did srun start all tasks?"
+        yield rule.found(text, tuple(empty), (), command, severity=Severity.WARN)
 
 
 def _look(facts: JobFacts, node: str, otherwise: str) -> str:
@@ -119,6 +150,12 @@ def _idle_gpus(rule: JobRule, facts: JobFacts) -> Found:
         when = f"for {_time(seconds)}" if running else f"for {_time(seconds)} of what is recorded"
         text = f"{node}: 0 of {number} GPUs {verb} busy {when} while other nodes compute"
         yield rule.found(text, (node,), (), _stacks(facts, node))
+    if not idle and not facts.status.job:
+        # The ends of files alone, without a clock: one sample of each node.
+        latest_of = {node: history.latest for node, history in histories.items() if history.latest is not None}
+        for node in idle_among(latest_of):
+            text = f"{node}: 0 of {len(latest_of[node].gpus)} GPUs are busy in its last sample; all others are busy"
+            yield rule.found(text, (node,), (), _stacks(facts, node), severity=Severity.WARN)
     if not histories or idle or not running:
         return
     started = (facts.status.elapsed or 0.0) > WARM_UP or any(history.was_busy for history in histories.values())
@@ -403,8 +440,8 @@ def _time(seconds: float) -> str:
 #: Id, name, check, title, meaning and next step of each rule, in the order of their findings.
 _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str], ...] = (
     ("J01", "job-ended", _ended,
-     "The job waits, failed, was cancelled or lost a node",
-     "Slurm reports that the job waits, failed, was cancelled, reached its time limit, or lost a node.",
+     "The job waits, was requeued, failed, was cancelled or lost a node",
+     "Slurm reports that the job waits, was requeued, failed, was cancelled, reached its time limit, or lost a node.",
      "Look up the reason in Slurm (squeue, sacct, scontrol show node)."),
     ("J02", "rank-ended", _dead_ranks,
      "A task or rank has ended while the others run",
@@ -475,7 +512,10 @@ def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:
     written = [file for file in files if file.size]
     reported = facts.nodes.get(node)
     history = logs.gpus.get(node)
-    state = "suspect" if suspect else "ok" if files or logs.of("", "out", "err") else "no logs"
+    ranks = None if reported is None or reported.ranks is None else len(reported.ranks)
+    # A log of the whole job speaks for a node only where no node has one of its own.
+    common = not any(file.node for file in logs.files.values() if file.stream != "gpu") and logs.of("", "out", "err")
+    state = "suspect" if suspect else "no ranks" if _is_empty(facts, node) else "ok" if files or common else "no logs"
     return NodeRow(
         node,
         state,
@@ -485,8 +525,14 @@ def _row(facts: JobFacts, node: str, suspect: bool) -> NodeRow:
         history.latest if history is not None else None,
         gpu_age(facts, node),
         sum(file.errors.count for file in files),
-        None if reported is None or reported.ranks is None else len(reported.ranks),
+        ranks,
     )
+
+
+def _is_empty(facts: JobFacts, node: str) -> bool:
+    """Return True if a running job has no rank on a node, and ranks on others."""
+    counts = {name: len(one.ranks) for name, one in facts.nodes.items() if one.ranks is not None}
+    return facts.status.stage == "running" and counts.get(node) == 0 and any(counts.values())
 
 
 def _iteration(files: Sequence[LogFile]) -> str:

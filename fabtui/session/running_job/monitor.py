@@ -75,23 +75,29 @@ class JobMonitor:
         self._nodes: dict[str, NodeFacts] = {}
         self._addresses: Mapping[str, frozenset[str]] | None = None
 
-    async def refresh(self) -> JobReport:
-        """Read what is new and return the report; Slurm is asked at most every `ASK_EVERY` seconds."""
-        async with self._one:
-            return await self._refresh()
+    async def refresh(self, *, lost: bool = False) -> JobReport:
+        """Read what is new and return the report; Slurm is asked at most every `ASK_EVERY` seconds.
 
-    async def _refresh(self) -> JobReport:
-        await self._ask_slurm()
+        Where a node was ``lost``, it is asked at once: what runs on the nodes ends with the job.
+        """
+        async with self._one:
+            return await self._refresh(lost)
+
+    async def _refresh(self, lost: bool) -> JobReport:
+        await self._ask_slurm(at_once=lost)
         patterns = self._patterns()
         read = await asyncio.to_thread(_read, patterns, self._logs.known(""))
         if not self._logs.nodes:
-            self._logs.nodes = list(self._status.nodes) or job_logs.guessed_nodes(read.paths)
+            self._logs.nodes = list(self._status.nodes) or job_logs.guessed_nodes(read.paths, self._status.outputs)
         for part in read.parts:
             self._logs.take("", [part], read.now)
             # A megabyte takes 40 ms.
             await asyncio.sleep(0)
         if self.client_of is not None and (self._status.stage == "running" or not self.query.job):
+            before = {node for node, facts in self._nodes.items() if facts.problem}
             await self._ask_nodes(patterns)
+            if any(facts.problem for node, facts in self._nodes.items() if node not in before):
+                await self._ask_slurm(at_once=True)
         if self._addresses is None and self._logs.settings.values("MASTER_ADDR"):
             self._addresses = await asyncio.to_thread(_addresses, self._status.nodes)
         facts = JobFacts(
@@ -107,11 +113,11 @@ class JobMonitor:
         self.report = report_of(facts, self._unread(read))
         return self.report
 
-    async def _ask_slurm(self) -> None:
+    async def _ask_slurm(self, *, at_once: bool = False) -> None:
         now = self._clock()
         if not self.query.job or self._status.stage == "ended":
             return
-        if self._asked is None or now - self._asked >= ASK_EVERY:
+        if at_once or self._asked is None or now - self._asked >= ASK_EVERY:
             self._asked = now
             self._status = await asyncio.to_thread(status_of, self.query.job, self._status)
             if self._status.nodes and not self.query.nodes:
@@ -120,7 +126,9 @@ class JobMonitor:
     def _patterns(self) -> list[str]:
         fields = self._status.letters
         if self.query.logs:
-            return job_logs.patterns(self.query.logs, fields)
+            # The output of the batch script has what srun prints about its tasks.
+            outputs = [job_logs.pattern_of(path, fields) for path in self._status.outputs if path.startswith("/")]
+            return [*job_logs.patterns(self.query.logs, fields), *outputs]
         return job_logs.usual_patterns(self._status.outputs, fields)
 
     async def _ask_nodes(self, patterns: list[str]) -> None:
@@ -131,7 +139,9 @@ class JobMonitor:
 
     def _needed(self) -> dict[str, bool]:
         """Return the nodes that have something not visible here; True if their logs are missing."""
-        here = {file.node for (reader, _), file in self._logs.files.items() if not reader}
+        # With --logs, the output of the batch script does not replace those of the nodes.
+        batch = set(self._status.outputs) if self.query.logs else set()
+        here = {file.node for (reader, path), file in self._logs.files.items() if not reader and path not in batch}
         gpus = {file.node for (reader, _), file in self._logs.files.items() if not reader and file.stream == "gpu"}
         found = {node: node not in here and "" not in here for node in self._logs.nodes}
         return {node: logs for node, logs in found.items() if logs or node not in gpus}
@@ -177,23 +187,31 @@ class JobMonitor:
         status = self._status
         found = [status.problem] if status.problem and self.query.job else []
         found += read.problems[:4]
+        absent = job_logs.missing(self.query.logs) if len(self.query.logs) > 1 else ""
+        found += [f"{absent}: no such file or folder"] if absent and not self._logs.at(absent) else []
         silent: dict[str, list[str]] = {}
         needed = self._needed()
         for node, reported in self._nodes.items():
-            if reported.problem and node in needed:
+            # A job that ends takes the node side along, which is its step.
+            if reported.problem and node in needed and not (status.stage == "ended" or status.state == "COMPLETING"):
                 silent.setdefault(reported.problem, []).append(node)
         found += [f"{fold(nodes)}: {text}" for text, nodes in silent.items()]
         if not self._logs.files and status.stage not in ("waiting", "unknown"):
-            where = self.query.logs or ", ".join(status.outputs) or "the job has no output files"
+            where = ", ".join(self.query.logs or status.outputs) or "the job has no output files"
             found.append(f"no logs were found ({where}); name them with --logs")
         return [one_line(text, 500) for text in found]
 
 
 def _read(patterns: list[str], known: Mapping[str, log_files.Known]) -> _Read:
     """Read what is new in the logs that are visible here. Blocks."""
-    paths = [path for path in log_files.find(patterns) if os.path.isfile(path) and job_logs.is_log(path)]
-    parts, problems = log_files.read(paths, known, BUDGET)
-    return _Read(paths, parts, problems, time.time())
+    paths: dict[str, str] = {}
+    for path in log_files.find(patterns):
+        if os.path.isfile(path) and job_logs.is_log(path):
+            # A file is read once, under its own name rather than that of a link.
+            real = os.path.realpath(path)
+            paths[real] = path if path == real else paths.get(real, path)
+    parts, problems = log_files.read(list(paths.values()), known, BUDGET)
+    return _Read(list(paths.values()), parts, problems, time.time())
 
 
 def _configuration(path: Path) -> dict[str, str]:

@@ -157,11 +157,14 @@ class HangWatch:
             self._monitor.refresh(), asyncio.gather(*(self._ask(node, "pulse", _NODE) for node in self._nodes))
         )
         values = {reply.node: reply.value for reply in answers if reply.value is not None}
+        if len(values) < len(answers):
+            report = await self._monitor.refresh(lost=True)
+        ends = report.status.stage == "ended" or report.status.state == "COMPLETING"
         now = self._clock()
         if self._watchdog is None:
             self._watchdog = Watchdog(age_of(report, values), report.facts.idle)
         verdict = self._watchdog.take(pulse_of(now, report, values, self._ras(now)))
-        unread = [f"{reply.node}: {reply.problem}" for reply in answers if reply.value is None]
+        unread = [f"{reply.node}: {reply.problem}" for reply in answers if reply.value is None and not ends]
         return Sample(verdict, report, (*report.unread, *unread))
 
     async def _ask(self, node: str, probe: str, deadline: float, **args: Any) -> Reply:

@@ -57,6 +57,19 @@ def test_logs_without_slurm_are_reported_as_text_and_json(
     assert [len(node["gpus"]) for node in found["nodes"]] == [4, 4, 4, 4]
 
 
+def test_several_logs_as_a_shell_expands_them(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = sorted(str(path) for path in logs.glob("*.out"))
+    code, text, _ = run(capsys, "--logs", *names, "--once")
+    assert (code, text.splitlines()[0]) == (0, "logs without a job  healthy  4 nodes")
+    # In any order with the job, which is no file.
+    assert query_from({"logs": [*names, "12"]}, {}) == JobQuery("12", tuple(names))
+    assert query_from({"logs": [*names], "job": "12"}, {}) == JobQuery("12", tuple(names))
+    code, _, error = run(capsys, "--logs", *names, str(logs / "n069.out"), "--once")
+    assert (code, error) == (2, f"fabtui: error: --logs: no such file or folder: {logs}/n069.out\n")
+    code, text, _ = run(capsys, "12", "--logs", *names, str(logs / "n069.out"), "--once", "--no-links")
+    assert (code, f"could not be read: {logs}/n069.out: no such file or folder" in text) == (3, True)
+
+
 def test_hostile_logs_reach_the_terminal_harmless(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (logs / "n060.err").write_bytes(b"\x1b]0;owned\x07RuntimeError: CUDA error: \x1b[31m\xff\x9b2J\n\x00\x00")
     for words in (("--once",), ("--json",)):
@@ -151,7 +164,7 @@ def test_which_of_several_jobs_is_asked(
         ({}, JobQuery("7")),
         ({"jobid": "8"}, JobQuery("8")),
         ({"job": "9", "jobid": "8", "idle": "60"}, JobQuery("9", idle=60.0)),
-        ({"logs": "x", "nodes": ["n[0-1]"]}, JobQuery("", "x", nodes=("n0", "n1"))),
+        ({"logs": ["x"], "nodes": ["n[0-1]"]}, JobQuery("", ("x",), nodes=("n0", "n1"))),
     ],
 )
 def test_without_a_number_it_is_the_job_that_this_runs_in(given: dict[str, Any], expected: JobQuery) -> None:

@@ -87,6 +87,14 @@ def test_monitor_of_a_job() -> None:
     gpus = [numbers(line) for line in text.splitlines() if re.match(r"\[\d+\] NVIDIA", line)]
     names = ("index", "temperature", "utilization", "memory_used", "memory_total")
     assert [[row[name] for name in names] for row in found["gpus"]] == [[row[0], *row[2:]] for row in gpus]
+    # No GPU of any node does anything; if those of one node did, the other would be named.
+    named = [one for one in result.warnings if "GPUs are busy" in one]
+    first, *others = dict.fromkeys(row["node"] for row in found["gpus"])
+    head, mark, rest = text.partition(f"/{others[0]}.gpu <==")
+    one_busy = head + mark + rest.replace("|     0 / 22731 MB |", "| 14020 / 22731 MB | me(13980M)")
+    more = [one for one in read_as(one_busy, "job-monitor").warnings if "GPUs are busy" in one]
+    text_of = f"{first}: 0 of 4 GPUs are busy; all GPUs of the other nodes are busy"
+    assert (named, more, len(others)) == ([], [text_of], 1)
     assert {row["node"] for row in found["gpus"]} == set(re.findall(r"^==> \S*?(\w+)\.gpu <==", text, re.M))
     times = {int(at): float(time) for at, time in re.findall(r"^iteration (\d+) : ([\d.]+) s", text, re.M)}
     assert {row["iteration"]: row["elapsed"] for row in found["iterations"]} == times

@@ -143,6 +143,36 @@ def test_idle_gpus_on_all_nodes_count_after_the_warm_up() -> None:
     assert report.verdict == "hangs"
 
 
+def test_the_last_sample_of_a_node_counts_without_slurm() -> None:
+    """The ends of the files, as a monitor of a job prints them, have one sample of each node and no clock."""
+    files = {f"{node}.gpu": gpustat(node, 1, busy=node != "n062", dated=False) for node in NODES}
+    facts = JobFacts(JobStatus(""), logs_of(files), when=1001.0)
+    (found,) = findings(facts)
+    assert (found.rule.id, found.nodes) == ("J03", ("n062",))
+    assert found.facts["text"] == "n062: 0 of 4 GPUs are busy in its last sample; all others are busy"
+    # One GPU of another node is idle too: between two iterations that is so for moments.
+    files["n061.gpu"] = files["n061.gpu"].replace("97 % | 14020 / 22731 MB | me(13980M)", "0 % |     0 / 22731 MB |", 1)
+    assert not findings(JobFacts(JobStatus(""), logs_of(files), when=1001.0))
+    # A scheduler's job is watched for longer than a moment.
+    files = {f"{node}.gpu": gpustat(node, 1, busy=node != "n062", dated=False) for node in NODES}
+    assert "J03" not in {one.rule.id for one in findings(facts_of(files))}
+
+
+def test_a_node_without_a_rank_is_found_once_the_others_have_some() -> None:
+    nodes = {node: NodeFacts(((rank, "S"),), 1) for rank, node in enumerate(NODES)}
+    nodes["n062"] = NodeFacts((), 0)
+    (found,) = findings(facts_of(healthy(), nodes=nodes))
+    assert (found.rule.id, found.facts["text"]) == ("J02", "no rank runs on n062; other nodes have one")
+    # What srun printed about it says more.
+    killed = {"12.sbatch.out": "srun: error: n062: task 2: Exited with exit code 1\n"}
+    (found,) = findings(facts_of(healthy(**killed), nodes=nodes))
+    assert found.facts["text"] == "task 2 on n062 has ended: Exited with exit code 1"
+    assert not findings(facts_of(healthy(), nodes=nodes, elapsed=30.0))
+    assert not findings(facts_of(healthy(), nodes={node: NodeFacts((), 0) for node in NODES}))
+    rows = report_of(facts_of(healthy(), nodes=nodes, elapsed=30.0)).rows
+    assert [row.state for row in rows] == ["ok", "ok", "no ranks", "ok"]
+
+
 def test_a_rank_that_is_gone_is_found_by_its_node() -> None:
     nodes = {node: NodeFacts(((rank, "S"),), 1) for rank, node in enumerate(NODES)}
     nodes["n061"] = NodeFacts(((1, "S"),), 2, fewer_since=995.0)

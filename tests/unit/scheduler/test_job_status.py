@@ -81,3 +81,22 @@ def test_the_file_names_of_an_array_task_have_its_own_number(fake: Fake) -> None
     fake("squeue", "echo '12_3|RUNNING|None|n0|1:00|2:00|me|x'")
     fake("scontrol", "echo 'JobId=15 ArrayJobId=12 ArrayTaskId=3 StdOut=/l/12_3.out'")
     assert status_of("12_3").letters == {"j": "15", "A": "12", "a": "3", "u": "me", "x": "x"}
+
+
+def test_a_requeued_job_has_the_time_and_the_number_of_its_restarts(fake: Fake) -> None:
+    """As Slurm 22.05 prints it after `scontrol requeue`."""
+    fake("squeue", "echo '12|PENDING|BeginTime||0:00|1:00:00|me|x'")
+    details = (
+        "JobId=12 JobName=x UserId=me(1000) JobState=PENDING Reason=BeginTime Dependency=(null) Requeue=1 Restarts=1"
+        " SubmitTime=2026-11-26T04:09:37 StartTime=2026-11-26T04:11:38 StdErr=/l/12.out StdOut=/l/12.out"
+    )
+    fake("scontrol", f"echo '{details}'")
+    found = status_of("12")
+    assert (found.restarts, found.requeued, found.begins) == (
+        1, time.mktime((2026, 11, 26, 4, 9, 37, 0, 0, -1)), time.mktime((2026, 11, 26, 4, 11, 38, 0, 0, -1))
+    )  # fmt: skip
+    # It is asked again once it runs: a job may be requeued while it is watched.
+    fake("squeue", "echo '12|RUNNING|None|n[0-1]|0:01|1:00:00|me|x'")
+    fake("scontrol", f"echo '{details.replace('Restarts=1', 'Restarts=2').replace('PENDING', 'RUNNING')}'")
+    found = status_of("12", found)
+    assert (found.stage, found.restarts, found.begins) == ("running", 2, None)
