@@ -18,9 +18,9 @@ MOST = 256
 def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
     """Return the processes of jobs that this user may inspect, by process id; with ``job`` none of other jobs of Slurm.
 
-    Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped) and ``ras``, the address in
-    NCCL_RAS_ADDR or None. Processes with the same rank start each other: a shell, the rank, its data loaders. The first
-    Python of them is listed, else the first that is no wrapper.
+    Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped), ``ras``, the address in
+    NCCL_RAS_ADDR or None, and ``helpers``, the processes of the rank below it. Processes with the same rank start each
+    other: a shell, the rank, its data loaders. The first Python of them is listed, else the first that is no wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
     sides = set()
@@ -35,11 +35,14 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
             sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
         found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
-    return [
-        {"pid": pid, **{key: one[key] for key in ("rank", "name", "state", "ras")}}
-        for pid, one in list(found.items())
-        if not sides.intersection(_above(pid, found)) and _is_first(pid, found)
-    ][:MOST]
+    first = [pid for pid in found if not sides.intersection(_above(pid, found)) and _is_first(pid, found)][:MOST]
+    helpers: Dict[int, List[int]] = {pid: [] for pid in first}
+    for pid in found:
+        for above in _line(pid, found)[1:]:
+            if above in helpers:
+                helpers[above].append(pid)
+    kept = ("rank", "name", "state", "ras")
+    return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
 
 
 def _above(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:

@@ -55,7 +55,7 @@ def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/pr
                 "pid": one["pid"],
                 # Read with the wait channel: both change from moment to moment.
                 "state": job_processes.state(one["pid"], proc) or one["state"],
-                "wait": _wait(sysfs.text(proc, str(one["pid"]), "wchan")),
+                "wait": wait_channel(one["pid"], proc),
                 "cpu": cpu,
             }
         )
@@ -73,7 +73,9 @@ def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-def _wait(text: Optional[str]) -> Optional[str]:
+def wait_channel(pid: int, proc: str = "/proc") -> Optional[str]:
+    """Return the kernel function in which a process sleeps, None if it does not sleep or that may not be read."""
+    text = sysfs.text(proc, str(pid), "wchan")
     return None if text in (None, "", "0") else str(text)[:80]
 
 
@@ -211,19 +213,26 @@ def _since(processes: List[Dict[str, Any]], proc: str) -> float:
 
 
 def _counts(event: Dict[str, Any], since: float) -> bool:
-    if event["kind"] not in _KINDS or event["code"] in _HARMLESS:
-        return False
-    return event["age"] is not None and event["age"] <= since + _BEFORE
+    return may_stop_a_rank(event) and event["age"] is not None and event["age"] <= since + _BEFORE
+
+
+def may_stop_a_rank(event: Dict[str, Any]) -> bool:
+    """Return True if a kernel report (`dmesg`) is of a kind that may stop a rank."""
+    return event["kind"] in _KINDS and event["code"] not in _HARMLESS
 
 
 def _event(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
     """Return an event with its time and the index of its GPU: the place of its PCI address among all GPUs."""
     when = time.localtime(time.time() - event["age"])
     at = time.strftime("%H:%M" if event["age"] < _DAY / 2 else "%Y-%m-%d %H:%M", when)
+    return dict(report_of_gpu(event, buses), age=event["age"], at=at, text=str(event.get("text", ""))[:200])
+
+
+def report_of_gpu(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
+    """Return a kernel report (`dmesg`) with the index of its GPU: the place of its PCI address among all GPUs."""
     bus = pci_address(event["bus"])
     gpu = next((index for index, name in enumerate(buses) if pci_address(name) == bus), None) if bus else None
-    kept = {key: event.get(key) for key in ("kind", "bus", "code", "interface", "age")}
-    return dict(kept, gpu=gpu, at=at, text=str(event.get("text", ""))[:200])
+    return dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
 
 
 def pci_address(bus: Optional[str]) -> str:

@@ -36,9 +36,6 @@ OLDER = (
     ("recovery", "NVML_NVLINK_ERROR_DL_RECOVERY"),
     ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
 )
-# The members of NVML's union by its value type; the first, a double, is no count.
-_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-
 Counts = Dict[str, Dict[str, int]]
 
 
@@ -49,17 +46,6 @@ class _Ask(NamedTuple):
     name: str
     field: Tuple[int, int]
     unit: int
-
-
-def _count(value: Any) -> Optional[int]:
-    """Return the count in one answered field value, None where it has none."""
-    try:
-        if value.nvmlReturn != 0:
-            return None
-        count = nvml.number(getattr(value.value, _MEMBERS[int(value.valueType)]))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
-    return count if count is not None and count >= 0 else None
 
 
 class _Gpu:
@@ -94,7 +80,7 @@ class _Gpu:
     def _answers(self, asks: List[_Ask]) -> List[Tuple[_Ask, Optional[int]]]:
         function = getattr(self._library, "nvmlDeviceGetFieldValues", None)
         answer = nvml.ask(function, self._handle, [ask.field for ask in asks]) if asks else None
-        return [] if answer is None else [(ask, _count(answer[at])) for at, ask in enumerate(asks)]
+        return [] if answer is None else [(ask, nvml.field_count(answer[at])) for at, ask in enumerate(asks)]
 
     def read(self, traffic: bool) -> Counts:
         """Return ``{link: {name: count}}``; traffic is in bytes, of all links together, under ``all``."""

@@ -54,6 +54,21 @@ def number(value: Any) -> Optional[int]:
     return value
 
 
+#: The members of NVML's union by its value type; the first, a double, is no count.
+_MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+
+
+def field_count(value: Any) -> Optional[int]:
+    """Return the count in one answered value of ``nvmlDeviceGetFieldValues``, None where it has none."""
+    try:
+        if value.nvmlReturn != 0:
+            return None
+        count = number(getattr(value.value, _MEMBERS[int(value.valueType)]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return count if count is not None and count >= 0 else None
+
+
 def devices(library: Any) -> Tuple[List[Any], List[Optional[str]]]:
     """Return the handle and the UUID of each GPU in NVML's order, None where the driver gives none."""
     count = number(ask(library.nvmlDeviceGetCount)) or 0
