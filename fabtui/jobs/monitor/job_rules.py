@@ -29,7 +29,10 @@ WARM_UP = 900.0
 _UNTIMED_SAMPLES = 30
 #: Maximum number of nodes or values that a text names, and of lines as evidence.
 _MOST = 4
-_ENDS = {"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"}
+_ENDS = {
+    **{"CANCELLED": "was cancelled", "TIMEOUT": "reached its time limit", "NODE_FAIL": "lost a node"},
+    "OUT_OF_MEMORY": "ran out of memory: the kernel killed a process of it at its memory limit",
+}
 
 Found = Iterator[Finding]
 
@@ -70,7 +73,7 @@ def _ended(rule: JobRule, facts: JobFacts) -> Found:
     number, _, signal = status.exit_code.partition(":")
     code = f", exit code {number}" if number not in ("", "0") else ""
     code += f", signal {signal}" if signal not in ("", "0") else ""
-    if status.state == "CANCELLED":
+    if status.state in ("CANCELLED", "OUT_OF_MEMORY"):
         # Slurm ended it by a signal; whether the shell returned that as its exit code is chance.
         code = ""
     reason = f" ({status.reason})" if status.reason not in ("", status.state) else ""

@@ -213,6 +213,14 @@ FAULTS = [
         log=f"{WARN}wait: Signal 9 (SIGKILL) received by PID 1234\n",
     ),
     Fault(
+        "out of memory",
+        "E51",
+        "the kernel killed a process of the job: out of memory",
+        "oom-kill",
+        pair=Pair("the rank host of b ended with signal 9 (out of memory: Killed process 7 (python))", "killed"),
+        log="slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some tasks have been OOM Killed.\n",
+    ),
+    Fault(
         "P2P disabled by a variable",
         "E50",
         "a variable keeps NCCL from P2P",

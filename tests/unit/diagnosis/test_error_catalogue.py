@@ -27,6 +27,18 @@ from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 #: Errors of the field, with each form in which libraries print them; E1 to E36 are the numbers of its survey.
 FORMS = {
+    "E51": (
+        "Out of memory: Killed process 1041 (python) total-vm:9kB, anon-rss:8kB",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,task=python,pid=1041,uid=0",
+        "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: n2: task 2: Out Of Memory",
+    ),
+    "E38": (
+        "Killed",
+        "/home/ann/train.sh: line 31:  4711 Killed                  python train.py",
+        "srun: error: n2: task 2: Killed",
+    ),
     "E1": (
         "with error 12, opcode 1, len 0, vendor err 129",
         "with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10",

@@ -189,6 +189,8 @@ def test_a_rank_that_is_gone_is_found_by_its_node() -> None:
         (JobStatus("12", "FAILED", "NonZeroExitCode", exit_code="1:0"), "failed", 1,
          "it has ended: FAILED (NonZeroExitCode), exit code 1"),
         (JobStatus("12", "NODE_FAIL", down={"n061": "down*: gpu 3 fell off the bus"}), "failed", 1, "it lost a node"),
+        (JobStatus("12", "OUT_OF_MEMORY", "OutOfMemory", exit_code="0:125"), "failed", 1,
+         "it ran out of memory: the kernel killed a process of it at its memory limit (OutOfMemory)"),
         (JobStatus("12", "TIMEOUT"), "failed", 1, "it reached its time limit"),
         (JobStatus("12", "CANCELLED"), "failed", 1, "it was cancelled"),
         (JobStatus("12", "CANCELLED", exit_code="143:0"), "failed", 1, "it was cancelled"),
