@@ -23,7 +23,9 @@ from fabtui.model.session_model import Model
 from fabtui.report.contents import write_report
 from fabtui.report.grid import Shown
 from fabtui.report.preflight import print_preflight
+from fabtui.report.running_job import job_blocks
 from fabtui.report.summary import outcome_line, summary
+from fabtui.report.text import text
 
 Result = TypeVar("Result")
 #: Formats of reports that may go to standard output.
@@ -48,6 +50,8 @@ def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -
 def print_session(found: Diagnosis, plain: bool, shown: Shown) -> int:
     """Print the summary of a session, or its preflight if that is all there is; return the exit code."""
     if found.model.options.get("looks_only"):
+        if found.job is not None:
+            sys.stdout.write(text(job_blocks(found.job), shown.text_width, plain) + "\n")
         print_preflight(found.model, found.preflight, None, "", False, plain)
     else:
         sys.stdout.write(summary(found, plain, shown))

@@ -13,7 +13,7 @@ from fabtui.version import __version__
 
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
-LIVE = (None, "run", "watch", "preflight", "serve", "job", "watchdog", "ras", "flight", "stacks")
+LIVE = (None, "run", "watch", "preflight", "serve", "job", "hang", "watchdog", "ras", "flight", "stacks")
 #: The commands in the order of the help, with a line each; their modules are ``fabtui.cli.commands.NAME``.
 COMMANDS = {
     "run": "run a session without a screen",
@@ -24,10 +24,7 @@ COMMANDS = {
     "read": "show or convert the output of other tools",
     "report": "write a one-page report, as HTML or Markdown",
     "job": "watch a job: state, logs, GPUs, settings, iteration times, what is wrong",
-    "watchdog": "watch a running job; report once when it hangs, and who is behind",
-    "ras": "ask NCCL on the nodes of a running job which rank is behind",
-    "flight": "flight recorder dumps of a running job, and which rank is behind",
-    "stacks": "where the ranks of a running job are, equal stacks together",
+    "hang": "does a running job hang: which rank is behind, by which evidence, what to type next",
     "healthy": "the nodes and GPUs of a session that work together",
     "order": "order of the nodes that keeps slow links between neighbours out",
     "share": "a copy of a session without names, addresses and serial numbers",
@@ -40,6 +37,13 @@ COMMANDS = {
     "probes": "list the probes and tests; write a template of one",
     "schema": "JSON Schemas of the JSON files",
     "completion": "shell completion for bash, zsh, fish or tcsh",
+}
+#: Commands behind `hang`, each with one of its sources, that the help does not list.
+HIDDEN = {
+    "watchdog": "watch a running job until it ends; report each time that it hangs",
+    "ras": "ask NCCL on the nodes of a running job which rank is behind",
+    "flight": "flight recorder dumps of a running job, and which rank is behind",
+    "stacks": "where the ranks of a running job are, equal stacks together",
 }
 
 
@@ -129,7 +133,7 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
     return ""
 
 
-def build_parser(words: Collection[str] = tuple(COMMANDS)) -> OneLineParser:
+def build_parser(words: Collection[str] = (*COMMANDS, *HIDDEN)) -> OneLineParser:
     """Return the parser of a command line, with the options of the commands among its words; by default of all."""
     parser = OneLineParser(
         prog="fabtui",
@@ -146,8 +150,10 @@ def build_parser(words: Collection[str] = tuple(COMMANDS)) -> OneLineParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=kind
     )
-    for name, line in COMMANDS.items():
-        if (added := commands.add_parser(name, help=line)) is not None:
+    for name in (*COMMANDS, *HIDDEN):
+        # Without a line, the help of fabtui leaves it out.
+        listed: dict[str, Any] = {"help": COMMANDS[name]} if name in COMMANDS else {}
+        if (added := commands.add_parser(name, **listed)) is not None:
             added.command = name
             _add_options(added, options_of(name))
     return parser

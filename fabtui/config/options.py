@@ -19,7 +19,7 @@ APP = ""
 _RECORDED = (APP, "run", "preflight", "serve", "config")
 _LIVE = (*_RECORDED, "watch")
 #: Commands that ask nodes about running jobs.
-_JOB = ("job", "watchdog", "ras", "flight", "stacks")
+_JOB = ("job", "hang", "watchdog", "ras", "flight", "stacks")
 _NODE = (*_LIVE, *_JOB)
 _TESTS = (APP, "run", "watch", "serve", "config")
 _SCREEN = (APP, "serve", "config", "replay", "read", "resume")
@@ -313,17 +313,20 @@ _RAS = (
     OptionSpec("pipe", "only the job with this TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "flight recorder", ("flight",),
         metavar="STEM"),
     OptionSpec("within", "time for the dumps to be written", "flight recorder", ("flight",), "number", "SECONDS", "20"),
-    OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "watchdog"), metavar="JOBID",
-        positional="?"),
-    OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "watchdog"), "paths",
-        metavar="PATH", default="where Slurm writes them, and beside it"),
+    OptionSpec("job", "job of Slurm; without one, the job that this runs in", "", ("job", "hang", "watchdog"),
+        metavar="JOBID", positional="?"),
+    OptionSpec("logs", "logs: folders or files, such as '../log/{job}/{node}.*'", "job", ("job", "hang", "watchdog"),
+        "paths", metavar="PATH", default="where Slurm writes them, and beside it"),
     OptionSpec("conf", "configuration file to compare with: shell assignments", "job", ("job",),
         metavar="FILE"),
     OptionSpec("idle", "time without output after which the job is silent", "job", ("job", "watchdog"), "number",
         "SECONDS", "180, or five printed iterations"),
     OptionSpec("no-links", "read only what is visible here: ask no node", "job", ("job",), "switch"),
+    OptionSpec("wait", "wait until the job hangs, and report once", "hang", ("hang",), "switch"),
+    OptionSpec("save", "keep all evidence in a recording", "hang", ("hang",), metavar="FILE"),
     OptionSpec("every", "time between two samples", "watchdog", ("watchdog",), "number", "SECONDS", "10"),
-    OptionSpec("on-hang", "your command that runs once per hang, here", "watchdog", ("watchdog",), metavar="COMMAND"),
+    OptionSpec("on-hang", "your command that runs once per hang, here", "hang", ("hang", "watchdog"),
+        metavar="COMMAND"),
     OptionSpec("once", "end after the first hang", "watchdog", ("watchdog",), "switch"),
     OptionSpec("once", "print one report; no screen", "output", ("job",), "switch"),
     OptionSpec("follow", "print one report, then each change until the job ends", "output", ("job",), "switch"),
@@ -410,7 +413,7 @@ def _passive(given: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: Something else is asked for.
     """
-    for name in ("pair", "ab", "confirm", "watch", "isolated", "bidirectional", "groups"):
+    for name in ("pair", "ab", "confirm", "isolated", "bidirectional", "groups"):
         if name in given:
             raise InputError(f"--read-only tests nothing; it excludes --{name}")
     return {"probes": values.passive_probes(changes.get("probes")), "preflight_only": True}

@@ -32,6 +32,8 @@ from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict
+from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model import exit_codes
 from fabtui.model.session_model import Model
 
@@ -81,8 +83,15 @@ class Diagnosis:
         return exit_codes.not_tested(self.model)
 
     @cached_property
+    def job(self) -> JobVerdict | None:
+        """Verdict about the job that runs on the nodes; None if none was observed."""
+        return job_verdict(self.model)
+
+    @cached_property
     def code(self) -> int:
-        """Exit code of the session, or of its preflight if the session only inspected nodes."""
+        """Exit code of the session, or of its preflight if the session only inspected nodes; 1 if its job is bad."""
+        if self.job is not None and self.job.bad:
+            return exit_codes.BAD
         if self.model.options.get("looks_only"):
             return self.preflight.exit_code
         return _exit_code(self.model, (*self.all_findings, *self.preflight.findings))

@@ -14,6 +14,7 @@ from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.pairs.traffic_path import carrier, carriers
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.collectives_table import sweep_json
 from fabtui.export.csv import when
@@ -56,6 +57,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "findings": [finding_json(one) for one in found.findings],
         "mesh": [finding_json(one) for one in found.findings if one.rule.domain is Domain.MESH],
         "healthy": healthy_json(found.healthy),
+        **({} if found.job is None else {"job": job_values(found.job)}),
         "preflight": [finding_json(one) for one in in_order(model, found.preflight.findings)],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
@@ -109,6 +111,48 @@ def cleaned(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [cleaned(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def job_values(verdict: JobVerdict) -> dict[str, Any]:
+    """Return a verdict about a running job as a JSON object; text is cleaned, times are ISO 8601 in UTC."""
+    late = {place.rank for place in verdict.behind}
+    value = {
+        "sentence": verdict.sentence,
+        "state": str(verdict.state),
+        "since": when(verdict.since),
+        "at": when(verdict.at),
+        "job": verdict.job or None,
+        "nodes": list(verdict.nodes),
+        "behind": [place.rank for place in verdict.behind],
+        "where": verdict.where or None,
+        "fabric": verdict.fabric or None,
+        "per_minute": verdict.per_minute,
+        "needs": verdict.needs or None,
+        "next": list(verdict.next),
+        "ranks": [
+            {
+                "rank": row.rank,
+                "node": row.place.node,
+                "endpoint": row.endpoint,
+                "pid": row.place.pid,
+                "state": str(row.state),
+                "behind": row.rank in late,
+                "why": row.why,
+                "utilization": row.utilization,
+                "power": row.power,
+                "nvlink": row.nvlink,
+                "nic": row.nic,
+                "cpu": row.cpu,
+            }
+            for row in verdict.ranks
+        ],
+        "sources": [
+            {"name": one.name, "text": one.text, "blind": one.blind or None, "at": when(one.at)}
+            for one in verdict.sources
+        ],
+    }
+    whole: dict[str, Any] = cleaned(value)
+    return whole
 
 
 #: Version of each kind of file: its ``format``. A change that readers must know about has a new one, and a new file.

@@ -362,7 +362,8 @@ class Watchdog:
         if goes_on:
             self._hangs_since = None
             self._old_timeout = pulse.timeout
-        self._worked = self._worked or bool(progress)
+        # Iterations were printed before the first sample, if the watch began after the hang.
+        self._worked = self._worked or bool(progress) or (pulse.interval is not None and pulse.late is not None)
         if goes_on:
             why = pause or (progress[0].text if progress else "there is output again")
             return WatchdogVerdict(

@@ -90,6 +90,6 @@ def not_tested(model: Model) -> list[str]:
     probed = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.probe_results.values())
     wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
-    if not measured and (wants_tests or not probed):
+    if not measured and (wants_tests or not (probed or model.job)):
         lines.append(f"nothing was measured{_too_few(model)}")
     return lines

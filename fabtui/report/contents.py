@@ -24,6 +24,7 @@ from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
 from fabtui.report.problems import entries, not_in_findings, not_tested
+from fabtui.report.running_job import job_blocks
 from fabtui.report.session_blocks import collective_blocks, layer_panels, preflight_blocks, state_of, verdict
 from fabtui.report.session_diff import change_blocks, diff_outcome
 from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
@@ -89,6 +90,8 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
     model = one.model
     if not model.options.get("looks_only"):
         yield Section("findings", "Findings", _findings(one))
+    if one.job is not None:
+        yield Section("job", "Running job", [*job_blocks(one.job)])
     if against is not None:
         yield Section("changes", f"Changes since {one_line(against.name, 100)}", _changes(one, sources, against))
     yield Section("layers", "Layers", [*layer_panels(one), *_sentences(model)])

@@ -22,6 +22,7 @@ from fabtui.report.document import Block, Items, Lines, Paragraph
 from fabtui.report.grid import Shown, grids
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import not_tested, problems
+from fabtui.report.running_job import evidence_blocks
 from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
@@ -41,6 +42,8 @@ def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> 
 
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:
     model, found = one.model, shown or Shown()
+    if one.job is not None:
+        yield Paragraph(one_line(one.job.sentence, 1000))
     yield Items("", head_lines(model))
     known = nodes(model)
     # The heading reports what the rows show.
@@ -51,6 +54,8 @@ def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Bloc
     yield from carrier_block(model, every_pair=shown is not None and shown.layers is None)
     yield from (*storage(model), *collective_tables(model), *sweep_tables(model))
     yield from (shortened(table, "rows") for table in comparison(model))
+    if one.job is not None:
+        yield from evidence_blocks(one.job)
     yield from problems(one, signs)
     yield from before_tests(one.preflight, signs)
     yield from not_tested(one)

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.faults import Fault
@@ -31,6 +31,9 @@ from fabtui.session.options import MIB, OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import RankHost, RankSettings
 from fabtui_node import registry
+
+if TYPE_CHECKING:
+    from fabtui.session.running_job.observer import JobObserver
 
 #: Maximum time (s) that tests wait for a probe beside them; usually less.
 PROBE_PATIENCE = 1.0
@@ -61,6 +64,7 @@ class Sweep:
         self._engine: RankSettings | None = None
         self.runner = MeasurementRunner(options, self.context)
         self.probes = ProbeRunner(options, pump, self.clients)
+        self.observer: JobObserver | None = None  #: Observer of the job on the nodes; None without a sign of one.
 
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
@@ -137,6 +141,7 @@ class Sweep:
         await self._pump.flush()
         self._pump.emit(PhaseStart(name="look", total=0))
         self._report_untestable()
+        self._observe([*old, *new])
         if self._options.preflight_only:
             await self.probes.all(self.alive(new))
             return
@@ -154,6 +159,26 @@ class Sweep:
         if self._wants("p2p", "all_reduce"):
             await self.cool()
             await self._report_carriers()
+
+    def _observe(self, nodes: list[str]) -> None:
+        """Observe the job on nodes: where others use GPUs that are not tested, and where nothing or a job is tested."""
+        options = self._options
+        # All nodes of a lab are this machine, and its jobs are not theirs.
+        if options.force or options.lab is not None:
+            return
+        busy = self.alive(node for node in nodes if self._admissions[node].busy)
+        asked = self.alive(nodes) if options.read_only or options.job else []
+        if self.observer is None and (busy or asked):
+            # It imports the diagnosis: not before the first frame.
+            from fabtui.session.running_job.observer import JobObserver
+
+            self.observer = JobObserver(self._pump, self._client_of, options.job)
+        if self.observer is not None:
+            self.observer.follow(busy, busy=True)
+            self.observer.follow(asked, once=not options.read_only)
+
+    async def _client_of(self, node: str) -> NodeClient:
+        return self.clients[node]
 
     async def _report_carriers(self) -> None:
         """Log whether RDMA or TCP carried the bytes between nodes."""
@@ -473,6 +498,8 @@ class Sweep:
             host.stopped = True
 
     async def close(self) -> None:
-        """End the waits of the store, and looks at counters."""
+        """End the waits of the store, looks at counters, and the observation of a job."""
+        if self.observer is not None:
+            await self.observer.close()
         await self.runner.counters.close()
         self.context.store.close()

@@ -183,6 +183,8 @@ class Round:
 class Watch:
     """Tests pairs again while it is on. Tests that a user asks for come between its steps.
 
+    In a read-only session it only inspects links and GPUs.
+
     It holds the lock ``testing`` during tests, which ``run`` runs; ``end`` ends the tests of a session and emits the
     exit code.
     """
@@ -218,7 +220,8 @@ class Watch:
         """Turn it on or off; what runs is ended. It begins when ``first`` is set: the first sweep is done."""
         if on == self.on:
             return
-        self._pump.emit(Watching(on=on))
+        if not self._options.read_only:
+            self._pump.emit(Watching(on=on))
         if not on:
             self._off.set()
             return
@@ -237,14 +240,14 @@ class Watch:
         await asyncio.gather(task, return_exceptions=True)
         if was:
             self._pump.emit(Watching(on=False))
-        if self._model.phase.name == PHASE:
+        if self._model.phase.name == PHASE or (was and self._options.read_only):
             await self._end()
 
     async def _run(self, first: asyncio.Event) -> None:
         try:
             await first.wait()
             while self.on:
-                await self._watch()
+                await (self._inspect() if self._options.read_only else self._watch())
                 # Turned on again while it came to its end.
         except Exception as error:
             # The session continues without it.
@@ -285,6 +288,17 @@ class Watch:
         async with self._testing:
             await self._sweep.cool()
             await self._end()
+
+    async def _inspect(self) -> None:
+        """Inspect links and GPUs periodically, and test nothing; a job on the nodes is observed all the time."""
+        self._pump.log("info", f"watching without tests: links and GPUs are inspected every {PROBE_INTERVAL:.0f} s")
+        inspecting = asyncio.create_task(self._probe_periodically())
+        try:
+            await self._off.wait()
+        finally:
+            inspecting.cancel()
+            await asyncio.gather(inspecting, return_exceptions=True)
+        await self._end()
 
     async def _probe_periodically(self) -> None:
         """Probe links and GPUs periodically, beside the tests."""

@@ -1,24 +1,48 @@
 """A rank of a training on CPUs that prints iterations as Megatron-LM does; not a test.
 
 Usage: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python gloo_training.py
+
+SIGUSR1 makes it sleep in the next iteration, as a slow data loader does, and SIGUSR2 wakes it up. When another rank
+dies, it waits, as with NCCL.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import threading
 import time
 
 import torch
 import torch.distributed as dist
 
 
+class Wake(Exception):
+    """Ends the sleep."""
+
+
+def load_data(*_: object) -> None:
+    with contextlib.suppress(Wake):
+        time.sleep(600)
+
+
+def wake(*_: object) -> None:
+    raise Wake
+
+
 def main() -> None:
+    signal.signal(signal.SIGUSR1, load_data)
+    signal.signal(signal.SIGUSR2, wake)
     dist.init_process_group("gloo")
     numbers = torch.ones(1024)
     at = 0
     while True:
         began = time.monotonic()
-        dist.all_reduce(numbers)
+        try:
+            dist.all_reduce(numbers)
+        except RuntimeError:
+            threading.Event().wait()
         numbers /= dist.get_world_size()
         time.sleep(0.1)
         at += 1

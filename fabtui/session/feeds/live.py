@@ -172,8 +172,8 @@ class LiveFeed(Feed):
             self._life.result()
 
     def watch(self, on: bool) -> None:
-        """Test pairs again in the background while ``on``."""
-        if self._watch is not None and not self.read_only:
+        """Test pairs again in the background while ``on``; in a read-only session, only inspect the nodes."""
+        if self._watch is not None:
             self._watch.turn(on, self._first_done)
 
     async def all_gone(self) -> None:
@@ -580,6 +580,8 @@ class LiveFeed(Feed):
                 break
         if self._options.confirm:
             await self._confirm_first()
+        if self._sweep is not None and self._sweep.observer is not None:
+            await self._sweep.observer.settled()
         await self._end("sweep")
         self._first_done.set()
         while True:

@@ -182,6 +182,14 @@ def test_a_suspended_job_is_no_hang(job: Job) -> None:
     assert verdicts[-1].why == "the scheduler has suspended the job"
 
 
+def test_iterations_before_the_watch_count_as_work() -> None:
+    """It is started after the hang: the log has iterations, and nothing has moved since."""
+    job = Job(age=60.0)
+    verdicts = job.during(120, hanging(-20.0))
+    assert WatchdogPhase.WARM_UP not in {verdict.phase for verdict in verdicts}
+    assert sum(verdict.fired for verdict in verdicts) == 1
+
+
 def test_warm_up() -> None:
     """A job that compiles and loads prints nothing, and its ranks may wait for each other."""
     job = Job(age=0.0)

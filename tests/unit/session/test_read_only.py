@@ -74,7 +74,6 @@ async def test_a_client_refuses_whoever_asks() -> None:
         ({"probes": ["p2p", "ibstat"]}, "runs passive probes only, and these are not: p2p"),
         ({"probes": ["ping"]}, "these are not: ping"),
         ({"pair": ["a:0>b:0"]}, "it excludes --pair"),
-        ({"watch": "5"}, "it excludes --watch"),
         ({"confirm": True}, "it excludes --confirm"),
     ],
 )

@@ -1,0 +1,230 @@
+"""``fabtui hang``: say whether a running job hangs, which rank is behind, by which evidence, and what to type next."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fabtui.cli.options_from_args import job_options, notice
+from fabtui.cli.printing import is_plain, print_json, print_text
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import check_writable, write_bytes
+from fabtui.export.json import job_values
+from fabtui.nodeset import fold
+from fabtui.paths import private_folder, state_folder, user_path
+from fabtui.report.running_job import job_blocks
+from fabtui.report.text import text
+from fabtui.sanitize import one_line
+from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.job_session import JobSession, observed
+from fabtui.session.running_job.watch import run_command
+
+HELP = """\
+Say whether a running job hangs or is held up, which rank is behind and what to type next. The job does not notice.
+
+examples:
+  fabtui hang --nodes n060,n061                a snapshot of at most 6 s, from all sources
+  fabtui hang 4711                             a job of Slurm: its logs, its nodes
+  fabtui hang                                  on a node of the job, in its pod or container
+  fabtui hang 4711 --save hang.jsonl.gz        keep the evidence, then: fabtui replay, report or share hang.jsonl.gz
+  fabtui hang 4711 --wait --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
+
+Save the evidence before you stop the job. fabtui changes nothing: it prints commands, and runs none of them. The
+command of --on-hang gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and FABTUI_REPORT (a JSON file).
+
+exit codes: 0 the job moves, pauses, starts or has ended; 1 it hangs or is held up; 2 bad usage or input;
+3 nothing of it could be read, or too little; 130 interrupted
+"""
+
+#: Exit codes: the job hangs or is held up; too little could be read; interrupted.
+BEHIND, UNREAD, INTERRUPTED = 1, 3, 130
+#: Verdicts that count as known.
+_KNOWN = frozenset(JobState) - {JobState.UNKNOWN}
+#: Time (s) between two looks at the verdict.
+_LOOK = 0.5
+
+
+class HangSettings(NamedTuple):
+    """Arguments of the command."""
+
+    wait: bool = False  #: Whether it waits for a job that hangs.
+    once: bool = True  #: Whether the first report ends it.
+    command: str = ""  #: The user's command, or "".
+    as_json: bool = False
+    unicode: bool = True
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Take a snapshot, or wait; print the verdict; return the exit code."""
+    given = vars(args)
+    settings = HangSettings("wait" in given, True, str(given.get("on_hang", "")), "json" in given, not is_plain(given))
+    options, query = hang_options(args)
+    try:
+        return asyncio.run(HangCommand(options, query, settings).run())
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def hang_options(args: argparse.Namespace) -> tuple[SessionOptions, JobQuery | None]:
+    """Return the nodes with the recording, and where the logs are; None without logs to read.
+
+    Raises:
+        InputError: An argument is not valid.
+    """
+    given = vars(args)
+    if job := given.get("job"):
+        if "jobid" in given and given["jobid"] != job:
+            raise InputError(f"two jobs are given: {job} and --jobid {given['jobid']}")
+        args.jobid = job
+    record = None if "save" not in given else _recording(user_path(given["save"]))
+    options = replace(job_options(args), record=record)
+    logs = tuple(given.get("logs", ()))
+    if not logs and (not options.job or "," in options.job):
+        return options, None
+    return options, JobQuery(options.job, logs, nodes=options.hosts)
+
+
+def _recording(path: Path) -> Path:
+    if os.path.lexists(path):
+        raise InputError(f"--save: {path} already exists and is not overwritten; choose another name")
+    check_writable(path, "--save")
+    return path.absolute()
+
+
+class HangCommand:
+    """A snapshot of a job, or a watch over it, and what was printed about it.
+
+    Args:
+        options: The nodes of the job, how they are reached, and the recording.
+        query: Where its logs are; None to read none.
+        settings: Arguments of the command.
+    """
+
+    def __init__(self, options: SessionOptions, query: JobQuery | None, settings: HangSettings) -> None:
+        self._options = options
+        self._query = query
+        self._settings = settings
+        self._known = False
+        self._commands: list[asyncio.Task[None]] = []
+        self._code = UNREAD
+
+    async def run(self) -> int:
+        """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
+        async with observed(self._options, notice, self._query) as session:
+            if self._settings.wait:
+                await self._watch(session)
+            else:
+                verdict = await session.snapshot()
+                self._code = self._code_of(verdict)
+                self._report(session, verdict)
+            await asyncio.gather(*self._commands)
+        if self._options.record is not None:
+            self._print_lines([f"recorded in {self._options.record}"])
+        return self._code
+
+    @staticmethod
+    def _code_of(verdict: JobVerdict | None) -> int:
+        if verdict is None or verdict.state not in _KNOWN:
+            return UNREAD
+        return BEHIND if verdict.bad else 0
+
+    async def _watch(self, session: JobSession) -> None:
+        """Print each change of the state, and a report when the job hangs, until it ends."""
+        self._line(f"watching {self._options.job and f'job {self._options.job} on '}{fold(self._options.hosts)}")
+        session.start()
+        state: JobState | None = None
+        problems: set[str] = set()
+        reported = False
+        while True:
+            await asyncio.sleep(_LOOK)
+            for problem in session.problems():
+                if problem not in problems:
+                    problems.add(problem)
+                    self._line(f"could not be read: {problem}")
+            verdict = session.observer.verdict
+            if verdict is None or not verdict.settled:
+                continue
+            if verdict.state is not state:
+                self._line(verdict.sentence)
+                state = verdict.state
+            if self._code != BEHIND and verdict.state in _KNOWN:
+                self._code = 0
+            if not verdict.bad:
+                reported = False
+            elif not reported:
+                reported, self._code = True, BEHIND
+                await session.complete()
+                self._report(session, session.observer.verdict)
+                if self._settings.once:
+                    return
+            if verdict.state is JobState.ENDED:
+                return
+
+    def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
+        """Print a verdict with its evidence, and start the user's command if the job hangs."""
+        if verdict is None:
+            return self._nothing(session)
+        path = self._write(verdict) if verdict.bad and (self._settings.command or self._settings.wait) else ""
+        if self._settings.as_json:
+            record = self._options.record
+            more = {"report": path or None, "recording": None if record is None else str(record)}
+            print_json({**job_values(verdict), **more}, () if self._settings.unicode else ("ascii",))
+        else:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            print_text(text(job_blocks(verdict), width, not self._settings.unicode))
+            self._print_lines([f"report: {path}"] if path else [])
+        sys.stdout.flush()
+        if self._settings.command and verdict.bad:
+            self._commands.append(asyncio.create_task(self._command(verdict, path)))
+        return None
+
+    def _nothing(self, session: JobSession) -> None:
+        """Print why there is no verdict."""
+        lines = session.problems() or [f"no process with a rank is visible on {fold(self._options.hosts)}"]
+        if self._settings.as_json:
+            print_json({"state": None, "problems": lines}, () if self._settings.unicode else ("ascii",))
+        else:
+            self._print_lines(lines)
+
+    def _write(self, verdict: JobVerdict) -> str:
+        """Write a report to a file of its own; return its path, "" if that is not possible."""
+        name = f"hang-{one_line(verdict.job, 40) or 'job'}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+        try:
+            path = private_folder(state_folder() / "hangs") / name
+            write_bytes(path, json.dumps(job_values(verdict), indent=1).encode() + b"\n")
+        except OSError as error:
+            self._line(f"the report cannot be written: {error}")
+            return ""
+        return str(path)
+
+    async def _command(self, verdict: JobVerdict, path: str) -> None:
+        """Run the user's command, and print how it ended."""
+        variables = {
+            "FABTUI_JOB": verdict.job or self._options.job,
+            "FABTUI_NODES": fold(verdict.nodes),
+            "FABTUI_FINDING": one_line(verdict.sentence, 1000),
+            "FABTUI_REPORT": path,
+        }
+        self._line(f"the command of --on-hang {await run_command(self._settings.command, variables)}")
+
+    def _line(self, line: str) -> None:
+        """Print a line with the time; with ``--json`` to standard error."""
+        shown = f"{time.strftime('%H:%M:%S')}  {one_line(line, 1000)}"
+        shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
+        print(shown, file=sys.stderr if self._settings.as_json else sys.stdout, flush=True)
+
+    def _print_lines(self, lines: list[str]) -> None:
+        """Print lines; with ``--json`` to standard error."""
+        for line in lines:
+            shown = one_line(line, 1000)
+            shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
+            print(shown, file=sys.stderr if self._settings.as_json else sys.stdout)

@@ -1,0 +1,117 @@
+"""Session that only observes a running job: links to its nodes, an observer, a model, and a recording if wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fabtui import __version__
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict
+from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
+from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump, Journal
+from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.inquiry import ClientOf
+from fabtui.session.running_job.monitor import JobMonitor
+from fabtui.session.running_job.observer import JobObserver
+from fabtui.session.running_job.watch import links_to
+
+#: Maximum time (s) of a snapshot.
+SNAPSHOT = 6.0
+
+
+class JobSession:
+    """Session about a running job, made by `observed`."""
+
+    def __init__(
+        self, options: SessionOptions, pump: EventPump, client_of: ClientOf, query: JobQuery | None = None
+    ) -> None:
+        self.model: Model = pump.model
+        self.pump = pump
+        self._options = options
+        self._reached: dict[str, str] = {}
+        self._client_of = client_of
+        monitor = None if query is None else JobMonitor(query, self._client, every=True)
+        self.observer = JobObserver(pump, self._client, options.job, monitor)
+
+    async def _client(self, node: str) -> NodeClient:
+        """Return the link to a node; note in the model whether it is reached."""
+        try:
+            client = await self._client_of(node)
+        except ProbeFailed as failed:
+            if self._reached.get(node) != failed.text:
+                self._reached[node] = failed.text
+                self.pump.emit(NodeUpdate(node=node, state=NodeState.FAILED, text=failed.text))
+            raise
+        if self._reached.get(node) != "":
+            self._reached[node] = ""
+            self.pump.emit(NodeUpdate(node=node, state=NodeState.READY, backend=client.link.backend))
+        return client
+
+    def problems(self) -> list[str]:
+        """Return why nodes could not be reached."""
+        return [f"{node}: {text}" for node, text in self._reached.items() if text]
+
+    def start(self) -> None:
+        """Observe all nodes from now on."""
+        self.observer.follow(self._options.hosts, busy=True)
+
+    async def snapshot(self, within: float = SNAPSHOT) -> JobVerdict | None:
+        """Ask all sources at the same time; return the verdict once it is settled, or after a time (s)."""
+        self.start()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        async with asyncio.TaskGroup() as group:
+            others = group.create_task(self.complete(within))
+            # A verdict of NVML and /proc alone may come sooner; what the others show belongs to the snapshot.
+            await self.observer.settled(within)
+            await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
+            others.cancel()
+        return await self.observer.decided()
+
+    async def complete(self, within: float = SNAPSHOT) -> None:
+        """Ask the sources that are not asked all the time, for at most some time (s)."""
+        observer = self.observer
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await asyncio.gather(observer.read_stacks(), observer.read_dumps(), observer.read_kernel())
+        await observer.decided()
+
+
+@asynccontextmanager
+async def observed(
+    options: SessionOptions, notice: Callable[[str], None], query: JobQuery | None = None
+) -> AsyncIterator[JobSession]:
+    """Yield a session about the job on the nodes of the options, recorded if these name a file.
+
+    Args:
+        options: The nodes, how they are reached, and the recording.
+        notice: Called with notices of connections.
+        query: Where the logs of the job are; None to read none.
+
+    Raises:
+        InputError: The recording cannot be written.
+    """
+    pump = EventPump(Model(), None if options.record is None else Journal(options.record))
+    pumping = asyncio.create_task(pump.run())
+    try:
+        recorded = {**options.recorded(), "looks_only": True}
+        pump.emit(SessionStart(nodes=list(options.hosts), options=recorded, version=__version__))
+        async with links_to(options, notice) as links:
+            session = JobSession(options, pump, links.client, query)
+            try:
+                yield session
+            finally:
+                await session.observer.close()
+                pump.emit(PhaseStart(name="done", total=0))
+                await pump.flush()
+                pump.emit(SessionEnd(exit=diagnose(pump.model).code))
+                await pump.flush()
+    finally:
+        pumping.cancel()
+        await asyncio.gather(pumping, return_exceptions=True)
+        await pump.drain()

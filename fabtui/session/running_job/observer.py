@@ -1,0 +1,259 @@
+"""Observer of a running job: asks its nodes what the ranks do, once a second, and emits the answers as evidence.
+
+Every node has its own loop and its own deadline, so that one that does not answer delays no other. All probes are
+passive: nothing is started on a GPU, written, or sent between nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from fabtui.diagnosis.running_job.flight_recorder import answer as flight_answer
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.running_job.who_is_behind import Answer
+from fabtui.jobs.watchdog import pulse_of
+from fabtui.model.events import JobEvidence
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.job_evidence import JobSource
+from fabtui.sanitize import one_line
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, over_open_links, taken_from, texts_of
+from fabtui.session.running_job.monitor import JobMonitor
+
+#: Time (s) between two samples of a node. With more nodes than this machine asks in it, samples are further apart.
+EVERY, _NODES_EACH_SECOND = 1.0, 128
+#: Time (s) between two looks at a node that has no rank.
+_IDLE_EVERY = 10.0
+#: Deadlines (s) of the probes.
+_ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL = 4.0, 20.0, 12.0, 20.0, 12.0
+#: Time (s) between two questions to RAS, and where nobody listens. The larger the report, the rarer the question.
+_RAS_EVERY, _RAS_AGAIN, _RAS_BYTES_EACH_SECOND = 1.0, 30.0, 200_000
+#: Nodes that are asked for RAS at the same time, until one answers, and nodes whose stacks are read.
+_RAS_TOGETHER, _MOST_STACKS = 4, 64
+#: Time (s) between two verdicts, from the first sample to the first stacks, and between two readings of stacks.
+_JUDGE_EVERY, _STACKS_AFTER, _STACKS_EVERY = 0.5, 3.0, 60.0
+#: Time (s) between two readings of the logs.
+_LOGS_EVERY = 5.0
+#: Maximum time (s) from the first sample until a verdict counts as settled.
+SETTLE = 15.0
+
+
+class JobObserver:
+    """Observes the ranks on nodes, and emits what the sources show.
+
+    Args:
+        pump: The event pump of the session.
+        client_of: The open links to the nodes.
+        job: The Slurm job or jobs whose ranks count, or "" for all.
+        monitor: Reader of the logs of the job; None to read none.
+    """
+
+    def __init__(self, pump: EventPump, client_of: ClientOf, job: str = "", monitor: JobMonitor | None = None) -> None:
+        self.verdict: JobVerdict | None = None  #: The latest verdict; None before the first one, and without a job.
+        self._pump = pump
+        self._client_of = client_of
+        self._ask = over_open_links(client_of, job)
+        self._job = job
+        self._monitor = monitor
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._beside: list[asyncio.Task[None]] = []
+        self._first: dict[str, asyncio.Event] = {}
+        self._busy: set[str] = set()
+        self._seen: dict[str, float] = {}  #: When a node had a rank the last time.
+        self._problems: set[tuple[str, str]] = set()
+        self._started: float | None = None
+        self._began: float | None = None
+        self._settled = asyncio.Event()
+        self._stacks_read = float("-inf")
+        self._ras_node = ""
+        self._logged: JobState | None = None
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes where ranks were seen, or GPUs are in use."""
+        return [node for node in self._looks if node in self._seen]
+
+    def follow(self, nodes: Iterable[str], *, busy: bool = False, once: bool = False) -> None:
+        """Observe nodes from now on.
+
+        Args:
+            nodes: The nodes; those that are observed already stay as they are.
+            busy: Whether GPUs that processes without a rank use count as well.
+            once: Whether nodes without a rank are left alone from then on, because they are tested.
+        """
+        for node in nodes:
+            if busy:
+                self._busy.add(node)
+            if node not in self._looks or self._looks[node].done():
+                self._first[node] = asyncio.Event()
+                self._looks[node] = asyncio.create_task(self._follow(node, once=once))
+        if self._looks and self._started is None:
+            self._started = asyncio.get_running_loop().time()
+        if self._looks and not self._beside:
+            works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras]
+            works += [self._read_logs] if self._monitor is not None else []
+            self._beside = [asyncio.create_task(work()) for work in works]
+
+    async def settled(self, within: float | None = None) -> JobVerdict | None:
+        """Return the verdict once it is settled, or some time (s, `SETTLE`) after the start; None without a job."""
+        if self._started is None:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._started + (SETTLE if within is None else within)):
+                await asyncio.gather(*(first.wait() for first in self._first.values()))
+                if self._seen:
+                    await self._settled.wait()
+        return await self.decided()
+
+    async def decided(self) -> JobVerdict | None:
+        """Return the verdict from all evidence so far; None without a job."""
+        await self._pump.flush()
+        self.verdict = job_verdict(self._pump.model)
+        return self.verdict
+
+    async def close(self) -> None:
+        """End all questions."""
+        tasks = [*self._looks.values(), *self._beside]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, node: str, *, once: bool) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            self._take(await self._one(node, "activity", _ACTIVITY), began)
+            self._first[node].set()
+            if once and node not in self._seen:
+                break
+            every = max(EVERY, len(self._seen) / _NODES_EACH_SECOND)
+            known = began - self._seen.get(node, float("-inf")) < _IDLE_EVERY
+            await asyncio.sleep(max(0.1, (every if known else _IDLE_EVERY) - (loop.time() - began)))
+
+    async def _one(self, node: str, probe: str, deadline: float, args: Mapping[str, Any] | None = None) -> Reply:
+        return await ask_node(self._client_of, node, probe, {**(args or {}), "job": self._job}, deadline)
+
+    def _take(self, reply: Reply, now: float) -> None:
+        node, value = reply.node, reply.value
+        if value is None:
+            if (node, reply.problem) not in self._problems:
+                self._problems.add((node, reply.problem))
+                self._pump.log("warning", f"its ranks cannot be observed: {reply.problem}", node)
+            return
+        used = node in self._busy and any(gpu.get("pids") for gpu in dicts(value.get("gpus")))
+        if used or dicts(value.get("ranks")):
+            self._seen[node] = now
+        if node in self._seen:
+            # A node whose ranks have ended reports that, too.
+            self._began = now if self._began is None else self._began
+            self._emit(node, JobSource.ACTIVITY, value)
+
+    def _emit(self, node: str, source: JobSource, value: Mapping[str, Any]) -> None:
+        self._pump.emit(JobEvidence(node=node, source=str(source), value=dict(value)))
+
+    async def _judge(self) -> None:
+        """Decide again and again; read stacks where ranks stand still, or nothing else shows what they do."""
+        loop = asyncio.get_running_loop()
+        revision = -1
+        reading: asyncio.Future[Any] | None = None
+        try:
+            while True:
+                await asyncio.sleep(_JUDGE_EVERY)
+                model = self._pump.model
+                if self._began is None or revision == model.job.revision:
+                    continue
+                revision, self.verdict = model.job.revision, job_verdict(model)
+                self._note()
+                still = self.verdict is not None and self.verdict.state in (JobState.HANGS, JobState.UNKNOWN)
+                now = loop.time()
+                if still and now - self._began >= _STACKS_AFTER and now - self._stacks_read >= _STACKS_EVERY:
+                    reading = asyncio.gather(self.read_stacks(), self.read_kernel())
+        finally:
+            if reading is not None:
+                reading.cancel()
+
+    def _note(self) -> None:
+        """Log a change of the state, once it is settled."""
+        verdict = self.verdict
+        if verdict is None or not verdict.settled:
+            self._settled.clear()
+            return
+        self._settled.set()
+        if verdict.state is not self._logged:
+            self._logged = verdict.state
+            self._pump.log("warning" if verdict.bad else "info", one_line(verdict.sentence, 500))
+
+    async def read_stacks(self) -> None:
+        """Emit where the ranks of all nodes are."""
+        self._stacks_read = asyncio.get_running_loop().time()
+        await self._each("stacks", JobSource.STACKS, _STACKS)
+
+    async def read_kernel(self) -> None:
+        """Emit what the kernels of all nodes have reported since the job started."""
+        await self._each("evidence", JobSource.KERNEL, _KERNEL)
+
+    async def read_dumps(self) -> None:
+        """Emit what the flight recorder dumps show that ranks have written already."""
+        asked = [self._one(node, "flight", _DUMPS, {"existing": True}) for node in self._looks]
+        found = await asyncio.gather(*asked)
+        taken = taken_from(found)
+        if taken.dumps:
+            self._emit("", JobSource.FLIGHT, conclusion(flight_answer(taken.dumps, taken.places)))
+
+    async def _each(self, probe: str, source: JobSource, deadline: float) -> None:
+        """Ask nodes at the same time, and emit each answer as it comes."""
+
+        async def one(node: str) -> None:
+            reply = await self._one(node, probe, deadline)
+            if reply.value is not None:
+                self._emit(node, source, reply.value)
+
+        await asyncio.gather(*(one(node) for node in list(self._looks)[:_MOST_STACKS]))
+
+    async def _poll_ras(self) -> None:
+        """Emit the reports of the node that has one, as often as they are cheap."""
+        while not self._seen:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        while True:
+            size = await self._read_ras()
+            await asyncio.sleep(_RAS_AGAIN if size is None else max(_RAS_EVERY, size / _RAS_BYTES_EACH_SECOND))
+
+    async def _read_ras(self) -> int | None:
+        """Emit a report of RAS; return its size, None if no node has one."""
+        known = [self._ras_node] if self._ras_node else self.nodes[:_RAS_TOGETHER]
+        self._ras_node = ""
+        for reply in await self._ask(known, "ras", {"wait": 0}, _RAS, lambda reply: bool(texts_of(reply))):
+            if texts := texts_of(reply):
+                self._ras_node = reply.node
+                self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
+                return len(texts[-1])
+        return None
+
+    async def _read_logs(self) -> None:
+        """Emit what the logs of the job show of its progress."""
+        assert self._monitor is not None
+        loop = asyncio.get_running_loop()
+        while True:
+            report = await self._monitor.refresh()
+            pulse, latest = pulse_of(loop.time(), report, {}), report.facts.logs.iterations.latest
+            value = {
+                "iteration": None if latest is None else latest.number,
+                "interval": pulse.interval,
+                "per_minute": 60 / pulse.interval if pulse.interval else None,
+                "late": pulse.late,
+                "quiet": pulse.quiet,
+                "timeout": pulse.timeout,
+            }
+            if any(value.values()):
+                self._emit("", JobSource.LOG, value)
+            await asyncio.sleep(_LOGS_EVERY)
+
+
+def conclusion(answer: Answer, blind: str = "") -> dict[str, Any]:
+    """Return the answer of a reader as evidence."""
+    suspects = [place._asdict() for place in answer.suspects]
+    return {"sentences": answer.sentences, "suspects": suspects, "hangs": answer.hangs, "blind": blind}

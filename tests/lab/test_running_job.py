@@ -1,0 +1,146 @@
+"""A running job on two nodes: `fabtui hang` and `fabtui run --read-only` name the rank that it waits for."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from fabtui.lab.namespaces.holder import missing
+from fabtui.lab.namespaces.network import Network
+
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+]
+TRAINING = Path(__file__).parents[1] / "wire" / "gloo_training.py"
+RANKS = 4
+
+
+class Job(NamedTuple):
+    """A job of four ranks, two on each node."""
+
+    network: Network
+    log: Path
+
+    def pid(self, rank: int) -> str:
+        """Return the process of a rank, as its node counts."""
+        return self.network.on(self.node(rank), "pgrep", "-xf", f".*gloo_training.py {rank}").split()[0]
+
+    @staticmethod
+    def node(rank: int) -> str:
+        return f"n{rank * 2 // RANKS}"
+
+    def signal(self, rank: int, name: str) -> None:
+        self.network.on(self.node(rank), "kill", f"-{name}", self.pid(rank))
+
+    def moves(self, seconds: float = 90.0) -> None:
+        """Wait until it prints further iterations."""
+        before, until = self.iterations(), time.monotonic() + seconds
+        while self.iterations() < before + 3:
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.1)
+
+    def iterations(self) -> int:
+        return self.log.read_text().count("iteration ")
+
+    def fabtui(self, *words: str) -> tuple[int, list[str]]:
+        """Run a command about both nodes; return its exit code and its lines."""
+        argv = [
+            sys.executable,
+            "-m",
+            "fabtui",
+            *words,
+            "--nodes",
+            "n0,n1",
+            "--ssh-config",
+            str(self.network.ssh_config),
+        ]
+        environ = {**os.environ, "XDG_STATE_HOME": str(self.network.folder / "state")}
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False, env=environ)
+        assert done.stdout, done.stderr
+        return done.returncode, done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    folder = tmp_path_factory.mktemp("job")
+    with Network(folder, nodes=2, rails=1) as network:
+        common = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": network.address("n0", 0), "MASTER_PORT": "29500"}
+        common |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        made = Job(network, folder / "rank0.log")
+        ranks = []
+        for rank in range(RANKS):
+            argv = [sys.executable, str(TRAINING), str(rank)]
+            environ = {**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank * 2 % RANKS // 2)}
+            with (folder / f"rank{rank}.log").open("wb") as log:
+                enter = network.holder(made.node(rank)).enter(argv)
+                ranks.append(subprocess.Popen(enter, env=environ, stdout=log, stderr=subprocess.STDOUT))
+        try:
+            made.moves()
+            yield made
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait(10)
+
+
+def test_a_job_that_moves(job: Job) -> None:
+    code, lines = job.fabtui("hang")
+    assert code == 0, lines
+    assert lines[0].startswith("the job on n[0-1] (4 ranks) moves"), lines
+
+
+def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
+    """The recording has the evidence, from before the rank was woken up."""
+    job.signal(3, "STOP")
+    kept = tmp_path / "hang.jsonl.gz"
+    try:
+        code, lines = job.fabtui("hang", "--save", str(kept))
+        run_code, run_lines = job.fabtui("run", "--read-only", "--no-record", "--quiet")
+    finally:
+        job.signal(3, "CONT")
+    wanted = f"kill -CONT {job.pid(3)}"
+    for found_code, found in ((code, lines), (run_code, run_lines)):
+        assert found_code == 1, found
+        assert found[0].startswith("the job on n[0-1] (4 ranks) hangs"), found
+        assert all(part in found[0] for part in ("rank 3 on n1", "stopped", wanted)), found
+    done = subprocess.run(
+        [sys.executable, "-m", "fabtui", "replay", str(kept), "--text", "--json", str(tmp_path / "x.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].partition("hangs")[0] == lines[0].partition("hangs")[0]
+    assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [3]
+    job.moves()
+
+
+def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
+    job.signal(2, "USR1")
+    time.sleep(1.0)
+    try:
+        code, lines = job.fabtui("hang", "--json")
+    finally:
+        job.signal(2, "USR2")
+    found = json.loads(lines[0])
+    assert code == 1, found
+    assert found["behind"] == [2], found
+    job.moves()
+
+
+def test_a_dead_rank(job: Job) -> None:
+    """The last one: the job does not survive it."""
+    job.signal(1, "KILL")
+    code, lines = job.fabtui("hang")
+    assert code == 1, lines
+    assert "rank 1" in lines[0], lines

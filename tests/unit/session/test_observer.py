@@ -1,0 +1,99 @@
+"""A running job is observed beside the tests: passive probes only, and what they show is in the session."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fabtui.config.options import session_changes
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.session.running_job import observer
+from fabtui_node import registry
+from tests.unit.session.fakenodes import Script
+from tests.unit.session.played import feed_of, run, until
+
+
+def activity(node: str, states: dict[int, str]) -> dict[str, Any]:
+    """Return the value of the probe for ranks with these states, on GPUs with the same numbers."""
+    ranks = [
+        {"rank": rank, "local_rank": rank, "world": 4, "pid": 100 + rank, "name": "python", "state": state}
+        | {
+            "wait": None,
+            "cpu": 1.0,
+            "cpu_all": 1.0,
+            "age": 100.0,
+            "gpus": [rank],
+            "files": 0,
+            "written": 0,
+            "job": "",
+            "env": {},
+        }
+        for rank, state in states.items()
+    ]
+    gpus = [
+        {"index": rank, "uuid": f"GPU-{node}-{rank}", "util": 100, "power": 126.0, "pids": [100 + rank]}
+        for rank in states
+    ]
+    return {"time": 1.0, "clock": 1.0, "ranks": ranks, "gpus": gpus, "nics": {}, "kernel": [], "oom": 0, "problems": []}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "EVERY", 0.05)
+    monkeypatch.setattr(observer, "SETTLE", 1.0)
+
+
+def busy() -> Script:
+    return Script(
+        {"a": 2, "b": 2},
+        busy={("a", 0), ("a", 1)},
+        probe_results={"a": {"activity": activity("a", {0: "R", 1: "T"})}},
+    )
+
+
+async def test_gpus_in_use_are_observed_and_the_others_tested() -> None:
+    model, nodes = await run(busy())
+    assert model.job.nodes == ["a"]
+    assert len(model.job.samples("a")) > 1
+    latest = model.job.latest("a")
+    assert latest is not None
+    assert [one.state for one in latest.ranks] == ["R", "T"]
+    names = {message["name"] for message in nodes.links["b"].sent if message["t"] == "probe"}
+    assert "activity" not in names
+    asked = {message["name"] for message in nodes.links["a"].sent if message["t"] == "probe"}
+    assert {"activity", "ras"} <= asked
+    # The idle GPUs of the other node are tested as before.
+    assert {(m.src, m.dst) for m in model.measurements()} >= {("b:0", "b:1"), ("b:1", "b:0")}
+    found = diagnose(model)
+    assert found.job is not None
+    assert found.job.nodes == ("a",)
+
+
+async def test_with_force_they_are_tested_as_if_nobody_used_them() -> None:
+    model, nodes = await run(busy(), force=True)
+    assert not model.job
+    assert not [message for message in nodes.links["a"].sent if message.get("name") == "activity"]
+    assert ("a:0", "a:1") in {(m.src, m.dst) for m in model.measurements()}
+
+
+async def test_a_read_only_session_observes_and_watches_without_tests() -> None:
+    """Nodes without a rank are looked at now and then, as a job may start."""
+    script = busy()
+    script.busy = set()
+    feed, nodes = feed_of(script, **session_changes({"read_only": True}))
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+            before = len(feed.model.job.samples("a"))
+            feed.watch(True)
+            await until(lambda: len(feed.model.job.samples("a")) > before)
+    finally:
+        await feed.close()
+    assert not feed.model.watching
+    assert feed.model.job.nodes == ["a"]
+    sent = [message for link in nodes.links.values() for message in link.sent]
+    assert {message["t"] for message in sent} == {"probe"}
+    assert all(registry.PROBES[message["name"]].passive for message in sent)
+    assert any("watching without tests" in line.text for line in feed.model.log)
