@@ -33,7 +33,7 @@ _WORDS = (
     *("watchdog", "timeout", "sigbus", "sigkill", "killed", "exitcode", "oom", "frozen", "signal", "exception"),
     *("last completed", "fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type"),
     *("float", "double", "nccl_p2p_", "half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
-    *("of_memory"),
+    "of_memory",
 )
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
