@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.who_is_behind import (
-    STOPPED,
     Answer,
     JobPlace,
     RankStack,
     grouped,
     rank_stacks,
-    stack_command,
 )
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.nodeset import count, fold
@@ -36,6 +34,7 @@ _TITLES = {
     "nic_command": "adapter does not answer commands",
     "nic_power": "adapter lacks power",
     "nic_temperature": "adapter too hot",
+    "oom": "out of memory",
 }
 
 
@@ -84,7 +83,7 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
     here = {place.pid: place for place in places if place.node == node and place.pid is not None}
     gpus = {gpu for place in here.values() for gpu in place.gpu.split(",") if gpu}
     ports = dicts(value.get("ports"))
-    signs = [*_events(node, dicts(value.get("events")), gpus), *_down(node, ports)]
+    signs = [*_events(node, dicts(value.get("events")), gpus, set(here)), *_down(node, ports)]
     stacks = {}
     for one in dicts(value.get("ranks")):
         asked = one.get("asked")
@@ -105,8 +104,8 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
     )
 
 
-def _events(node: str, events: list[dict[str, Any]], gpus: set[str]) -> list[Sign]:
-    """Return the latest report of each kind and device, GPUs of late ranks first."""
+def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[int]) -> list[Sign]:
+    """Return the latest report of each kind and device, GPUs and processes of late ranks first."""
     found: dict[tuple[str, Any, str], Sign] = {}
     for one in events:
         kind, code = text(one.get("kind")) or "", one.get("code")
@@ -118,7 +117,7 @@ def _events(node: str, events: list[dict[str, Any]], gpus: set[str]) -> list[Sig
         reported = (xid.name if xid else text(one.get("text"))) or ""
         words = f"{name} at {text(one.get('at')) or 'an unknown time'}" + (f": {reported}" if reported else "")
         number_ = code if kind == "xid" and isinstance(code, int) else None
-        found[kind, code, where] = Sign(where, words, kind, number_, device, gpu in gpus)
+        found[kind, code, where] = Sign(where, words, kind, number_, device, gpu in gpus or one.get("pid") in pids)
     return list(found.values())
 
 
@@ -193,9 +192,7 @@ def _next(
         if one.gone:
             return typed(one.node, "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault' | tail")
         for stack in one.stacks.values():
-            if stack.activity == STOPPED:
-                return typed(one.node, f"kill -CONT {stack.place.pid}")
-            return typed(one.node, stack_command(stack.place))
+            return typed(one.node, stack.command)
     return answer.next[0] if answer.next else ""
 
 
@@ -212,4 +209,6 @@ def _about_sign(node: str, sign: Sign, typed: Typed, drain: bool) -> str:
         return typed(node, f"ibstat {sign.device}")
     if sign.kind == "link_down" and sign.device:
         return typed(node, f"ip -s link show {sign.device}" if "/" not in sign.device else "ibstat")
+    if sign.kind == "oom":
+        return typed(node, "sudo dmesg -T | grep -iE 'oom-kill|killed process' | tail")
     return typed(node, "sudo dmesg -T | tail -50")

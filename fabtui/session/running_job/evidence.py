@@ -19,7 +19,6 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     grouped,
     over_ssh,
     rank_stacks,
-    stack_command,
 )
 from fabtui.nodeset import fold
 from fabtui.sanitize import clean
@@ -106,7 +105,7 @@ def _of_stacks(groups: list[StackGroup]) -> Answer | None:
         return None
     suspects = tuple(one.place for one in chosen.ranks)
     sentences = [group.sentence() for group in (chosen, *(group for group in groups[::-1] if group is not chosen))][:2]
-    return Answer(sentences, [at_rank(suspects[0], stack_command(suspects[0]))], True, suspects)
+    return Answer(sentences, [at_rank(suspects[0], chosen.ranks[0].command)], True, suspects)
 
 
 #: Maximum number of nodes whose evidence is collected.

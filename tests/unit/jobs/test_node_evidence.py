@@ -57,6 +57,17 @@ def test_the_gpu_of_the_late_rank_comes_first() -> None:
 @pytest.mark.parametrize(
     ("value", "sentence", "command"),
     [
+        (
+            {"events": [event("oom", "cgroup", pid=742, text="Killed process 742 (python) for memory")]},
+            "n062: out of memory at 12:03: Killed process 742 (python) for memory",
+            "sudo dmesg -T | grep -iE 'oom-kill|killed process' | tail",
+        ),
+        # A tool that is not on the node is no next step.
+        (
+            {"ranks": [{**STACK, "frames": [], "problem": "neither py-spy nor pystack is on the node"}]},
+            "rank 8 on n062: sleeping in futex_do_wait",
+            "ps -o pid,stat,wchan:32,etime,args -p 99",
+        ),
         ({"events": [event("link_down", interface="ens3")]}, "n062 ens3: link down at 12:03", "ip -s link show ens3"),
         (
             {"ports": [ACTIVE, {"name": "mlx5_3/1", "state": "Down", "physical_state": "Polling"}]},

@@ -67,6 +67,13 @@ def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | N
         ),
         ("nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 24007, Fatal, Link 30 sourcetrack", "sxid", {"fatal": True}),
         ("NVRM: GPU 0000:03:00.0: GPU has fallen off the bus.", "gpu_lost", {"bus": "0000:03:00.0"}),
+        (
+            "Memory cgroup out of memory: Killed process 1041 (python) total-vm:9kB, anon-rss:8kB, UID:0",
+            "oom",
+            {"code": "cgroup", "pid": 1041, "name": "python", "bus": None},
+        ),
+        ("Out of memory: Killed process 7 (pt_main_thread) total-vm:9kB", "oom", {"code": "node", "pid": 7}),
+        ("Killed process 8 (python) total-vm:9kB, anon-rss:8kB", "oom", {"code": None, "pid": 8}),
         ("NVRM: API mismatch: the client has the version 550.54.15, but", "driver_mismatch", {}),
         (
             "nvidia 0000:c1:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (ID)",

@@ -226,6 +226,19 @@ def _card_event(text: str, bus: str, devices: Dict[str, Dict[str, Any]]) -> Opti
     return next((_event(kind, bus) for kind, pattern in kinds if pattern.search(text[:500])), None)
 
 
+#: A process that the kernel killed, for want of memory in a cgroup or on the node.
+_KILLED = re.compile(r"(?:(Memory cgroup out|Out) of memory: )?Killed process ([0-9]{1,10}) \(([^)]{1,64})\)")
+
+
+def memory_event(text: str) -> Optional[Event]:
+    """Return the process that a line reports as killed for memory, else None."""
+    found = _KILLED.search(text[:_WIDTH])
+    if not found:
+        return None
+    code = {"Out": "node", "Memory cgroup out": "cgroup"}.get(found[1] or "")
+    return _event("oom", None, code, pid=int(found[2]), name=found[3])
+
+
 # GPUs and NVSwitches.
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
 _XID = re.compile(
@@ -255,7 +268,7 @@ _NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
 #: Lines without any of these are skipped; most lines have none.
 _HINTS = (
     *("NVRM", "nvrm", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
-    *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    ["),
+    *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    [", "Killed process"),
 )
 
 
@@ -282,7 +295,7 @@ class _Log:
             return
         found = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
         found = found or self._aer.take(start.text) or bandwidth_event(start.text)
-        found = found or device_event(start.text, self.devices)
+        found = found or device_event(start.text, self.devices) or memory_event(start.text)
         if found and found.get("kind"):
             # The same object is kept: lines that follow add to it.
             found.update(times, text=start.text[:_WIDTH])
@@ -384,7 +397,8 @@ def parse_kernel(text: str) -> Reading:
 
     Kinds: ``xid``, ``sxid``, ``gpu_init``, ``gpu_lost``, ``driver_mismatch``, ``peermem``; ``aer`` (its code is the
     severity), ``pcie_limited``, ``pcie_bandwidth``, ``iommu``; ``link_up``, ``link_down``, ``module``,
-    ``nic_health``, ``nic_command``, ``nic_power``, ``nic_temperature``; ``machine_check``.
+    ``nic_health``, ``nic_command``, ``nic_power``, ``nic_temperature``; ``machine_check``; ``oom`` (``pid`` and
+    ``name`` of the process; its code is ``cgroup`` or ``node``, by what lacked memory).
     """
     notes = Notes()
     log = _Log(notes)

@@ -8,7 +8,6 @@ questions in milliseconds, so these are asked every few seconds, and all counter
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -38,7 +37,6 @@ _MAX_PIDS = 64
 #: Counters of errors and of repeated packets of RDMA ports.
 _PORT_ERRORS = ("symbol_error", "port_rcv_errors", "port_xmit_discards", "link_downed")
 _PORT_REPEATS = ("packet_seq_err", "local_ack_timeout_err", "out_of_sequence", "roce_adp_retrans")
-_KILLED = re.compile(r"Killed process (\d{1,9}) \(([^)]{1,64})\)")
 _RECORDS = 500
 
 
@@ -355,16 +353,7 @@ class KernelTail:
         buses = nvml_inventory.on_pci(self._root)
         at = time.strftime("%H:%M:%S")
         events = dmesg.parse_kernel("\n".join(lines)).values["events"]
-        found = [
-            dict(evidence.report_of_gpu(one, buses), at=at, text=str(one.get("text", ""))[:200])
-            for one in events
-            if evidence.may_stop_a_rank(one)
-        ]
-        for line in lines:
-            killed = _KILLED.search(line)
-            if killed:
-                text = "Killed process %s (%s) for memory" % (killed[1], killed[2])
-                found.append({"kind": "oom", "pid": int(killed[1]), "at": at, "text": text})
+        found = [dict(evidence.report_of_gpu(one, buses), at=at) for one in events if evidence.may_stop_a_rank(one)]
         return found[-_MAX_PIDS:]
 
 

@@ -139,7 +139,7 @@ def parse_pystack(text: str, pid: int) -> List[Dict[str, str]]:
 #: Kinds of kernel reports (`dmesg`) that may stop a rank, and codes of theirs that do not.
 _KINDS = (
     *("xid", "sxid", "gpu_lost", "gpu_init", "aer", "iommu", "machine_check", "link_down", "module"),
-    *("nic_health", "nic_command", "nic_power", "nic_temperature"),
+    *("nic_health", "nic_command", "nic_power", "nic_temperature", "oom"),
 )
 _HARMLESS = ("corrected", "plugged", "unplugged", "unknown")
 #: Maximum numbers of reports, and of processes whose stacks are read.
@@ -225,14 +225,20 @@ def _event(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
     """Return an event with its time and the index of its GPU: the place of its PCI address among all GPUs."""
     when = time.localtime(time.time() - event["age"])
     at = time.strftime("%H:%M" if event["age"] < _DAY / 2 else "%Y-%m-%d %H:%M", when)
-    return dict(report_of_gpu(event, buses), age=event["age"], at=at, text=str(event.get("text", ""))[:200])
+    return dict(report_of_gpu(event, buses), age=event["age"], at=at)
 
 
 def report_of_gpu(event: Dict[str, Any], buses: List[str]) -> Dict[str, Any]:
-    """Return a kernel report (`dmesg`) with the index of its GPU: the place of its PCI address among all GPUs."""
+    """Return a kernel report (`dmesg`) with the index of its GPU: the place of its PCI address among all GPUs.
+
+    Of a process that was killed for memory, it has the number, ``pid``.
+    """
     bus = pci_address(event["bus"])
     gpu = next((index for index, name in enumerate(buses) if pci_address(name) == bus), None) if bus else None
-    return dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
+    found = dict({key: event.get(key) for key in ("kind", "bus", "code", "interface")}, gpu=gpu)
+    if event["kind"] == "oom":
+        return dict(found, pid=event["pid"], text="Killed process %d (%s) for memory" % (event["pid"], event["name"]))
+    return dict(found, text=str(event.get("text", ""))[:200])
 
 
 def pci_address(bus: Optional[str]) -> str:
