@@ -1,0 +1,220 @@
+"""A training on two GPUs is observed while ranks are late, stop or leave: the right rank is named, and soon."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pty
+import re
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.device.test_jobs import _port
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch with NCCL and GPUs"),
+    pytest.mark.timeout(900),
+]
+PROGRAM = Path(__file__).with_name("training_rank.py")
+#: Maximum time (s) from the event to the named rank.
+MOST = 15.0
+#: How long (s) the job works evenly between two faults.
+EVEN = 6.0
+#: Faults that the job recovers from: words of the control file, and what the first line says besides the rank.
+PASSING = {
+    "stopped": ("", "hangs .*rank 1 .*stopped"),
+    "20 ms late": ("late 1 20", "slow.*rank 1 "),
+    "50 ms late": ("late 1 50", "slow.*rank 1 "),
+    "data loader": ("loader 1 25", "hangs .*rank 1 "),
+    "lock": ("lock 1 25", "hangs .*rank 1 "),
+    "left the loop": ("left 1 25", "hangs .*rank 1 "),
+}
+#: Faults that end the job.
+ENDING = {
+    "receive without send": ("receive 1 1", "rank 1 "),
+    "different collectives": ("other 1 1", "different collectives"),
+    "killed": ("", "rank 1 "),
+}
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
+
+
+class Training:
+    """Two ranks on two GPUs, with RAS."""
+
+    def __init__(self, gpus: list[str], folder: Path) -> None:
+        self.folder, self.control = folder, folder / "control"
+        shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_port())}
+        shared |= {"CUDA_VISIBLE_DEVICES": ",".join(gpus[:2]), "NCCL_RAS_ADDR": f"127.0.0.1:{_port()}"}
+        self.do("even")
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(self.control), "nccl"],
+                env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=(folder / f"rank{rank}").open("wb"),
+                stderr=subprocess.STDOUT,
+            )
+            for rank in range(2)
+        ]
+        until = time.monotonic() + 120
+        while len(self.times()) < 4:
+            assert time.monotonic() < until and self.ranks[0].poll() is None, self.printed()
+            time.sleep(0.1)
+
+    def do(self, words: str) -> None:
+        fresh = self.control.with_suffix(".new")
+        fresh.write_text(words)
+        fresh.replace(self.control)
+
+    def printed(self) -> str:
+        return (self.folder / "rank0").read_text(errors="replace")
+
+    def times(self) -> list[float]:
+        """Times of iterations (ms), each the mean of fifty."""
+        return [float(found) for found in re.findall(r"\(ms\): ([0-9.]+)", self.printed())]
+
+    def signal(self, number: int) -> None:
+        self.ranks[1].send_signal(number)
+
+    def end(self) -> None:
+        for rank in self.ranks:
+            with contextlib.suppress(ProcessLookupError):
+                rank.kill()
+            rank.wait(20)
+
+
+@pytest.fixture
+def training(gpus: list[str], tmp_path: Path) -> Iterator[Training]:
+    found = Training(gpus, tmp_path)
+    yield found
+    found.end()
+
+
+def _environment(training: Training) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(training.folder / "state"), "PYTHONUNBUFFERED": "1"}
+
+
+def _run(training: Training, *words: str) -> tuple[int, str, float]:
+    """Run ``fabtui run`` beside the job; return its exit code, its first line, and the time it took (s)."""
+    argv = [sys.executable, "-m", "fabtui", *(words or ("run",)), "--transport", "local", "--ascii"]
+    began = time.monotonic()
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=_environment(training))
+    took = time.monotonic() - began
+    first = (done.stdout.splitlines() or [done.stderr[-500:]])[0]
+    print(f"    {' '.join(words) or 'run'}: exit code {done.returncode}, {took:.1f} s: {first}")
+    return done.returncode, first, took
+
+
+class App:
+    """The app in a terminal of its own."""
+
+    def __init__(self, training: Training) -> None:
+        self.seen = ""
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            environment = {**_environment(training), "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+            os.execve(sys.executable, [sys.executable, "-m", "fabtui", "--transport", "local"], environment)
+
+    def wait_for(self, pattern: str, seconds: float) -> float | None:
+        """Return after how many seconds the screen has shown a text, None if it has not."""
+        began = time.monotonic()
+        self.seen = ""
+        while (waited := time.monotonic() - began) < seconds:
+            if select.select([self.terminal], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):
+                    self.seen += os.read(self.terminal, 1 << 16).decode("utf-8", "replace")
+            if re.search(pattern, _ESCAPES.sub("", self.seen)):
+                return waited
+        return None
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.close(self.terminal)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.mark.parametrize("door", ["run", "app"])
+def test_faults_are_told_and_pass(training: Training, door: str) -> None:
+    app = App(training) if door == "app" else None
+    failed = []
+    for name, (words, expected) in PASSING.items():
+        time.sleep(EVEN)
+        training.signal(signal.SIGSTOP) if not words else training.do(words)
+        began = time.monotonic()
+        if app is None:
+            code, first, _ = _run(training)
+            good, after = code == 1 and re.search(expected, first) is not None, time.monotonic() - began
+        else:
+            shown = app.wait_for("rank 1 ", MOST + 5)
+            good, after = shown is not None, shown or MOST + 5
+        print(f"  {door}, {name}: {'right' if good else 'WRONG'} after {after:.1f} s")
+        if not good or after > MOST:
+            failed.append(name)
+        training.signal(signal.SIGCONT)
+        training.do("even")
+        count = len(training.times())
+        until = time.monotonic() + 40
+        while len(training.times()) < count + 2 and time.monotonic() < until:
+            time.sleep(0.2)
+    if app is not None:
+        app.end()
+    assert not failed
+
+
+@pytest.mark.parametrize("fault", list(ENDING))
+def test_faults_that_stay(training: Training, fault: str) -> None:
+    words, expected = ENDING[fault]
+    time.sleep(EVEN)
+    app = App(training)
+    app.wait_for("never shown", 4)
+    training.do(words) if words else training.signal(signal.SIGKILL)
+    began = time.monotonic()
+    shown = app.wait_for(expected, MOST)
+    print(f"  app, {fault}: {'right' if shown is not None else 'WRONG'} after {shown}")
+    app.end()
+    code, first, took = _run(training)
+    print(f"  run, {fault}: {time.monotonic() - began:.1f} s after the event")
+    assert shown is not None
+    assert code == 1
+    assert re.search(expected, first)
+    assert took <= MOST
+
+
+@pytest.mark.parametrize("who", ["1", "-1"])
+def test_a_checkpoint_is_a_pause(training: Training, who: str) -> None:
+    time.sleep(EVEN)
+    training.do(f"checkpoint {who} 12")
+    time.sleep(1)
+    _, first, _ = _run(training)
+    assert "hangs" not in first
+    assert "checkpoint" in first
+
+
+def test_a_healthy_job_is_left_in_peace(training: Training) -> None:
+    """Nothing is reported in ``FABTUI_HEALTHY_SECONDS`` (60), and iterations take as long as alone."""
+    times: dict[str, list[float]] = {"alone": [], "observed": []}
+    seconds = float(os.environ.get("FABTUI_HEALTHY_SECONDS", "60")) / 6
+    for _ in range(3):
+        for kind, kept in times.items():
+            app = App(training) if kind == "observed" else None
+            if app is None:
+                time.sleep(seconds)
+            else:
+                assert app.wait_for(r"hangs since|is slow:", seconds) is None
+            kept += training.times()[-int(seconds) :]
+            if app is not None:
+                app.end()
+    alone, observed = (statistics.median(times[kind]) for kind in ("alone", "observed"))
+    print(f"  median iteration {alone:.2f} ms alone, {observed:.2f} ms observed: {observed / alone:.4f}")
+    assert observed <= 1.01 * alone
+    code, first, _ = _run(training)
+    assert code == 0, first
