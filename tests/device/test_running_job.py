@@ -66,7 +66,8 @@ class Training:
         ]
         until = time.monotonic() + 120
         while len(self.times()) < 4:
-            assert time.monotonic() < until and self.ranks[0].poll() is None, self.printed()
+            assert time.monotonic() < until, self.printed()
+            assert self.ranks[0].poll() is None, self.printed()
             time.sleep(0.1)
 
     def do(self, words: str) -> None:
