@@ -104,8 +104,13 @@ def _environment(training: Training) -> dict[str, str]:
 
 
 def _run(training: Training, *words: str) -> tuple[int, str, float]:
-    """Run ``fabtui run`` beside the job; return its exit code, its first line, and the time it took (s)."""
+    """Run ``fabtui run`` beside the job; return its exit code, its first line, and the time it took (s).
+
+    Recordings are kept in the folder ``FABTUI_RECORDINGS``.
+    """
     argv = [sys.executable, "-m", "fabtui", *(words or ("run",)), "--transport", "local", "--ascii"]
+    if kept := os.environ.get("FABTUI_RECORDINGS"):
+        argv += ["--record", f"{kept}/{time.strftime('%H%M%S')}.jsonl.gz"]
     began = time.monotonic()
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=_environment(training))
     took = time.monotonic() - began
