@@ -27,6 +27,8 @@ _DENSE, _THIN, _LONGEST = 45.0, 10.0, 1800.0
 _MOST_NODES = 4096
 _MOST_SAMPLES = 40_000
 _MOST_READINGS = 4
+#: Maximum number of readings of logs, whose iterations are counted over time.
+_MOST_OF_LOG = 600
 #: Maximum numbers of ranks, GPUs, NICs, kernel reports and variables of a sample.
 _MOST_RANKS, _MOST_GPUS, _MOST_NICS, _MOST_REPORTS, _MOST_VARIABLES = 256, 64, 64, 64, 16
 _TEXT = 200
@@ -196,7 +198,8 @@ class JobEvidenceLog:
         self.revision += 1
         if event.source != JobSource.ACTIVITY:
             if event.source in _SOURCES and len(self._readings) < len(_SOURCES) * _MOST_NODES:
-                kept = self._readings.setdefault((event.source, event.node), deque(maxlen=_MOST_READINGS))
+                most = _MOST_OF_LOG if event.source == JobSource.LOG else _MOST_READINGS
+                kept = self._readings.setdefault((event.source, event.node), deque(maxlen=most))
                 kept.append(JobReading(event.time, event.value))
             return
         if event.node not in self._samples and len(self._samples) >= _MOST_NODES:

@@ -88,6 +88,7 @@ class Layer(str):
     BUSBW: ClassVar[Layer]
     TRANSPORT: ClassVar[Layer]
     CHANGE: ClassVar[Layer]
+    JOB: ClassVar[Layer]
     IPERF3: ClassVar[Layer]
     IB_WRITE_BW: ClassVar[Layer]
     IB_SEND_BW: ClassVar[Layer]
@@ -229,6 +230,9 @@ Layer.TRANSPORT = _layer("transport", "path that the library chose for p2p",
 Layer.CHANGE = _layer("change", "p2p against the previous sweep, or an earlier session (--baseline)",
     "Value of the p2p test over the value in the previous sweep, or in an earlier session.",
     legend="now / then", shows="p2p", derived=True, key="8", grid=True)
+Layer.JOB = _layer("job", "ranks of the running job",
+    "State of each rank of the running job: computing, waiting, awaited, stopped, not started, dead or idle.",
+    legend="ranks of the running job", better=None, derived=True, key="9")
 for _name in ("all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"):
     _collective(_name, f"{_name} bus bandwidth of a group", f"Bus bandwidth of {_name} by message size.",
         collective=_name, probe=_name)

@@ -10,7 +10,8 @@ from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.job_board import MEANINGS, legend_style, state_glyph
 from fabtui.presentation.numbers import brief_text, bytes_text, percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
@@ -40,8 +41,9 @@ def layer_title(layer: Layer) -> str:
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Return the layers of a model that have keys; ``change`` needs a baseline or a previous sweep."""
-    return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.comparable]
+    """Return the layers of a model that have keys; ``change`` needs a baseline or a previous sweep, ``job`` a job."""
+    missing = {Layer.CHANGE: not model.comparable, Layer.JOB: not model.job}
+    return [layer for layer in key_layers() if not missing.get(layer)]
 
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) -> list[Part]:
@@ -51,6 +53,11 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) 
     """
     if layer is Layer.CHANGE:
         return _change_legend(model)
+    if layer is Layer.JOB:
+        return [
+            ("rank and state", "bold"),
+            (", utilization, power, NVLink GB/s of each GPU; NIC GB/s of its node", MUTED),
+        ]
     if not unit and layer.spec.derived:
         return [(layer.spec.title, MUTED)]
     if not unit:
@@ -112,6 +119,13 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
         problems[5] = (CellStyle.SKIPPED, "no value then")
     good = f"{percent_text(GOOD_FROM)} of {of} or better"
     return [(CellStyle.GOOD, good), (CellStyle.FAIR, percent_text(FAIR_FROM)), (CellStyle.LOW, "less"), *problems]
+
+
+def key_entries(layer: Layer, glyphs: Glyphs) -> list[tuple[CellStyle, str, str]]:
+    """Return style, glyph and meaning of each kind of cell of a layer, the good ones first."""
+    if layer is Layer.JOB:
+        return [(legend_style(state), state_glyph(state, glyphs), meaning) for state, meaning in MEANINGS]
+    return [(slot, glyphs.of_style[slot], meaning) for slot, meaning in meanings(layer)]
 
 
 def class_rows(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from fabtui.diagnosis.preflight.checks import Preflight
     from fabtui.model.layers import Layer
+    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.context import ViewName
     from fabtui.screen.notifier import Notifier
     from fabtui.screen.session_diagnosis import SessionDiagnosis
@@ -429,6 +430,14 @@ class FabricApp(App[int]):
             self.draw_within(self.findings.PREFLIGHT_INTERVAL)
         return found
 
+    def job(self) -> JobBoard | None:
+        if self.main.findings is None:
+            return None
+        found, current = self.findings.job()
+        if not current:
+            self.draw_within(self.findings.JOB_INTERVAL)
+        return found
+
     def bad_pairs(self) -> tuple[int, bool]:
         return self.main.view_state.index.bad_shown, self.main.view_state.index.complete
 
@@ -476,7 +485,9 @@ class FabricApp(App[int]):
     def open_view(self, name: ViewName) -> None:
         if self._deferred is None or self.feed is None:
             return
-        if name != "job":
+        if name == "job" and self.job() is not None:
+            self.push_screen(self._deferred.RanksScreen())
+        elif name not in ("job", "logs"):
             self.push_screen(self._deferred.VIEWS[name]())
         elif (watch := self.feed.job_watch()) is not None:
             self.push_screen(self._deferred.JobScreen(watch))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fabtui.model.layers import Layer
     from fabtui.model.session_model import Model
     from fabtui.presentation.cell_levels import Glyphs
+    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
 
@@ -53,7 +54,7 @@ class ScreenSettings:
 
 
 #: Names of the views that `AppContext.open_view` opens.
-ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "jobs"]
+ViewName = Literal["nodes", "preflight", "findings", "topology", "job", "logs", "jobs"]
 Severity = Literal["information", "warning", "error"]
 
 
@@ -76,6 +77,9 @@ class AppContext(Protocol):
     def badges(self) -> list[str]: ...
     def preflight(self) -> Preflight:
         """Return the preflight; a frame follows if it does not include the latest probe results."""
+
+    def job(self) -> JobBoard | None:
+        """Return the running job, None without evidence; a frame follows if it lacks the latest evidence."""
 
     def bad_pairs(self) -> tuple[int, bool]:
         """Return the number of bad pairs found so far, and True if every pair has been checked."""

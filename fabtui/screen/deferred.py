@@ -41,7 +41,7 @@ from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen, views_of
-from fabtui.screen.views.job import JobScreen, JobsScreen, job_beside
+from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen, job_beside
 from fabtui.screen.views.jump import JumpScreen, targets_of
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node import NodeScreen

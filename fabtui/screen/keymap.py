@@ -20,7 +20,7 @@ from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScre
 from fabtui.screen.views.dialogs import ConfirmScreen, LoginQuestionScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen
-from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable
+from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable, RanksScreen
 from fabtui.screen.views.jump import JumpScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node import NodeScreen
@@ -45,6 +45,7 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         DetailScreen,
         ConfirmScreen,
         LoginQuestionScreen,
+        RanksScreen,
         JobScreen,
         JobsScreen,
         JobsTable,

@@ -12,9 +12,11 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.diagnosis.pairs.tally import LayerCounts, Survey, Tally, layer_counts
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
+from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import pair_layers
 from fabtui.model.session_model import Model
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.wording import common_domain
 
 #: Minimum time (s) between two evaluations of the rules.
@@ -27,6 +29,8 @@ _MAX_SHARE = 0.05
 _FINISHED = ("done", "watch")
 #: The preflight is evaluated again after this multiple of the time it took, and not before `PREFLIGHT_INTERVAL`.
 _PREFLIGHT_REST = 10.0
+#: The running job is judged again after this multiple of the time it took, and not before `JOB_INTERVAL`.
+_JOB_REST = 20.0
 
 
 class SessionDiagnosis:
@@ -34,6 +38,8 @@ class SessionDiagnosis:
 
     #: Minimum time (s) between two evaluations of the preflight.
     PREFLIGHT_INTERVAL = 0.2
+    #: Minimum time (s) between two judgements of the running job.
+    JOB_INTERVAL = 0.3
 
     def __init__(self, model: Model, changed: Callable[[], None] = lambda: None) -> None:
         self._model = model
@@ -56,6 +62,8 @@ class SessionDiagnosis:
         self.known = False
         self._preflight: tuple[int, Preflight] | None = None
         self._preflight_resting_until = 0.0
+        self._job: tuple[int, JobBoard | None] = 0, None
+        self._job_resting_until = 0.0
 
     @property
     def tally(self) -> Tally:
@@ -163,3 +171,14 @@ class SessionDiagnosis:
         took = time.monotonic() - began
         self._preflight_resting_until = began + took + max(self.PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
         return found, True
+
+    def job(self) -> tuple[JobBoard | None, bool]:
+        """Return the running job, None without evidence about one, and True if that includes the latest evidence."""
+        began, wanted = time.monotonic(), self._model.job.revision
+        if self._job[0] == wanted or began < self._job_resting_until:
+            return self._job[1], self._job[0] == wanted
+        verdict = job_verdict(self._model)
+        self._job = wanted, None if verdict is None else JobBoard(verdict, self._model.job)
+        took = time.monotonic() - began
+        self._job_resting_until = began + took + max(self.JOB_INTERVAL, _JOB_REST * took)
+        return self._job[1], True

@@ -104,9 +104,11 @@ class JobVerdict(NamedTuple):
         """The verdict in one line, with the next command."""
         following = f"; next: {self.next[0]}" if self.next and self.bad else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
-        return f"{self.title} {self._says()}{lacks}{following}"
+        return f"{self.title} {self.says}{lacks}{following}"
 
-    def _says(self) -> str:
+    @property
+    def says(self) -> str:
+        """What it says of the job, without its name: ``hangs for 0:14: rank 9 on n061:1 is stopped``."""
         who = f"{self._who()} {self.where}".strip()
         match self.state:
             case JobState.HANGS:

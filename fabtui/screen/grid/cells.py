@@ -16,6 +16,7 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
+from fabtui.presentation.job_board import JobBoard, Traffic, rank_texts, rate_text
 from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
 from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
@@ -49,6 +50,8 @@ class CellSource(ABC):
     """Cells of an axis against itself, each with a style and a text; ``row_at``, ``column_at``: positions shown."""
 
     shape = CellShape()
+    #: Names of the lines of a tall cell below its first one, for the row headers.
+    line_names: Sequence[str] = ()
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -116,6 +119,8 @@ class EndpointCells(CellSource):
         self._judged: dict[tuple[int, int], Judged] = {}
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
+        self._board: JobBoard | None = None
+        self._traffic: dict[tuple[str, str], Traffic] = {}
         self._unit: tuple[str, int | None] = ("", None)
         self._unit_version = -1
         self.take_medians()
@@ -158,6 +163,25 @@ class EndpointCells(CellSource):
         self._unit_version = -1
         self.take_medians()
 
+    def take_board(self, board: JobBoard) -> None:
+        """Show the ranks of a running job in the layer ``job``, and the traffic of pairs that counters prove."""
+        self._board = board
+        self._traffic = {end: one for one in board.traffic for end in (one.ends, one.ends[::-1])}
+
+    def _job_cell(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
+        """Return the rank of an endpoint on the diagonal, and the traffic of a pair elsewhere; blank if unknown."""
+        ends = self.axis.entries[row], self.axis.entries[column]
+        if self._board is None or any(end.number is None or not end.index.isdecimal() for end in ends):
+            return CellStyle.UNTESTED, " " * width
+        if row == column:
+            found = self._board.at(ends[0].node, int(ends[0].index))
+            text = "" if found is None else rank_texts(found, width, self.glyphs)[0]
+            return CellStyle.UNTESTED if found is None else self._board.style_of(found), f"{text:^{width}}"
+        known = self._traffic.get((f"{ends[0].node}:{ends[0].index}", f"{ends[1].node}:{ends[1].index}"))
+        if known is None:
+            return CellStyle.UNTESTED, " " * width
+        return CellStyle.GOOD if known.rate else CellStyle.SKIPPED, f"{rate_text(known.rate)[:width]:^{width}}"
+
     def take_filter(self, chosen: Filter | None) -> None:
         self.filter = chosen
         self._judged.clear()
@@ -184,6 +208,8 @@ class EndpointCells(CellSource):
 
     def cell_of(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
         """Return style and first line of the cell of two positions."""
+        if self.layer is Layer.JOB:
+            return self._job_cell(row, column, width)
         style, cell = self._display(row, column, width)
         glyphs = self.glyphs
         if cell is None or width < NUMBER_WIDTH:
@@ -196,6 +222,8 @@ class EndpointCells(CellSource):
 
     def below_of(self, row: int, column: int, width: int, most: int) -> list[str]:
         """Return the lines of the cell of two positions below its value."""
+        if self.layer is Layer.JOB:
+            return []
         style, cell, share = self.judge(row, column)
         if cell is None or style is CellStyle.PAD:
             return []

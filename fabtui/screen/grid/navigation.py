@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,12 +16,14 @@ from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
+from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
 from fabtui.screen.grid.cells import CellSource, EndpointCells, NodePairCells, RowOrder
 from fabtui.screen.grid.prompts import Filter, read_filter, read_place
+from fabtui.screen.grid.rank_cells import RankCells
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
@@ -102,6 +105,9 @@ class ViewState:
         self.filter: Filter | None = None
         #: Selected pair, which may be hidden; None before there is one.
         self.pair: tuple[AxisEntry, AxisEntry] | None = None
+        #: Ranks of the running job, which the layer ``job`` shows, and the selected one.
+        self.ranks = RankCells(glyphs)
+        self.rank: tuple[AxisEntry, AxisEntry] | None = None
         self._near: NodePairCells | None = None
         #: Positions of rows and columns as shown.
         self._shown_in: Arranged = (None, None)
@@ -129,7 +135,9 @@ class ViewState:
         return "index" in self.__dict__ and self.index.busy
 
     def shown(self) -> CellSource:
-        """Return the cell source of the zoom level."""
+        """Return the cell source of the zoom level; the layer ``job`` has pairs only of two nodes."""
+        if self.shows_ranks:
+            return self.ranks
         if self.zoom is Zoom.FABRIC:
             return self.blocks
         if self.zoom is Zoom.GPUS:
@@ -138,6 +146,17 @@ class ViewState:
         if self._near is None or self._near.nodes != nodes:
             self._near = NodePairCells(self.source, *nodes)
         return self._near
+
+    @property
+    def shows_ranks(self) -> bool:
+        """True if the grid shows the ranks of the running job."""
+        return self.source.layer is Layer.JOB and self.zoom is not Zoom.NODES
+
+    def entry_of(self, row: AxisEntry, column: AxisEntry) -> AxisEntry:
+        """Return the endpoint of a rank; of a rank without one an entry of its node."""
+        entry = replace(row, index=column.index)
+        position = self.source.axis.find(entry)
+        return entry if position is None else self.source.axis.entries[position]
 
     def take_axis(self) -> bool:
         """Take over the endpoints of the model; return True if they changed."""
@@ -247,7 +266,9 @@ class ViewState:
         return None if row is None or column is None else (row, column)
 
     def aim(self) -> tuple[AxisEntry, AxisEntry] | None:
-        """Return the row and column of the selected pair at this zoom level."""
+        """Return the row and column of the selected pair at this zoom level, or of the selected rank."""
+        if self.shows_ranks:
+            return self.rank
         if self.zoom is not Zoom.FABRIC or self.pair is None:
             return self.pair
         nodes = self.nodes()
@@ -255,6 +276,9 @@ class ViewState:
 
     def moved_to(self, entries: tuple[AxisEntry, AxisEntry]) -> None:
         """Select the pair under the cursor; in a block its worst pair, unless the selected pair is in that block."""
+        if self.shows_ranks:
+            self.rank = entries
+            return
         if self.zoom is not Zoom.FABRIC:
             self.pair = entries
             return
@@ -333,7 +357,7 @@ class GridNavigation:
         before = self.view_state
         view = self.view_state = ViewState(self._context.model, before.source.layer, self._context.glyphs)
         if same:
-            view.zoom, view.order, view.pair = before.zoom, before.order, before.pair
+            view.zoom, view.order, view.pair, view.rank = before.zoom, before.order, before.pair, before.rank
             view.filter = view.source.filter = before.filter
             view.take_axis()
             self.grid.aim = view.aim() or self.grid.aim
@@ -347,6 +371,8 @@ class GridNavigation:
     def entries(self) -> tuple[AxisEntry, AxisEntry] | None:
         """Return row and column of the cursor's pair: the worst one of a node block. None without cells."""
         here = self.grid.entries
+        if here is not None and self.view_state.shows_ranks:
+            return (self.view_state.entry_of(*here),) * 2
         if here is None or self.view_state.zoom is not Zoom.FABRIC:
             return here
         block = self.block()
@@ -361,7 +387,7 @@ class GridNavigation:
     def block(self) -> tuple[int, int] | None:
         """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
         here = self.grid.entries
-        if here is None or self.view_state.zoom is not Zoom.FABRIC:
+        if here is None or self.view_state.zoom is not Zoom.FABRIC or self.view_state.shows_ranks:
             return None
         row, column = (self.view_state.blocks.axis.find(entry) for entry in here)
         return None if row is None or column is None else (row, column)
@@ -372,10 +398,34 @@ class GridNavigation:
         self.view_state.pair = entries[row], entries[column]
         self.show()
 
+    def take_layer(self, layer: Layer) -> None:
+        """Show another layer, which may have other rows and columns."""
+        self.note_cursor()
+        before = self.view_state.shown()
+        self.view_state.take_layer(layer)
+        if self.view_state.shown() is not before:
+            self.grid.cell_width = None
+            self.show()
+        self.grid.reread()
+
+    def take_board(self, board: JobBoard) -> None:
+        """Show what is known of the ranks of the running job; the cursor starts on one that is at fault."""
+        view = self.view_state
+        other_rows, changed = view.ranks.take(board)
+        view.source.take_board(board)
+        if view.rank is None and board.bad and (place := view.ranks.place_of(*board.bad[0])) is not None:
+            view.rank = view.ranks.rows.entries[place[0]], view.ranks.columns.entries[place[1]]
+            other_rows = True
+        if view.source.layer is Layer.JOB and other_rows:
+            self.show()
+        elif view.source.layer is Layer.JOB and changed:
+            self.grid.reread()
+
     def show(self) -> None:
         """Show the current zoom, order and filter, with the cursor on its pair."""
-        self.grid.aim = self.view_state.aim() or self.grid.aim
-        self.grid.corner = (ZOOM_WORDS[self.view_state.zoom], "row>col")
+        view = self.view_state
+        self.grid.aim = view.aim() or (None if view.shows_ranks else self.grid.aim)
+        self.grid.corner = ("ranks", "") if view.shows_ranks else (ZOOM_WORDS[view.zoom], "row>col")
         self.grid.show(self.view_state.shown())
 
     def go_to_finding(self, found: Sequence[Finding], place: int) -> bool:
@@ -392,6 +442,8 @@ class GridNavigation:
         """Move to the next (1) or previous (-1) bad cell; return False if there is none."""
         self.note_cursor()
         view, grid = self.view_state, self.grid
+        if view.shows_ranks:
+            return self._next_rank(step)
         found: tuple[int, int] | None = None
         if view.zoom is Zoom.FABRIC:
             block = view.index.next_bad_block((grid.row, grid.column), step, view.blocks)
@@ -402,13 +454,26 @@ class GridNavigation:
             self.go_to(*found)
         return found is not None
 
+    def _next_rank(self, step: int) -> bool:
+        """Move to the next or previous rank at fault."""
+        ranks = self.view_state.ranks
+        bad = [] if ranks.board is None else ranks.board.bad
+        places = sorted(place for one in bad if (place := ranks.place_of(*one)) is not None)
+        if not places:
+            return False
+        here = (self.grid.row, self.grid.column)
+        further = [place for place in places if (place > here if step > 0 else place < here)]
+        first, last = (further or places)[0], (further or places)[-1]
+        self.grid.move_to(*(first if step > 0 else last))
+        return True
+
     def zoom_to(self, zoom: Zoom, entries: tuple[AxisEntry, AxisEntry] | None = None) -> None:
         """Show another zoom with the cursor on the same pair, ``entries`` if the cursor has not moved yet."""
         self.note_cursor()
         view = self.view_state
         if zoom is view.zoom:
             return
-        view.pair = view.pair or entries or self.entries()
+        view.pair = (self.entries() if view.shows_ranks else view.pair) or entries or self.entries()
         self._zoom_before, view.zoom = view.zoom, zoom
         self.grid.cell_width = None
         self.show()
@@ -420,7 +485,7 @@ class GridNavigation:
 
     def fit_zoom(self, fits: bool) -> None:
         """Show node blocks if the endpoints do not fit, unless the user has chosen a zoom."""
-        if not self._zoom_chosen:
+        if not self._zoom_chosen and self.view_state.source.layer is not Layer.JOB:
             self.zoom_to(Zoom.GPUS if fits else Zoom.FABRIC)
 
     def outline(self, label: str, pairs: Collection[tuple[str, str]]) -> None:

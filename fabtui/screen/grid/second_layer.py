@@ -21,8 +21,10 @@ def other_layer(layer: Layer) -> Layer:
 def can_compare(view: ViewState) -> bool:
     """Return True if the other layer has values, or will be tested, and the grid shows endpoint pairs."""
     model, other = view.source.model, other_layer(view.source.layer)
-    return view.zoom is Zoom.GPUS and (
-        model.plans(other) or any(model.median(other, kind) is not None for kind in PairClass)
+    return (
+        view.zoom is Zoom.GPUS
+        and not view.shows_ranks
+        and (model.plans(other) or any(model.median(other, kind) is not None for kind in PairClass))
     )
 
 
@@ -65,7 +67,7 @@ class SecondLayer(GridView, can_focus=False):
         """Take back the corner of the leader once the second layer is hidden."""
         if self._shown:
             self._shown = ()
-            leader.corner = (ZOOM_WORDS[view.zoom], "row>col")
+            leader.corner = ("ranks", "") if view.shows_ranks else (ZOOM_WORDS[view.zoom], "row>col")
             leader.refresh()
 
     def _update(self, source: EndpointCells, changed: AbstractSet[tuple[int, int]] | None) -> None:

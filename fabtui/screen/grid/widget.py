@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -244,7 +244,7 @@ class GridView(PaintedWidget, can_focus=True):
         layout, source, viewport = self.layout_now(), self.source, self.viewport
         key = (
             *(source.columns, layout, viewport.columns, viewport.top, self.row, self.column),
-            *(self.glyphs, source.rows, self.corner, self._outlined),
+            *(self.glyphs, source.rows, self.corner, self._outlined, source.line_names),
         )
         if self._scene is None or key != self._scene_key:
             self._scene, self._scene_key = LineRenderer(*key), key
@@ -383,6 +383,8 @@ class LineRenderer:
     #: Texts of the two lines in the top left corner.
     corner: tuple[str, str] = ("", "")
     outlined: Outlined = field(default_factory=dict)
+    #: Names of the lines of a row below its first one.
+    line_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self._headings: dict[int, ReadyStrip] = {}
@@ -480,7 +482,8 @@ class LineRenderer:
         here = row == self.row
         slot = CellStyle.HEADER_HERE if here else CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
         if part:
-            return slot if here else CellStyle.PAD, (" " * layout.header)[: layout.width]
+            name = self.line_names[part - 1] if part <= len(self.line_names) else ""
+            return slot if here or name else CellStyle.PAD, f"{name[: layout.header]:<{layout.header}}"[: layout.width]
         named = entry.first or entry.gone or here or row == self.top or layout.tall > 1
         label = squeeze(entry.label, layout.label, self.glyphs.ellipsis) if named else ""
         text = f"{label:<{layout.label}} {entry.index:>{down.index_width}} "

@@ -331,6 +331,11 @@ class PaintedWidget(Widget):
         self._ramp, self._system, self._palette = ramp, system, None
         self.redraw()
 
+    def paint_as(self, other: PaintedWidget) -> None:
+        """Take over the colours of another widget."""
+        if (self._ramp, self._system) != (other._ramp, other._system):
+            self.paint_with(other._ramp, other._system)
+
     @abstractmethod
     def redraw(self) -> None:
         """Draw everything again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -17,10 +18,13 @@ from textual.screen import Screen
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer, key_layers
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, traffic_of
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.wording import MUTED, Part
-from fabtui.presentation.wrapping import clipped
+from fabtui.presentation.wrapping import Line, clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext, ViewName
@@ -44,6 +48,7 @@ from fabtui.screen.views.main_layout import (
 )
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.job_panel import job_panel
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
@@ -66,6 +71,10 @@ if TYPE_CHECKING:
     from fabtui.screen.views.main_panel import PanelContent
 
 _ZOOM = Binding.Group("zoom")
+#: Labels of keys over the ranks of a job; "" leaves them out.
+_NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict.fromkeys(
+    ("main.retest", "main.filter", "main.jump", "main.sort"), ""
+)
 #: Keys for the grid or the list, which the node states cover, and keys that start tests.
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
 
@@ -184,9 +193,12 @@ class MainScreen(Screen[None]):
         self._layout_state = MainLayout("connecting", {}, 0)
         self.second_layer = SecondLayer(self.navigation.view_state.source, glyphs, id="beside")
         self._updater = GridUpdater(self.grid, context.draw_within)
-        self._key_state = (False, False, False, False)
+        self._key_state = (False, False, False, False, False)
         self._prompt: Prompt | None = None
         self._ending = False
+        #: The running job as it is shown, and whether the user has chosen a layer.
+        self._job: JobBoard | None = None
+        self._layer_chosen = False
         #: The cells of the grid stay where they are when badges come and go.
         self._has_badge_line = False
         self._title_badges: list[Part] = []
@@ -257,6 +269,7 @@ class MainScreen(Screen[None]):
 
         if self.findings is not None:
             self.findings.stop()
+        self._job = None
         self.navigation.take_model(same=same)
         self._panel_content = PanelContent(self._app_context, self.navigation, self.worst_pairs.sorting)
         self.draw()
@@ -298,6 +311,7 @@ class MainScreen(Screen[None]):
             return
         navigation = self.navigation
         navigation.note_cursor()
+        self._take_job()
         self._updater.update(self.view_state)
         navigation.search()
         navigation.keep_order()
@@ -312,13 +326,25 @@ class MainScreen(Screen[None]):
         else:
             if self._panel_content is not None:
                 self._panel_content.diagnosis.follow()
-                self.verdict_bar.put([(self._panel_content.verdict(self.size.width), ALL_FINDINGS)])
+                self.verdict_bar.put([(self._panel_content.verdict(self.size.width, self._job), ALL_FINDINGS)])
             self._draw_around()
         log = self.event_log
         log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
         self._draw_keys()
         if self.tooltip_line.display:
             self._draw_tooltip()
+
+    def _take_job(self) -> None:
+        """Show the latest verdict about the running job; its layer opens by itself while nothing can be tested."""
+        board = self._app_context.job()
+        if board is None or board is self._job:
+            return
+        self._job = board
+        self.navigation.take_board(board)
+        phase = self.model.phase
+        idle = phase.name not in ("start", "connect", "look") and not phase.total
+        if not self._layer_chosen and idle and not self.model.results.tested:
+            self._show_layer(Layer.JOB)
 
     def tick(self) -> None:
         """Update what changes with the clock."""
@@ -351,7 +377,11 @@ class MainScreen(Screen[None]):
         line.display = bool(parts)
 
     def _draw_around(self) -> None:
-        bad = self.findings.layers if self.findings is not None else {}
+        bad = dict(self.findings.layers) if self.findings is not None else {}
+        if self._job is not None and self._job.verdict.bad:
+            hangs = self._job.style is CellStyle.FAILED
+            worst = Verdict.FAILED if hangs else Verdict.SLOW
+            bad[Layer.JOB] = Counter({worst: max(1, len(self._job.verdict.behind))})
         self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width, bad)
         target = self.legend_right if self.legend_right.display else self.legend_below
         room = self.size.width - (self.tabs.width + 2 if target is self.legend_right else 0)
@@ -377,15 +407,28 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         if entries is None:
             return
+        job = self._job if self.view_state.source.layer is Layer.JOB else None
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
-            self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size))
+            if job is not None:
+                self.panel.put(job_panel(job, self._rank_line(job), size, self._glyphs))
+            else:
+                self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size))
             return
-        parts = status_parts(self.model, self.source.layer, *entries, self._glyphs)
+        parts = [] if job is None else self._rank_line(job)
+        parts = parts or status_parts(self.model, self.source.layer, *entries, self._glyphs)
         if (block := self.cursor_block()) is not None:
             name = (f"{block_name(self.view_state, *block)}  ", "bold")
             parts = [name, *block_parts(self.view_state, *block, self._glyphs), ("; ", MUTED), *parts]
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+
+    def _rank_line(self, job: JobBoard) -> Line:
+        """Return the rank under the cursor on one line; between two nodes their traffic, or why there is none."""
+        if not self.view_state.shows_ranks:
+            entries = self.cursor_entries()
+            return [] if entries is None else traffic_of(job, *(one.name for one in entries))
+        found = self.view_state.ranks.rank(self.grid.row, self.grid.column)
+        return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._glyphs)
 
     def _draw_findings_below(self) -> None:
         """Show the findings below the grid if there is no side panel: in the lines that the grid leaves, or a few."""
@@ -394,8 +437,12 @@ class MainScreen(Screen[None]):
         if self.view == "grid" and not self.panel.display and self._panel_content is not None:
             taken = self._layout_state.lines_around + self.badge_line.display + self.chip_line.display
             width = (self.size.width - 1) // 2 if self.second_layer.display else self.size.width
-            room = lines_for_findings(self.grid, width, self.size.height - taken)
-            lines = self._panel_content.findings(self.cursor_entries(), self.size.width, room)
+            ranks = self.view_state.shows_ranks and self._job is not None
+            room = lines_for_findings(self.grid, width, self.size.height - taken, more=ranks)
+            if ranks and self._job is not None:
+                lines = job_panel(self._job, None, (self.size.width, room), self._glyphs)
+            else:
+                lines = self._panel_content.findings(self.cursor_entries(), self.size.width, room)
         below = self.findings_below
         below.styles.height, below.display = room, room > 0
         below.put(lines)
@@ -409,7 +456,8 @@ class MainScreen(Screen[None]):
 
     def _draw_map(self) -> None:
         window = self.grid.window if self.view == "grid" and self._choices.map else None
-        shown = window is not None and self.view_state.zoom is not Zoom.NODES and self.size.width >= 60
+        no_map = self.view_state.zoom is Zoom.NODES or self.view_state.shows_ranks
+        shown = window is not None and not no_map and self.size.width >= 60
         if self.minimap.display != shown:
             self.minimap.display = shown
             # The width of the grid changes, and with it the cells in view.
@@ -423,7 +471,8 @@ class MainScreen(Screen[None]):
     def _draw_keys(self) -> None:
         feed = self._app_context.feed
         replay = feed is not None and feed.playback is not None
-        state = (self.model.paused, self.model.watching, feed is not None and not feed.can_test, replay)
+        untestable = feed is not None and not feed.can_test
+        state = (self.model.paused, self.model.watching, untestable, replay, self.view_state.shows_ranks)
         if state != self._key_state:
             self._key_state = state
             self.key_bar.draw()
@@ -446,11 +495,13 @@ class MainScreen(Screen[None]):
         if self._prompt is not None and binding.id != "prompt.close":
             # The prompt takes the keys.
             return ""
-        paused, watching, untestable, replay = self._key_state
+        paused, watching, untestable, replay, ranks = self._key_state
         if untestable and "test" in binding.needs:
             return ""
         if not replay and "replay" in binding.needs:
             return ""
+        if ranks and binding.id in _NOT_OF_RANKS:
+            return _NOT_OF_RANKS[binding.id or ""]
         if binding.id == "main.back" and not self._covered:
             return ""
         if binding.id == "main.pause" and paused:
@@ -479,7 +530,10 @@ class MainScreen(Screen[None]):
             return
         row, column = rows[at[0]], columns[at[1]]
         view = self.view_state
-        if view.zoom is not Zoom.FABRIC:
+        if view.shows_ranks:
+            found = view.ranks.rank(*at)
+            parts = [] if found is None or self._job is None else rank_parts(self._job, found, self._glyphs)
+        elif view.zoom is not Zoom.FABRIC:
             parts = status_parts(self.model, self.source.layer, row, column, self._glyphs)
         else:
             a, b = view.blocks.axis.find(row), view.blocks.axis.find(column)
@@ -547,7 +601,9 @@ class MainScreen(Screen[None]):
         entries = self.cursor_entries()
         if entries is None or self.view == "connecting":
             return
-        if self.cursor_block() is not None:
+        if self.view_state.shows_ranks:
+            self.action_view("job")
+        elif self.cursor_block() is not None:
             self.navigation.choose_zoom(Zoom.NODES)
             self.draw()
         else:
@@ -563,7 +619,7 @@ class MainScreen(Screen[None]):
                 self.post_message(self.PairChosen(*entries))
         elif self.view == "worst":
             self._app_context.notify("a list has no zoom; v shows the grid")
-        elif zoom < Zoom.FABRIC:
+        elif zoom < Zoom.FABRIC or (step < 0 and self.view_state.shows_ranks):
             self._app_context.notify("this is the widest zoom")
         else:
             self.navigation.choose_zoom(Zoom(zoom), entries)
@@ -619,7 +675,8 @@ class MainScreen(Screen[None]):
         self._draw_cursor()
 
     def action_map(self) -> None:
-        if self.view != "grid" or self.grid.window is None or self.view_state.zoom is Zoom.NODES:
+        no_map = self.view_state.zoom is Zoom.NODES or self.view_state.shows_ranks
+        if self.view != "grid" or self.grid.window is None or no_map:
             self._app_context.notify("there is no map: it is for grids that do not fit")
         else:
             self._choose(map=not self._choices.map)
@@ -652,14 +709,17 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         layer = Layer(name)
         if layer not in layers_of(self.model):
-            self._app_context.notify("nothing to compare with: sweep again (R), or start with --baseline FILE")
+            none = "nothing to compare with: sweep again (R), or start with --baseline FILE"
+            self._app_context.notify("no job runs on these nodes" if layer is Layer.JOB else none)
             return
+        self._layer_chosen = True
+        self._show_layer(layer)
+
+    def _show_layer(self, layer: Layer) -> None:
         if self.view == "connecting" and has_grid(self.model):
             self._choices = replace(self._choices, connecting=False)
         if layer is not self.source.layer:
-            self.navigation.note_cursor()
-            self.view_state.take_layer(layer)
-            self.grid.reread()
+            self.navigation.take_layer(layer)
         self.draw()
 
     def action_connecting(self) -> None:
@@ -753,5 +813,7 @@ class MainScreen(Screen[None]):
 
     def action_copy(self) -> None:
         entries = self.cursor_entries()
-        if entries is not None:
+        if self.view_state.shows_ranks and self._job is not None:
+            self._app_context.copy(board_text(self._job, 120, self._glyphs))
+        elif entries is not None:
             self._app_context.copy(summary_text(self.model, *entries))

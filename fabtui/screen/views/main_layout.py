@@ -74,9 +74,11 @@ class MainLayout:
 
 
 def has_grid(model: Model) -> bool:
-    """Return True if a grid has anything to show: endpoints, not all of them of nodes that could not be reached."""
-    return any(kind != "none" for kind, _ in model.kinds) or (
-        bool(model.endpoints) and not all(record.state.gone for record in model.nodes.values())
+    """Return True if a grid has anything to show: a job, or endpoints, not all of nodes that could not be reached."""
+    return (
+        bool(model.job)
+        or any(kind != "none" for kind, _ in model.kinds)
+        or (bool(model.endpoints) and not all(record.state.gone for record in model.nodes.values()))
     )
 
 
@@ -143,15 +145,17 @@ def grid_fits(axis: Axis, width: int) -> bool:
     return len(axis.starts) <= 1 or axis.size + layout.header <= width
 
 
-def lines_for_findings(grid: GridView, width: int, body: int) -> int:
-    """Return the number of lines for findings below a grid: a few, and those that its rows leave.
+def lines_for_findings(grid: GridView, width: int, body: int, *, more: bool = False) -> int:
+    """Return the number of lines for findings below a grid: a few, or ``more``, and those that its rows leave.
 
     It does not depend on the findings: the cells of the grid stay where they are while findings come and go.
     """
     rows = grid.source.rows
     left = body - HEADER_LINES - rows.size - (len(rows.starts) - 1)
-    least = body // 4 if body >= BELOW_FROM else min(body // 4, max(0, left))
-    return min(MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
+    least = (
+        body // 2 if more and body >= BELOW_FROM else body // 4 if body >= BELOW_FROM else min(body // 4, max(0, left))
+    )
+    return min(body if more else MOST_BELOW, body - grid.fitted(width, body - least).used(rows))
 
 
 def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:

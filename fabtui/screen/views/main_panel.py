@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 from fabtui.diagnosis.finding import Severity
+from fabtui.nodeset import count
 from fabtui.presentation.findings import headline
+from fabtui.presentation.job_board import JobBoard, sentence_line
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
-from fabtui.presentation.wording import MUTED, without_domain
-from fabtui.presentation.wrapping import Line, Lines, clipped, stacked
+from fabtui.presentation.wording import MUTED, plain, without_domain
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
@@ -31,6 +33,8 @@ _WORST_FROM = 4
 _MAX_WORST = 12
 #: Maximum number of findings that the verdict names.
 _MAX_IN_VERDICT = 12
+#: Minimum width for the number of findings in words beside the verdict about a job.
+_WORDS_FROM = 90
 #: Maximum number of findings in the summary of the preflight.
 _SUMMARY = 4
 _VERDICT_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
@@ -52,8 +56,10 @@ class PanelContent:
         lines = styled(short_lines(self._context.preflight(), width, _SUMMARY, self._context.glyphs))
         return [*lines, [(" P: preflight", MUTED)], []] if lines else []
 
-    def verdict(self, width: int) -> Line:
-        """Return the verdict on the session on one line."""
+    def verdict(self, width: int, job: JobBoard | None = None) -> Line:
+        """Return the verdict on the session on one line: about its job, unless tests have found worse."""
+        if job is not None and (job.verdict.bad or not any(self.diagnosis.layers.values())):
+            return self._job_verdict(job, width)
         found, untested = self.diagnosis, len(self._context.model.untested)
         # The tally and the list of findings are replaced when they change.
         measured = 0 if sum(found.tally.counts.values()) else self._context.model.results.tested
@@ -85,6 +91,14 @@ class PanelContent:
             )
             self._verdict = key, line
         return self._verdict[1]
+
+    def _job_verdict(self, job: JobBoard, width: int) -> Line:
+        number = count(len(self.diagnosis.found), "finding")
+        end: Line = (
+            [("F", "bold $primary"), (f" {number}", MUTED)] if width >= _WORDS_FROM else [("F", "bold $primary")]
+        )
+        room = width - len(plain(end)) - 1
+        return between(sentence_line(job, room, self._context.glyphs), end, width, self._context.glyphs.ellipsis)
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is marked."""

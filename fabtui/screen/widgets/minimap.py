@@ -12,7 +12,7 @@ from textual.strip import Strip
 from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
-from fabtui.presentation.legends import meanings
+from fabtui.presentation.legends import key_entries
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
@@ -153,17 +153,17 @@ class ColorKey(PaintedWidget):
         width = self.size.width
         if self._strip is None or self._strip.cell_length != width:
             layer, blocks = self._explained
-            found = meanings(layer)
-            if blocks:
-                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _ in found)
-                found.insert(good, (CellStyle.PARTLY, "not all tested"))
+            found = key_entries(layer, self.glyphs)
+            if blocks and layer is not Layer.JOB:
+                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _, _ in found)
+                found.insert(good, (CellStyle.PARTLY, self.glyphs.of_style[CellStyle.PARTLY], "not all tested"))
             runs: Runs = []
             left = width
-            for slot, meaning in found:
+            for slot, glyph, meaning in found:
                 text = f" {meaning}  "
                 if 3 + len(text.rstrip()) > left:
                     break
-                runs.append((slot, f" {self.glyphs.of_style[slot]} "))
+                runs.append((slot, f" {glyph} "))
                 runs.append((CellStyle.PAD, text[: left - 3]))
                 left -= 3 + len(runs[-1][1])
             runs.append((CellStyle.PAD, " " * max(0, left)))

@@ -1,0 +1,531 @@
+"""The running job for the front ends: ranks with their states, who waits for whom, traffic, evidence and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from math import floor
+from typing import NamedTuple
+
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranges
+from fabtui.model.endpoints import node_of
+from fabtui.model.job_evidence import JobEvidenceLog, JobSample, JobSource
+from fabtui.nodeset import count, fold
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.numbers import value_text
+from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, plain, time_text
+from fabtui.presentation.wrapping import Line, Lines, clipped, stacked, wrapped
+from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import json_number
+
+#: Glyph of each state, the same in ASCII behind it.
+_GLYPHS: dict[RankState, tuple[str, str]] = {
+    RankState.COMPUTING: ("▸", ">"),
+    RankState.WAITING: ("~", "~"),
+    RankState.AWAITED: ("!", "!"),
+    RankState.STOPPED: ("■", "#"),
+    RankState.NOT_STARTED: ("○", "o"),
+    RankState.DEAD: ("x", "x"),
+    RankState.IDLE: ("·", "."),
+    RankState.UNKNOWN: ("?", "?"),
+}
+_STYLES: dict[RankState, CellStyle] = {
+    RankState.COMPUTING: CellStyle.GOOD,
+    RankState.WAITING: CellStyle.SKIPPED,
+    RankState.STOPPED: CellStyle.FAILED,
+    RankState.NOT_STARTED: CellStyle.TIMEOUT,
+    RankState.DEAD: CellStyle.FAILED,
+    RankState.IDLE: CellStyle.UNTESTED,
+    RankState.UNKNOWN: CellStyle.INCONCLUSIVE,
+}
+#: Style of a rank that others wait for, by the state of the job: only what is wrong is loud.
+_AWAITED = {JobState.HANGS: CellStyle.FAILED, JobState.SLOW: CellStyle.SLOW}
+_JOB_STYLES: dict[JobState, CellStyle] = {
+    JobState.HANGS: CellStyle.FAILED,
+    JobState.SLOW: CellStyle.SLOW,
+    JobState.MOVES: CellStyle.GOOD,
+    JobState.PAUSED: CellStyle.RUNNING,
+    JobState.STARTING: CellStyle.RUNNING,
+    JobState.ENDED: CellStyle.SKIPPED,
+    JobState.UNKNOWN: CellStyle.INCONCLUSIVE,
+}
+#: Meanings for the legend of the layer, the calm ones first.
+MEANINGS: tuple[tuple[RankState, str], ...] = (
+    (RankState.COMPUTING, "computes"),
+    (RankState.WAITING, "waits in a collective"),
+    (RankState.AWAITED, "others wait for it"),
+    (RankState.STOPPED, "stopped"),
+    (RankState.DEAD, "dead"),
+    (RankState.NOT_STARTED, "not started"),
+    (RankState.IDLE, "idle"),
+    (RankState.UNKNOWN, "unknown"),
+)
+_BAD = frozenset({CellStyle.FAILED, CellStyle.SLOW, CellStyle.TIMEOUT})
+_BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+#: Maximum number of groups of ranks, of ranks that are behind, and of commands that are listed.
+_MOST_GROUPS, _MOST_BEHIND, _MOST_STEPS = 8, 3, 3
+_TEXT = 300
+
+
+def state_glyph(state: RankState, glyphs: Glyphs) -> str:
+    """Return the glyph of a state."""
+    return _GLYPHS[state][glyphs.plain]
+
+
+def legend_style(state: RankState) -> CellStyle:
+    """Return the style of a state in the legend: that of a job that hangs."""
+    return _STYLES.get(state, CellStyle.FAILED)
+
+
+def rate_text(value: float | None) -> str:
+    """Return bytes per second as GB/s without the unit, or ``-``."""
+    return "-" if value is None else "0" if value < 5e5 else value_text(value / 1e9)
+
+
+class Traffic(NamedTuple):
+    """Traffic of a pair of endpoints or nodes that counters prove (bytes/s, both directions)."""
+
+    ends: tuple[str, str]
+    rate: float
+    proof: str
+
+
+class Rate(NamedTuple):
+    """A rate of the whole job over time: values of equal steps, the oldest first, None where it is unknown."""
+
+    name: str
+    values: tuple[float | None, ...]
+    usual: float | None
+
+    @property
+    def now(self) -> float | None:
+        """The latest known value."""
+        return next((value for value in reversed(self.values) if value is not None), None)
+
+
+class JobBoard:
+    """A verdict about the running job, arranged by nodes.
+
+    Args:
+        verdict: The verdict.
+        log: The evidence, for rates over time.
+    """
+
+    def __init__(self, verdict: JobVerdict, log: JobEvidenceLog | None = None) -> None:
+        self.verdict = verdict
+        self._log = log
+
+    @property
+    def style(self) -> CellStyle:
+        """Style of the state of the job."""
+        return _JOB_STYLES[self.verdict.state]
+
+    def style_of(self, row: RankRow) -> CellStyle:
+        """Return the style of a rank."""
+        if row.state is RankState.AWAITED:
+            return _AWAITED.get(self.verdict.state, CellStyle.RUNNING)
+        return _STYLES[row.state]
+
+    @cached_property
+    def places(self) -> dict[tuple[str, int], list[RankRow]]:
+        """Ranks by node and column, which is the index of the GPU, else the place among the ranks of the node."""
+        found: dict[tuple[str, int], list[RankRow]] = {}
+        used: dict[str, int] = {}
+        for row in self.verdict.ranks:
+            node, _, index = row.endpoint.rpartition(":")
+            if not node or not index.isdecimal():
+                node, index = row.place.node, str(used.get(row.place.node, 0))
+            used[node] = max(used.get(node, 0), int(index) + 1)
+            found.setdefault((node, min(int(index), 255)), []).append(row)
+        return found
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        """The nodes of the job in its order."""
+        return list(dict.fromkeys((*self.verdict.nodes, *(node for node, _ in self.places))))
+
+    @cached_property
+    def columns(self) -> int:
+        """Maximum number of ranks of a node."""
+        return max((column + 1 for _, column in self.places), default=0)
+
+    def at(self, node: str, column: int) -> RankRow | None:
+        """Return the rank at a place: of several the worst one."""
+        found = self.places.get((node, column), ())
+        return max(found, key=lambda row: (self.style_of(row) in _BAD, row.state is RankState.WAITING), default=None)
+
+    @cached_property
+    def bad(self) -> list[tuple[str, int]]:
+        """Places of the ranks at fault: those that the others wait for first."""
+        behind = {place.rank for place in self.verdict.behind}
+        found = [
+            (row.rank not in behind, place)
+            for place, rows in self.places.items()
+            for row in rows
+            if row.rank in behind or self.style_of(row) in _BAD
+        ]
+        return list(dict.fromkeys(place for _, place in sorted(found, key=lambda one: one[0])))
+
+    def row_of(self, place: JobPlace) -> RankRow | None:
+        """Return the row of a rank."""
+        return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
+
+    # -- traffic ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def traffic(self) -> list[Traffic]:
+        """Traffic that counters prove: of two GPUs that have a node for themselves, and of two nodes."""
+        found = []
+        of_node: dict[str, list[RankRow]] = {}
+        for row in self.verdict.ranks:
+            of_node.setdefault(node_of(row.endpoint) if row.endpoint else row.place.node, []).append(row)
+        for rows in of_node.values():
+            ends = sorted({row.endpoint for row in rows if row.endpoint})
+            rates = [row.nvlink for row in rows if row.nvlink is not None]
+            if len(ends) == 2 and len(rates) == 2:
+                found.append(Traffic((ends[0], ends[1]), max(rates), "NVLink: no other GPU of the node is in the job"))
+        if len(of_node) == 2:
+            nics = [max((row.nic for row in rows if row.nic is not None), default=None) for rows in of_node.values()]
+            known = [rate for rate in nics if rate is not None]
+            if known:
+                first, second = of_node
+                found.append(Traffic((first, second), max(known), "NICs: the job has no other node"))
+        return found
+
+    @property
+    def no_traffic(self) -> str:
+        """Why pairs are empty."""
+        return "no counter tells pairs apart: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
+
+    # -- rates --------------------------------------------------------------------------------------------------------
+
+    def rates(self, steps: int, seconds: float) -> list[Rate]:
+        """Return the rates of the job over the last steps of some seconds each."""
+        log, verdict = self._log, self.verdict
+        if log is None:
+            return []
+        start = verdict.at - steps * seconds
+        nvlink = _Timeline(start, seconds, steps)
+        nic = _Timeline(start, seconds, steps)
+        for node in log.nodes:
+            samples = log.samples(node)
+            nvlink.add(samples, lambda one: _total((gpu.tx, gpu.rx) for gpu in one.gpus))
+            nic.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
+        before = int((verdict.since - start) / seconds) if verdict.bad else steps
+        found = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
+        found += [
+            Rate(
+                name, tuple(None if one is None else one / 1e9 for one in line.values), _usual(line.values, before, 1e9)
+            )
+            for name, line in (("NVLink GB/s", nvlink), ("NIC GB/s", nic))
+        ]
+        return [one for one in found if one.now is not None]
+
+
+class _Timeline:
+    """Sums of rates by steps of time."""
+
+    def __init__(self, start: float, seconds: float, steps: int) -> None:
+        self._start, self._seconds = start, seconds
+        self.values: list[float | None] = [None] * steps
+
+    def put(self, begin: float, end: float, rate: float) -> None:
+        """Add a rate to the steps whose middle lies within a time."""
+        first, last = ((when - self._start) / self._seconds - 0.5 for when in (begin, end))
+        for at in range(max(0, floor(first) + 1), min(len(self.values) - 1, floor(last)) + 1):
+            self.values[at] = rate + (self.values[at] or 0.0)
+
+    def add(self, samples: Sequence[JobSample], read: Callable[[JobSample], int | None]) -> None:
+        """Add the rate of a counter of a node."""
+        begin = self._start - self._seconds
+        for one, other in pairwise(samples):
+            if other.time < begin or other.clock <= one.clock:
+                continue
+            before, after = read(one), read(other)
+            if before is not None and after is not None and after >= before:
+                self.put(one.time, other.time, (after - before) / (other.clock - one.clock))
+
+
+def _total(pairs: Iterable[tuple[int | None, int | None]]) -> int | None:
+    known = [value for pair in pairs for value in pair if value is not None]
+    return sum(known) if known else None
+
+
+def _usual(values: Sequence[float | None], before: int, scale: float = 1.0) -> float | None:
+    known = [value for value in values[: max(0, before)] if value is not None]
+    return sorted(known)[len(known) // 2] / scale if known else None
+
+
+def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tuple[float | None, ...], float | None]:
+    """Return iterations per minute as the logs show them, and the usual number."""
+    usual = None
+    for _, readings in log.readings(JobSource.LOG):
+        numbers = [(one.time, json_number(one.value.get("iteration"))) for one in readings]
+        for (begin, first), (end, last) in pairwise(numbers):
+            if first is not None and last is not None and last >= first and end > begin:
+                line.put(begin, end, 60 * (last - first) / (end - begin))
+        interval = json_number(readings[-1].value.get("interval")) if readings else None
+        usual = 60 / interval if interval else usual
+    return tuple(line.values), usual if usual is not None else _usual(line.values, before)
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def rank_texts(row: RankRow, width: int, glyphs: Glyphs) -> list[str]:
+    """Return the lines of the cell of a rank, each at most ``width`` characters: rank, utilization, power, rates."""
+    glyph = state_glyph(row.state, glyphs)
+    head = f"{row.rank} {glyph}"
+    if len(head) > width:
+        head = f"{row.rank}{glyph}" if len(f"{row.rank}{glyph}") <= width else glyph
+    texts = [head]
+    for value, unit in ((row.utilization, "%"), (row.power, "W")):
+        text = "-" if value is None else f"{value:.0f} {unit}"
+        texts.append(text if len(text) <= width else text.split()[0])
+    texts += [rate_text(row.nvlink), rate_text(row.nic)]
+    return [text[:width] for text in texts]
+
+
+#: Names of the lines of a cell below its first one.
+LINE_NAMES = ("util", "power", "NVLink", "NIC")
+
+
+def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:
+    """Return the state of a rank with its glyph, in its style."""
+    return f" {state_glyph(row.state, glyphs)} {row.state} ", f"{CELL}{board.style_of(row).key}"
+
+
+def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
+    """Return a rank on one line: place, state, numbers, and what shows its state."""
+    numbers = [
+        "" if row.utilization is None else f"{row.utilization:.0f} %",
+        "" if row.power is None else f"{row.power:.0f} W",
+        "" if row.nvlink is None else f"NVLink {rate_text(row.nvlink)}",
+        "" if row.nic is None else f"NIC {rate_text(row.nic)} GB/s",
+        "" if row.cpu is None else f"CPU {row.cpu:.0%}".replace("%", " %"),
+    ]
+    where = one_line(row.endpoint or row.place.node, 80)
+    return [
+        (f"rank {row.rank} ", "bold"),
+        (f"{where}  ", ""),
+        state_part(board, row, glyphs),
+        (f"  {'  '.join(filter(None, numbers))}", ""),
+        (f"  {one_line(row.why, _TEXT)}" if row.why else "", MUTED),
+    ]
+
+
+class RankGroup(NamedTuple):
+    """Ranks of one state, joined."""
+
+    state: RankState
+    rows: tuple[RankRow, ...]
+
+    @property
+    def places(self) -> str:
+        """Their endpoints: ``n060:0-7 n061:0,2-7``; nodes whose endpoints have the same numbers are folded."""
+        indices: dict[str, list[int]] = {}
+        for row in self.rows:
+            node, _, index = row.endpoint.rpartition(":")
+            indices.setdefault(node or row.place.node, []).extend([int(index)] if index.isdecimal() else [])
+        alike: dict[str, list[str]] = {}
+        for node, numbers in indices.items():
+            alike.setdefault(ranges(numbers), []).append(node)
+        return " ".join(one_line(f"{fold(nodes)}:{text}".rstrip(":"), 120) for text, nodes in alike.items())
+
+
+def joined(board: JobBoard) -> list[RankGroup]:
+    """Return the ranks by state, those at fault first."""
+    groups: dict[RankState, list[RankRow]] = {}
+    for row in board.verdict.ranks:
+        groups.setdefault(row.state, []).append(row)
+    found = [RankGroup(state, tuple(rows)) for state, rows in groups.items()]
+    return sorted(found, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
+
+
+def _span(values: Iterable[float | None], unit: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
+    return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
+
+
+def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
+    """Return the joined ranks: places, state, whom they wait for, and the range of their numbers."""
+    lines: Lines = []
+    behind = board.verdict.behind
+    groups = joined(board)
+    for group in groups[:_MOST_GROUPS]:
+        verb = "waits" if len(group.rows) == 1 else "wait"
+        target = f" {verb} for {ranks_of(behind)}" if behind and group.state is RankState.WAITING else ""
+        numbers = "  ".join(
+            filter(
+                None,
+                (
+                    _span((row.utilization for row in group.rows), "%"),
+                    _span((row.power for row in group.rows), "W"),
+                    _rates("NVLink", [row.nvlink for row in group.rows]),
+                    _rates("NIC", [row.nic for row in group.rows]),
+                ),
+            )
+        )
+        head: Line = [
+            (f" {state_glyph(group.state, glyphs)} ", f"{CELL}{board.style_of(group.rows[0]).key}"),
+            (f" {group.places}", "bold" if board.style_of(group.rows[0]) in _BAD else ""),
+            (target or f" {group.state}", ""),
+        ]
+        line = [*head, (f"  {numbers}", MUTED)]
+        lines += (
+            [line]
+            if len(plain(line)) <= width
+            else [*wrapped(head, width, 4), *wrapped([("    ", ""), (numbers, MUTED)], width, 4)]
+        )
+    left = sum(len(group.rows) for group in groups[_MOST_GROUPS:])
+    return [*lines, [(f"    and {count(left, 'rank')} more", MUTED)]] if left else lines
+
+
+def _rates(name: str, rates: Sequence[float | None]) -> str:
+    known = [rate for rate in rates if rate is not None]
+    if not known:
+        return ""
+    low, high = rate_text(min(known)), rate_text(max(known))
+    return f"{name} {low}" if low == high else f"{name} {low}-{high}"
+
+
+def ranks_of(places: Sequence[JobPlace]) -> str:
+    """Return ranks by number: ``rank 9``, ``ranks 8-11``."""
+    numbers = {place.rank for place in places}
+    return f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+
+
+def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
+    """Return who is behind: rank, node, GPU, process, where it is, since when, and which sources name it."""
+    verdict, tone = board.verdict, f"$tone-{board.style.key}"
+    edge: Part = ("| " if glyphs.plain else "▌", tone)
+    since = f" since {time_text(verdict.since)} ({clock_text(verdict.seconds)})" if verdict.since else ""
+    lines: Lines = []
+    for place in verdict.behind[:_MOST_BEHIND]:
+        row = board.row_of(place)
+        gpu = f", GPU {one_line(place.gpu, 20)}" if place.gpu else ""
+        pid = f", pid {place.pid}" if place.pid is not None else ""
+        where = one_line(place.node or (node_of(row.endpoint) if row is not None else ""), 80)
+        lines.append([(f"rank {place.rank}", f"bold {tone}"), (f" on {where}{gpu}{pid}", "bold")])
+        if place is verdict.behind[0] and verdict.where:
+            lines.append([(f"{one_line(verdict.where, _TEXT)}{since}", "")])
+        if row is not None and row.why:
+            lines.append([(one_line(row.why, _TEXT), MUTED)])
+        lines += _named_by(board, place)
+    if (left := len(verdict.behind) - _MOST_BEHIND) > 0:
+        lines.append([(f"and {count(left, 'more rank')}", MUTED)])
+    if verdict.needs:
+        lines.append([(f"not enough evidence: {one_line(verdict.needs, _TEXT)}", "$warning")])
+    if verdict.fabric:
+        lines.append([("fabric: ", MUTED), (one_line(verdict.fabric, _TEXT), "")])
+    return [[edge, *line] for line in stacked(lines, width - len(edge[0]), 2)]
+
+
+def _named_by(board: JobBoard, place: JobPlace) -> Lines:
+    """Return the sources that name a rank, and those that name others instead."""
+    naming = [one for one in board.verdict.sources if one.suspects]
+    agree = [one_line(one.name, 20) for one in naming if place.rank in {other.rank for other in one.suspects}]
+    others = [
+        f"{one_line(one.name, 20)} names {ranks_of(one.suspects)}"
+        for one in naming
+        if one_line(one.name, 20) not in agree
+    ]
+    lines: Lines = [[(f"named by {', '.join(agree)}", MUTED)]] if agree else []
+    return [*lines, [(f"but {', '.join(others)}", "$warning")]] if others else lines
+
+
+def steps_of(board: JobBoard) -> list[str]:
+    """Return the commands to type next."""
+    return list(board.verdict.next[:_MOST_STEPS])
+
+
+def evidence_lines(board: JobBoard, width: int, *, blind: bool = True) -> Lines:
+    """Return what each source saw, and what it cannot see."""
+    sources = board.verdict.sources
+    label = min(16, max((len(one.name) for one in sources), default=0) + 2)
+    lines: Lines = []
+    for one in sources:
+        age = board.verdict.at - one.at
+        when = f"  {clock_text(age)} ago" if one.at and age > 2 else ""
+        text: Line = [
+            (f"{one_line(one.name, 20):<{label}}", "bold"),
+            (one_line(one.text, _TEXT) or "-", ""),
+            (when, MUTED),
+        ]
+        lines += wrapped(text, width, label)
+        if blind and one.blind:
+            lines += wrapped([(" " * label, ""), (f"cannot see: {one_line(one.blind, _TEXT)}", MUTED)], width, label)
+    return lines
+
+
+def traffic_lines(board: JobBoard, width: int) -> Lines:
+    """Return the traffic of pairs that counters prove, else why there is none."""
+    lines: Lines = [traffic_of(board, *one.ends) for one in board.traffic]
+    return stacked(lines or [[(board.no_traffic, MUTED)]], width, 2)
+
+
+def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.0) -> Lines:
+    """Return rates over the last time as sparklines with the value now and the usual one."""
+    label, tail = 15, 17
+    steps = max(8, min(30, width - label - tail))
+    blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
+    lines: Lines = []
+    for rate in board.rates(steps, seconds / steps):
+        most = max([rate.usual or 0.0, *(value for value in rate.values if value is not None)])
+        parts: Line = [(f"{rate.name:<{label}}", MUTED)]
+        for value in rate.values:
+            share = 0.0 if value is None or not most else value / most
+            low = board.verdict.bad and value is not None and rate.usual and value < 0.5 * rate.usual
+            style = f"$tone-{board.style.key}" if low else f"$tone-{CellStyle.GOOD.key}"
+            glyph = " " if value is None else blocks[min(len(blocks) - 1, round(share * (len(blocks) - 1)))]
+            if len(parts) > 1 and parts[-1][1] == style:
+                parts[-1] = (parts[-1][0] + glyph, style)
+            else:
+                parts.append((glyph, style))
+        usual = f", usual {value_text(rate.usual)}" if rate.usual is not None else ""
+        now = rate.now or 0.0
+        parts += [(f" {'0' if now < 0.0005 else value_text(now)}", "bold"), (usual, MUTED)]
+        lines.append(clipped(parts, width, glyphs.ellipsis))
+    return lines
+
+
+def sentence_line(board: JobBoard, width: int, glyphs: Glyphs) -> Line:
+    """Return the verdict in its colour, in the longest form that fits."""
+    verdict, style = board.verdict, f"{CELL}{board.style.key}"
+    mark = {CellStyle.FAILED: "x ", CellStyle.SLOW: "! "}.get(board.style, "")
+    forms = [
+        verdict.sentence,
+        verdict.sentence.split("; next: ")[0],
+        f"{'job ' + verdict.job if verdict.job else 'the job'} {verdict.says}",
+    ]
+    texts = [f" {mark}{one_line(form, 2 * _TEXT)} " for form in forms]
+    fitting = next((text for text in texts if len(text) <= width), texts[-1])
+    return clipped([(fitting, style)], width, glyphs.ellipsis)
+
+
+def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
+    """Return the traffic of a pair of endpoints, or why it is unknown."""
+    known = next((one for one in board.traffic if src != dst and {src, dst} == set(one.ends)), None)
+    name = (f"{one_line(src, 80)} and {one_line(dst, 80)}  ", "bold")
+    if known is None:
+        return [name, (board.no_traffic, MUTED)]
+    return [name, (f"{rate_text(known.rate)} GB/s", "bold"), (f"  {known.proof}", MUTED)]
+
+
+def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:
+    """Return the whole board as plain text for a mail or a ticket."""
+    parts = [
+        wrapped([(one_line(board.verdict.sentence, 2 * _TEXT), "")], width, 2),
+        behind_lines(board, width, glyphs),
+        [[(f"next: {one_line(step, _TEXT)}", "")] for step in steps_of(board)],
+        group_lines(board, width, glyphs),
+        evidence_lines(board, width),
+        traffic_lines(board, width),
+        rate_lines(board, width, glyphs),
+    ]
+    return "\n".join(plain(line).rstrip() for part in parts for line in part) + "\n"

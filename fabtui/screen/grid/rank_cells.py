@@ -1,0 +1,71 @@
+"""Map of the ranks of a running job: a row per node, a column per GPU."""
+
+from __future__ import annotations
+
+from fabtui.diagnosis.running_job.job_verdict import RankRow
+from fabtui.presentation.cell_levels import CellStyle, Glyphs
+from fabtui.presentation.job_board import LINE_NAMES, JobBoard, rank_texts, state_glyph
+from fabtui.presentation.wording import common_domain
+from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
+from fabtui.screen.grid.cells import CellSource
+from fabtui.screen.grid.layout import CellShape
+
+#: Width from which a cell has rank and glyph; a narrower one has the glyph alone.
+_NAMED_FROM = 3
+
+
+class RankCells(CellSource):
+    """Ranks of a job: rank and state, and below them utilization, power, NVLink and NIC rate."""
+
+    shape = CellShape(widest=9, tall=5, apart_from=4, tall_from=4, halves=False)
+    line_names = LINE_NAMES
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(Axis([], of_nodes_alone=True))
+        self.board: JobBoard | None = None
+        self._glyphs = glyphs
+        self._shown: tuple[object, ...] = ()
+
+    def take(self, board: JobBoard) -> tuple[bool, bool]:
+        """Show a board; return two flags: rows or columns changed, and a cell changed."""
+        if board is self.board:
+            return False, False
+        before, self.board = self._shown, board
+        self._shown = (tuple(board.nodes), board.columns, board.verdict.ranks, board.verdict.state)
+        if self._shown[:2] == before[:2]:
+            return False, self._shown != before
+        domain = common_domain(board.nodes)
+        labels = [(node, fit_text(node.removesuffix(domain))) for node in board.nodes]
+        rows = [AxisEntry(node, label, "", None, True, False) for node, label in labels]
+        columns = [AxisEntry("", "", str(at), None, not at, False) for at in range(board.columns)]
+        self.axis = self.rows = Axis(rows, of_nodes_alone=True)
+        self.columns = Axis(columns)
+        self.row_at, self.column_at = range(len(rows)), range(len(columns))
+        self.row_of, self.column_of = ({at: at for at in one} for one in (self.row_at, self.column_at))
+        return True, True
+
+    def rank(self, row: int, column: int) -> RankRow | None:
+        """Return the rank of a cell."""
+        if self.board is None or row >= self.rows.size:
+            return None
+        return self.board.at(self.rows.entries[row].node, column)
+
+    def place_of(self, node: str, index: int) -> tuple[int, int] | None:
+        """Return row and column of a rank."""
+        row = next((at for at, entry in enumerate(self.rows.entries) if entry.node == node), None)
+        return None if row is None or index >= self.columns.size else (row, index)
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        found = self.rank(row, column)
+        if found is None or self.board is None:
+            return CellStyle.UNTESTED, " " * width
+        style = self.board.style_of(found)
+        if width < _NAMED_FROM:
+            return style, f"{state_glyph(found.state, self._glyphs):^{width}}"
+        return style, f"{rank_texts(found, width, self._glyphs)[0]:^{width}}"
+
+    def below(self, row: int, column: int, width: int, most: int) -> list[str]:
+        found = self.rank(row, column)
+        if found is None:
+            return []
+        return [f"{text:^{width}}" for text in rank_texts(found, width, self._glyphs)[1 : most + 1]]

@@ -1,0 +1,56 @@
+"""Side panel of the layer of the running job: who is behind first, then as much of the rest as fits."""
+
+from __future__ import annotations
+
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.job_board import (
+    JobBoard,
+    behind_lines,
+    evidence_lines,
+    group_lines,
+    rate_lines,
+    steps_of,
+    traffic_lines,
+)
+from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wrapping import Line, Lines, stacked
+from fabtui.sanitize import one_line
+from fabtui.screen.widgets.text_line import TargetLine
+
+#: Maximum number of lines without the headings of the parts.
+_SHORT = 12
+
+
+def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
+    """Return the lines of the panel; ``rank``: the rank under the cursor, None if it stands elsewhere."""
+    width, height = size
+    steps = [
+        [("  J  " if not at else "     ", "bold $primary"), (one_line(step, 400), "$accent")]
+        for at, step in enumerate(steps_of(board))
+    ]
+    behind = behind_lines(board, width, glyphs)
+    parts: list[tuple[str, Lines]] = [
+        (
+            "who is behind",
+            behind + stacked(steps, width, 5)
+            if behind or steps
+            else [[("nobody: no rank holds the others up", MUTED)]],
+        ),
+        ("ranks", group_lines(board, width, glyphs)),
+        ("evidence", evidence_lines(board, width, blind=height > 40)),
+        ("rates", rate_lines(board, width, glyphs)),
+        ("this rank" if rank is not None else "", stacked([rank], width, 2) if rank else []),
+        ("pairs", traffic_lines(board, width)),
+    ]
+    lines: Lines = []
+    for title, own in parts:
+        head: Lines = [_rule(title, width, glyphs)] if title and height > _SHORT else []
+        least = min(3 if head else 1, len(own))
+        if own and (not lines or len(lines) + len(head) + least <= height):
+            lines += [*head, *own]
+    return [(line, None) for line in lines[:height]]
+
+
+def _rule(title: str, width: int, glyphs: Glyphs) -> Line:
+    rule = "-" if glyphs.plain else "─"
+    return [(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)]
