@@ -52,7 +52,7 @@ _JOB_STYLES: dict[JobState, CellStyle] = {
     JobState.UNKNOWN: CellStyle.INCONCLUSIVE,
 }
 #: Meanings for the legend of the layer, the calm ones first.
-MEANINGS: tuple[tuple[RankState, str], ...] = (
+_MEANINGS: tuple[tuple[RankState, str], ...] = (
     (RankState.COMPUTING, "computes"),
     (RankState.WAITING, "waits in a collective"),
     (RankState.AWAITED, "others wait for it"),
@@ -72,11 +72,6 @@ _TEXT = 300
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
     """Return the glyph of a state."""
     return _GLYPHS[state][glyphs.plain]
-
-
-def legend_style(state: RankState) -> CellStyle:
-    """Return the style of a state in the legend: that of a job that hangs."""
-    return _STYLES.get(state, CellStyle.FAILED)
 
 
 def rate_text(value: float | None) -> str:
@@ -127,6 +122,13 @@ class JobBoard:
         if row.state is RankState.AWAITED:
             return _AWAITED.get(self.verdict.state, CellStyle.RUNNING)
         return _STYLES[row.state]
+
+    def legend(self, glyphs: Glyphs) -> tuple[tuple[CellStyle, str, str], ...]:
+        """Return style, glyph and meaning of the states: first those that ranks are in, then the others."""
+        here = {row.state for row in self.verdict.ranks}
+        states = sorted(_MEANINGS, key=lambda one: one[0] not in here)
+        awaited = _AWAITED.get(self.verdict.state, CellStyle.FAILED)
+        return tuple((_STYLES.get(state, awaited), state_glyph(state, glyphs), meaning) for state, meaning in states)
 
     @cached_property
     def places(self) -> dict[tuple[str, int], list[RankRow]]:
@@ -509,12 +511,13 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs) -> Line:
 
 
 def traffic_of(board: JobBoard, src: str, dst: str) -> Line:
-    """Return the traffic of a pair of endpoints, or why it is unknown."""
-    known = next((one for one in board.traffic if src != dst and {src, dst} == set(one.ends)), None)
+    """Return the traffic of a pair of endpoints or nodes, or why it is unknown."""
     name = (f"{one_line(src, 80)} and {one_line(dst, 80)}  ", "bold")
-    if known is None:
-        return [name, (board.no_traffic, MUTED)]
-    return [name, (f"{rate_text(known.rate)} GB/s", "bold"), (f"  {known.proof}", MUTED)]
+    for ends, head in (((src, dst), ""), ((node_of(src), node_of(dst)), "their nodes: ")):
+        known = next((one for one in board.traffic if ends[0] != ends[1] and set(ends) == set(one.ends)), None)
+        if known is not None:
+            return [name, (head, MUTED), (f"{rate_text(known.rate)} GB/s", "bold"), (f"  {known.proof}", MUTED)]
+    return [name, (board.no_traffic, MUTED)]
 
 
 def board_text(board: JobBoard, width: int, glyphs: Glyphs) -> str:

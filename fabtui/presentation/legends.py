@@ -10,8 +10,7 @@ from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import CellStyle, Glyphs
-from fabtui.presentation.job_board import MEANINGS, legend_style, state_glyph
+from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.numbers import brief_text, bytes_text, percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
@@ -119,13 +118,6 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
         problems[5] = (CellStyle.SKIPPED, "no value then")
     good = f"{percent_text(GOOD_FROM)} of {of} or better"
     return [(CellStyle.GOOD, good), (CellStyle.FAIR, percent_text(FAIR_FROM)), (CellStyle.LOW, "less"), *problems]
-
-
-def key_entries(layer: Layer, glyphs: Glyphs) -> list[tuple[CellStyle, str, str]]:
-    """Return style, glyph and meaning of each kind of cell of a layer, the good ones first."""
-    if layer is Layer.JOB:
-        return [(legend_style(state), state_glyph(state, glyphs), meaning) for state, meaning in MEANINGS]
-    return [(slot, glyphs.of_style[slot], meaning) for slot, meaning in meanings(layer)]
 
 
 def class_rows(

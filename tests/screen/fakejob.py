@@ -104,10 +104,10 @@ def verdict_of(kind: Kind) -> JobVerdict:
         )
         rates = {"nvlink": share * 10.2e9, "nic": share * 9.6e9}
         rows.append(RankRow(place(rank), f"{NODES[rank // 8]}:{rank % 8}", state, why, util, power, **rates, cpu=1.0))
-    state = {"hang": JobState.HANGS, "slow": JobState.SLOW, "healthy": JobState.MOVES}[kind]
+    job_state = {"hang": JobState.HANGS, "slow": JobState.SLOW, "healthy": JobState.MOVES}[kind]
     faulty = kind != "healthy"
     return JobVerdict(
-        state,
+        job_state,
         START + (FAULT if faulty else 0),
         START + SECONDS - 1,
         "4711",

@@ -33,6 +33,7 @@ from fabtui.session.running_job.watch import JobWatch
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
+from tests.screen.fakejob import job_story
 
 TO_THE_BAD = ("right_square_bracket", "right_square_bracket")
 
@@ -178,6 +179,14 @@ def in_the_job(check: Callable[[World], bool], *before: str) -> Case:
     return Case(check, before=("J", *before), prepare=with_a_job)
 
 
+def hanging() -> Story:
+    return job_story("hang")
+
+
+def in_the_ranks(check: Callable[[World], bool]) -> Case:
+    return Case(check, before=("J",), story=hanging)
+
+
 def talkative() -> Story:
     story = sweep_of_two()
     for number in range(80):
@@ -281,6 +290,12 @@ CASES: dict[str, Case] = {
     "main.layer-busbw": layer("busbw"),
     "main.layer-transport": layer("transport"),
     "main.layer-change": Case(lambda w: w.layer == "change", prepare=with_an_earlier_session),
+    "main.layer-job": Case(lambda w: w.layer == "job", before=("2",), story=hanging),
+    "ranks.back": in_the_ranks(lambda w: w.app.screen is w.app.main),
+    "ranks.save": in_the_ranks(lambda w: "report written to" in w.notifications and any(w.folder.glob("*.html"))),
+    "ranks.logs": in_the_ranks(lambda w: w.screen == "JobsScreen"),
+    "ranks.node": in_the_ranks(lambda w: w.screen == "NodeScreen"),
+    "ranks.copy": in_the_ranks(lambda w: "evidence" in w.app.clipboard),
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.app.main.view == "connecting"),
     "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),

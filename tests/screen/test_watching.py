@@ -148,14 +148,14 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
 
 
 async def test_a_layer_that_is_registered_has_a_key_a_tab_and_a_legend(opened: Opened) -> None:
-    spec = LayerSpec(name="jitter", title="deviation of the round trip", unit="us", better=Better.LESS, key="9")
+    spec = LayerSpec(name="jitter", title="deviation of the round trip", unit="us", better=Better.LESS, key="K")
     with registered(spec) as layer:
         story = sweep_of_two()
         story.measured(Measurement(layer, *PAIR, Verdict.OK, 7.25, "us", None, story.now))
         async with opened(FakeFeed(story.events), (160, 40)) as (app, pilot):
-            await pilot.press("9")
+            await pilot.press("K")
             await settled(app, pilot)
             assert app.main.source.layer is layer
-            assert "9 jitter" in screen_text(app)
+            assert "K jitter" in screen_text(app)
             assert "us deviation of the round trip" in screen_text(app)
             assert app.main.source.cell(0, 1, 6)[1].strip() == "7.25"

@@ -416,8 +416,9 @@ class LineRenderer:
         if row == self.row and first <= self.column < last:
             slots = bytearray(slots)
             under = CURSOR_ON.get(slots[at_cursor], CellStyle.CURSOR)
-            # Between two edges of the cursor, a wide cell keeps its color.
-            framed = texts is not None and under is not CellStyle.CURSOR and palette.system is not None
+            # Between two edges of the cursor, a wide cell keeps its color; so does each rank of a job.
+            kept = under is not CellStyle.CURSOR or bool(self.line_names)
+            framed = texts is not None and kept and palette.system is not None
             slots[at_cursor] = slots[at_cursor] if framed else under
         fixed = bytes(slots)
         outlined = self.outlined.get(row)
@@ -483,7 +484,10 @@ class LineRenderer:
         slot = CellStyle.HEADER_HERE if here else CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER
         if part:
             name = self.line_names[part - 1] if part <= len(self.line_names) else ""
-            return slot if here or name else CellStyle.PAD, f"{name[: layout.header]:<{layout.header}}"[: layout.width]
+            plain = CellStyle.HEADER if name else CellStyle.PAD
+            return slot if here and not self.line_names else plain, f"{name[: layout.header]:<{layout.header}}"[
+                : layout.width
+            ]
         named = entry.first or entry.gone or here or row == self.top or layout.tall > 1
         label = squeeze(entry.label, layout.label, self.glyphs.ellipsis) if named else ""
         text = f"{label:<{layout.label}} {entry.index:>{down.index_width}} "
@@ -545,7 +549,7 @@ class LineRenderer:
             room = width - 1 if width > len(entry.label) else width
             label = squeeze(entry.label, room, self.glyphs.ellipsis)
             slot = CellStyle.HEADER_GONE if entry.gone else CellStyle.HEADER_NODE
-            if begin <= self.column < end:
+            if begin <= self.column < end and label:
                 slot = CellStyle.HEADER_HERE
             runs.append((slot, f"{label:^{width}}"))
         return [*runs, *self._padding]

@@ -395,7 +395,7 @@ class MainScreen(Screen[None]):
         self._show_if_any(self.chip_line, self.navigation.chips())
         self._follow()
         self._draw_map()
-        self.color_key.explain(self.source.layer, blocks=self.view_state.zoom is Zoom.FABRIC)
+        self.color_key.explain(self.source.layer, blocks=self.view_state.zoom is Zoom.FABRIC, job=self._job)
         self._draw_cursor()
 
     def _draw_cursor(self) -> None:
@@ -424,10 +424,12 @@ class MainScreen(Screen[None]):
 
     def _rank_line(self, job: JobBoard) -> Line:
         """Return the rank under the cursor on one line; between two nodes their traffic, or why there is none."""
-        if not self.view_state.shows_ranks:
-            entries = self.cursor_entries()
-            return [] if entries is None else traffic_of(job, *(one.name for one in entries))
-        found = self.view_state.ranks.rank(self.grid.row, self.grid.column)
+        entries = self.cursor_entries()
+        if entries is None:
+            return []
+        if entries[0] != entries[1]:
+            return traffic_of(job, *(f"{one.node}:{one.index}" for one in entries))
+        found = job.at(entries[0].node, int(entries[0].index)) if entries[0].index.isdecimal() else None
         return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._glyphs)
 
     def _draw_findings_below(self) -> None:

@@ -24,22 +24,22 @@ _SHORT = 12
 def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
     """Return the lines of the panel; ``rank``: the rank under the cursor, None if it stands elsewhere."""
     width, height = size
-    steps = [
-        [("  J  " if not at else "     ", "bold $primary"), (one_line(step, 400), "$accent")]
+    steps: Lines = [
+        [("  next  " if not at else " " * 8, MUTED), (one_line(step, 400), "$accent")]
         for at, step in enumerate(steps_of(board))
     ]
     behind = behind_lines(board, width, glyphs)
     parts: list[tuple[str, Lines]] = [
         (
             "who is behind",
-            behind + stacked(steps, width, 5)
+            behind + stacked(steps, width, 8)
             if behind or steps
             else [[("nobody: no rank holds the others up", MUTED)]],
         ),
         ("ranks", group_lines(board, width, glyphs)),
         ("evidence", evidence_lines(board, width, blind=height > 40)),
         ("rates", rate_lines(board, width, glyphs)),
-        ("this rank" if rank is not None else "", stacked([rank], width, 2) if rank else []),
+        ("under the cursor" if rank is not None else "", stacked([rank], width, 2) if rank else []),
         ("pairs", traffic_lines(board, width)),
     ]
     lines: Lines = []

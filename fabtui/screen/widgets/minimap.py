@@ -12,7 +12,8 @@ from textual.strip import Strip
 from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
-from fabtui.presentation.legends import key_entries
+from fabtui.presentation.job_board import JobBoard
+from fabtui.presentation.legends import meanings
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
 
@@ -136,30 +137,34 @@ class ColorKey(PaintedWidget):
     """Colors and glyphs with their meanings on one line, drawn with the ramp of the grid."""
 
     DEFAULT_CSS = "ColorKey { height: 1; width: 1fr; }"
-    _explained = (Layer.P2P, False)
+    #: Style, glyph and meaning of each kind of cell.
+    _entries: tuple[tuple[CellStyle, str, str], ...] = ()
     _strip: ReadyStrip | None = None
 
     def redraw(self) -> None:
         self._strip = None
         self.refresh()
 
-    def explain(self, layer: Layer, *, blocks: bool) -> None:
-        """Explain the colors of a layer; ``blocks``: for blocks of cells."""
-        if (layer, blocks) != self._explained:
-            self._explained = (layer, blocks)
+    def explain(self, layer: Layer, *, blocks: bool, job: JobBoard | None = None) -> None:
+        """Explain the colors of a layer, or of the ranks of a job; ``blocks``: for blocks of cells."""
+        if layer is Layer.JOB and job is not None:
+            entries = job.legend(self.glyphs)
+        else:
+            found = meanings(layer)
+            if blocks:
+                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _ in found)
+                found.insert(good, (CellStyle.PARTLY, "not all tested"))
+            entries = tuple((slot, self.glyphs.of_style[slot], meaning) for slot, meaning in found)
+        if entries != self._entries:
+            self._entries = entries
             self.redraw()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width = self.size.width
         if self._strip is None or self._strip.cell_length != width:
-            layer, blocks = self._explained
-            found = key_entries(layer, self.glyphs)
-            if blocks and layer is not Layer.JOB:
-                good = sum(slot in (CellStyle.GOOD, CellStyle.FAIR, CellStyle.LOW) for slot, _, _ in found)
-                found.insert(good, (CellStyle.PARTLY, self.glyphs.of_style[CellStyle.PARTLY], "not all tested"))
             runs: Runs = []
             left = width
-            for slot, glyph, meaning in found:
+            for slot, glyph, meaning in self._entries:
                 text = f" {meaning}  "
                 if 3 + len(text.rstrip()) > left:
                     break

@@ -32,7 +32,7 @@ JITTER = LayerSpec(
     better=Better.LESS,
     judged=True,
     feeds_health=True,
-    key="9",
+    key="K",
     grid=True,
 )
 
@@ -108,7 +108,7 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
     assert load_snapshot(path).pivot_layer("jitter").loc["n0:0", "n1:0"] == 30.0
     written = json.loads(json.dumps(as_json(diagnose(model))))["measurements"]
     assert [m["value"] for m in written if m["layer"] == "jitter" and m["verdict"] == "slow"] == [30.0]
-    assert "| `9` | `jitter` | Standard deviation of the round-trip time. | us |" in reference_page("layers")
+    assert "| `K` | `jitter` | Standard deviation of the round-trip time. | us |" in reference_page("layers")
 
 
 def test_a_declaration_ends_with_its_block() -> None:
@@ -118,8 +118,8 @@ def test_a_declaration_ends_with_its_block() -> None:
         assert layer in grid_layers()
         with pytest.raises(ValueError, match="'jitter' is registered already"):
             registered(JITTER).__enter__()
-        with pytest.raises(ValueError, match="the key '9' is taken"):
-            registered(LayerSpec(name="other", title="t", key="9")).__enter__()
+        with pytest.raises(ValueError, match="the key 'K' is taken"):
+            registered(LayerSpec(name="other", title="t", key="K")).__enter__()
     assert "jitter" not in all_layers()
     with pytest.raises(ValueError, match="unknown layer 'jitter'"):
         Layer("jitter")
@@ -130,7 +130,7 @@ def test_every_declaration_is_whole() -> None:
         spec = layer.spec
         assert spec.title, layer
         assert spec.description.endswith("."), layer
-        assert (spec.better is None) == (layer in (Layer.HEALTH, Layer.TRANSPORT)), layer
+        assert (spec.better is None) == (layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.JOB)), layer
         assert spec.unit or spec.derived, layer
         assert not spec.judged or spec.better is not None, layer
         assert spec.per is Per.ADDRESS_PAIR or not spec.healthy, layer

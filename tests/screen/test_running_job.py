@@ -1,0 +1,222 @@
+"""The running job on the screen: the layer ``job``, the view of its ranks, and the verdict line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from fabtui.diagnosis.running_job.job_verdict import RankState
+from fabtui.model.events import JobEvidence
+from fabtui.presentation.cell_levels import ASCII, UNICODE
+from fabtui.presentation.job_board import JobBoard, state_glyph
+from fabtui.screen.app import FabricApp
+from fabtui.screen.terminal.internals import screen_lines
+from fabtui.screen.views.job import RankMap
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
+from tests.screen.fakejob import SECONDS, Kind, job_story, judged_as, verdict_of
+
+SIZES = [(80, 24), (120, 40)]
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause(0.05)
+
+
+def styles_of(app: FabricApp, text: str) -> set[str]:
+    """Return the colours of all pieces of the screen that have a text."""
+    pieces = (piece for strip in screen_lines(app.screen) for piece in strip if text in piece.text)
+    return {str(piece.style.bgcolor.name) for piece in pieces if piece.style is not None and piece.style.bgcolor}
+
+
+@pytest.mark.snapshot
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["hang", "slow", "healthy"])
+def test_pictures(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, kind: Kind, size: tuple[int, int]) -> None:
+    judged_as(monkeypatch, verdict_of(kind))
+
+    async def before(pilot: Pilot[Any]) -> None:
+        await settled(pilot.app, pilot)  # type: ignore[arg-type]
+        await pilot.pause(0.2)
+
+    assert snap_compare(make_app(FakeFeed(job_story(kind).events)), terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_a_job_that_hangs(opened: Opened, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
+    """The layer opens by itself; the verdict, the rank at fault, those that wait for it, and the command are shown."""
+    judged_as(monkeypatch, verdict_of("hang"))
+    async with opened(FakeFeed(job_story("hang").events), size=size) as (app, pilot):
+        text = screen_text(app)
+        lines = text.splitlines()
+        assert "hangs for 0:13: rank 9 on n061:1 is stopped" in lines[1]
+        assert "9 job 1!" in text
+        assert "9 \u25a0" in text
+        assert "~  n060:0-7 n061:0,2-7 wait for rank 9" in text
+        assert "ssh n061 kill -CONT 41041" in text
+        assert "rank 9 on n061, GPU 1, pid 41041" in text
+        # Only what is wrong is loud.
+        assert styles_of(app, "9 \u25a0") != styles_of(app, "8 ~")
+        assert app.main.cursor_entries()[0].name == "n061:1"  # type: ignore[index]
+        await press(pilot, "right", "right_square_bracket")
+        assert (app.main.grid.row, app.main.grid.column) == (1, 1)
+        # The other layers are as they were, and the ranks come back with their cursor.
+        await press(pilot, "2")
+        assert "9 \u25a0" not in screen_text(app)
+        await press(pilot, "9")
+        assert "9 \u25a0" in screen_text(app)
+        assert app.main.cursor_entries()[0].name == "n061:1"  # type: ignore[index]
+        await press(pilot, "enter")
+        assert app.screen.query(RankMap)
+        text = screen_text(app)
+        assert "cannot see: send and receive" in text or size[1] < 30
+        assert "next    ssh n061 kill -CONT 41041" in text
+        await press(pilot, "tab")
+        # A command that is not on the list of those that only read is asked about.
+        await press(pilot, "enter")
+        assert "Run this on n061?" in screen_text(app)
+        await press(pilot, "n", "escape")
+        assert app.screen is app.main
+
+
+async def test_a_slow_and_a_healthy_job(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = [verdict_of("slow")]
+    judged_as(monkeypatch, lambda _: verdicts[-1])
+    feed = FakeFeed(job_story("slow").events)
+    async with opened(feed) as (app, pilot):
+        text = screen_text(app)
+        assert "is slow: rank 9 on n061:1 is late by 20 ms per iteration" in text
+        assert "n061:1 awaited" in text
+        slow = styles_of(app, " ! awaited ") or styles_of(app, "9 !")
+        verdicts.append(verdict_of("healthy"))
+        feed.play([JobEvidence(node="", source="log", value={"iteration": 1500}, time=START + SECONDS)])
+        await pilot.pause(1.0)
+        text = screen_text(app)
+        assert "moves: 414 iterations/min" in text
+        assert "nobody: no rank holds the others up" in text
+        assert "9 job 1!" not in text
+        assert "n[060-061]:0-7 computing" in text
+        assert not slow & styles_of(app, "9 \u25b8")
+
+
+async def test_nothing_is_drawn_when_nothing_changed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge is asked once per batch of evidence, and cells are read again only after another verdict."""
+    asked: list[int] = []
+    found = verdict_of("hang")
+
+    def judge(model: Any) -> Any:
+        asked.append(model.job.revision)
+        return found
+
+    judged_as(monkeypatch, judge)
+    feed = FakeFeed(job_story("hang").events)
+    async with opened(feed) as (app, pilot):
+        await pilot.pause(0.5)
+        before, rows = len(asked), dict(app.main.grid._rows)
+        for _ in range(5):
+            app.main.draw()
+        await pilot.pause()
+        assert len(asked) == before
+        assert app.main.grid._rows == rows
+        # Evidence without another verdict leaves the cells alone as well.
+        feed.play([JobEvidence(node="", source="log", value={"iteration": 1400}, time=START + SECONDS)])
+        await pilot.pause(1.0)
+        assert len(asked) == before + 1
+        assert app.main.grid._rows == rows
+
+
+async def test_text_of_a_node_is_harmless(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = "\x1b]0;owned\x07[bold red]x[/] \u202e\r\nline"
+    found = verdict_of("hang")
+    sources = tuple(one._replace(text=evil, blind=evil, name=evil) for one in found.sources)
+    ranks = tuple(row._replace(why=evil) for row in found.ranks)
+    judged_as(
+        monkeypatch,
+        found._replace(sources=sources, ranks=ranks, where=evil, needs=evil, fabric=evil, next=(evil,), job=evil),
+    )
+    async with opened(FakeFeed(job_story("hang").events)) as (app, pilot):
+        for keys in ((), ("J",)):
+            await press(pilot, *keys)
+            text = screen_text(app)
+            assert "[bold red]x[/]" in text
+            assert not any(ord(character) < 32 and character != "\n" for character in text)
+            assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("settings", [{"colors": "16"}, {"colors": "none", "ascii": True}, {"theme": "light"}], ids=str)
+async def test_few_colours_and_ascii(opened: Opened, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    judged_as(monkeypatch, verdict_of("hang"))
+    async with opened(FakeFeed(job_story("hang").events), size=(80, 24), **settings) as (app, pilot):
+        sign = "#" if settings.get("ascii") else "\u25a0"
+        for keys in ((), ("J",)):
+            await press(pilot, *keys)
+            text = screen_text(app)
+            assert f"9 {sign}" in text
+            assert not settings.get("ascii") or text.isascii()
+
+
+def test_every_state_has_a_glyph_of_its_own() -> None:
+    for glyphs in (UNICODE, ASCII):
+        signs = [state_glyph(state, glyphs) for state in RankState]
+        assert len(set(signs)) == len(signs)
+        assert not glyphs.plain or all(map(str.isascii, signs))
+
+
+async def test_pairs_show_traffic_only_where_counters_prove_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs of a node that are alone in the job: their NVLink traffic is that of the pair."""
+    found = verdict_of("healthy")
+    two = found._replace(nodes=("n060",), ranks=found.ranks[:2], world=2)
+    assert [one.ends for one in JobBoard(two).traffic] == [("n060:0", "n060:1")]
+    assert [one.ends for one in JobBoard(found).traffic] == [("n060", "n061")]
+    judged_as(monkeypatch, two)
+    async with opened(FakeFeed(job_story("healthy").events)) as (app, pilot):
+        await press(pilot, "plus")
+        text = screen_text(app)
+        assert " 10.2 " in text
+        assert "n060:0 and n060:0" not in text
+        await press(pilot, "right", "right", "right")
+        assert "no counter tells pairs" in screen_text(app)
+
+
+async def test_tests_that_found_worse_come_first(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With results of tests, the layer does not open by itself, and a healthy job does not hide a bad pair."""
+    judged_as(monkeypatch, verdict_of("healthy"))
+    story = sweep_of_two()
+    story.add(JobEvidence(node="n000", source="activity", value={}))
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        assert app.main.source.layer == "p2p"
+        while app.main.findings is not None and app.main.findings.step(1.0):
+            await pilot.pause(0.01)
+        app.main.draw()
+        await pilot.pause()
+        assert "bad" in screen_text(app).splitlines()[2] + screen_text(app).splitlines()[1]
+
+
+async def test_a_recording_without_endpoints_shows_the_ranks(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged_as(monkeypatch, verdict_of("hang"))
+    story = job_story("hang", endpoints=False)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        assert "9 \u25a0" in screen_text(app)
+        await press(pilot, "down", "up", "plus", "escape", "minus", "x", "y", "v", "v", "f", "escape", "J")
+        assert "who is behind" in screen_text(app)
+
+
+async def test_many_ranks_scroll(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """512 ranks: the one at fault is in view at once."""
+    found = verdict_of("hang")
+    nodes = tuple(f"n{number:03}" for number in range(64))
+    ranks = []
+    for number in range(512):
+        node, gpu = nodes[number // 8], number % 8
+        base = found.ranks[9 if number == 500 else 0]
+        where = base.place._replace(rank=number, node=node, gpu=str(gpu))
+        ranks.append(base._replace(place=where, endpoint=f"{node}:{gpu}"))
+    judged_as(monkeypatch, found._replace(nodes=nodes, ranks=tuple(ranks), behind=(ranks[500].place,), world=512))
+    async with opened(FakeFeed(job_story("hang", endpoints=False).events), size=(80, 24)) as (app, pilot):
+        assert "500 \u25a0" in screen_text(app)
+        await press(pilot, "J")
+        assert "500 \u25a0" in screen_text(app)
