@@ -13,6 +13,7 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     RankStack,
     grouped,
     rank_stacks,
+    ranks_text,
 )
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.nodeset import count, fold
@@ -20,6 +21,8 @@ from fabtui.nodeset import count, fold
 #: Maximum numbers of sentences about signs and about stacks.
 _MOST_SIGNS = 4
 _MOST_STACKS = 2
+#: Bytes of files within a second from which a rank is at work on them.
+FILE_WORK = 4 << 20
 #: A command on a node as it is typed, from the node and the command.
 Typed = Callable[[str, str], str]
 _TITLES = {
@@ -59,6 +62,8 @@ class NodeEvidence(NamedTuple):
     hours: float  #: The period of the reports (h).
     stacks: Mapping[int, RankStack]  #: Where the late ranks are, by their process as RAS numbers it.
     gone: frozenset[int]  #: Processes that have ended.
+    #: Bytes that late ranks read from and wrote to files within a second, by their process.
+    files: Mapping[int, int] = {}
 
 
 def plain_address(address: str) -> str:
@@ -84,7 +89,7 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
     gpus = {gpu for place in here.values() for gpu in place.gpu.split(",") if gpu}
     ports = dicts(value.get("ports"))
     signs = [*_events(node, dicts(value.get("events")), gpus, set(here)), *_down(node, ports)]
-    stacks = {}
+    stacks, files = {}, {}
     for one in dicts(value.get("ranks")):
         asked = one.get("asked")
         if not isinstance(asked, int) or asked not in here:
@@ -92,6 +97,7 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
         for stack in rank_stacks(node, {"ranks": [one]}):
             # The process number of the node counts for commands, the rank as RAS counts it for names.
             stacks[asked] = stack._replace(place=here[asked]._replace(pid=stack.place.pid))
+            files[asked] = int(number(one.get("files")) or 0)
     gone = value.get("gone")
     return NodeEvidence(
         node,
@@ -101,6 +107,7 @@ def node_evidence(node: str, value: Mapping[str, Any], places: Iterable[JobPlace
         (number(value.get("since")) or 0.0) / 3600,
         stacks,
         frozenset(pid for pid in gone if pid in here) if isinstance(gone, list) else frozenset(),
+        files,
     )
 
 
@@ -154,6 +161,15 @@ def with_evidence(answer: Answer, evidence: Sequence[NodeEvidence], typed: Typed
     sentences += [group.sentence() for group in grouped(stacks)[:_MOST_STACKS]]
     if evidence and not signs:
         sentences.append(_no_sign(evidence))
+    if busy := [
+        f"{ranks_text([one.stacks[pid].place])} read or wrote {moved / 1e6:.0f} MB of files within a second"
+        for one in evidence
+        for pid, moved in one.files.items()
+        if moved >= FILE_WORK
+    ]:
+        # Whoever waits for a checkpoint waits rightly.
+        sentences.append(f"{'; '.join(busy[:_MOST_STACKS])}: a checkpoint or data, not a hang so far")
+        answer = answer._replace(hangs=None)
     following = _next(answer, evidence, signs[0] if signs else None, typed, drain)
     return answer._replace(sentences=[*answer.sentences, *sentences], next=[following] if following else [])
 

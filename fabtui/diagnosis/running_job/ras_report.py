@@ -23,6 +23,8 @@ from fabtui.nodeset import count
 from fabtui_node.parsers.base import Notes
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_whole, plain_lines
 
+#: Maximum number of kinds of ranks, by their counts, that are compared with each other.
+_MOST_KINDS = 64
 #: NCCL 2.24 and 2.25 count all collectives together.
 ANY = "collective"
 
@@ -93,6 +95,25 @@ class RasCommunicator:
             )
         return found
 
+    def diverging(self) -> list[JobPlace]:
+        """Return the ranks that are ahead in one operation and behind in another, the fewest of each kind first.
+
+        Ranks that call the same operations in the same order are never so, at whatever moment they are counted.
+        """
+        uneven = {name: counts for name, counts in self.counts.items() if len(set(counts.values())) > 1}
+        kinds: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted({rank for counts in uneven.values() for rank in counts} if len(uneven) > 1 else ()):
+            kinds.setdefault(tuple(counts.get(rank, 0) for _, counts in sorted(uneven.items())), []).append(rank)
+        ordered = sorted(kinds.items(), key=lambda pair: (len(pair[1]), pair[1]))[:_MOST_KINDS]
+        for at, (counts, ranks) in enumerate(ordered):
+            for others_counts, others in ordered[at + 1 :]:
+                pairs = list(zip(counts, others_counts, strict=True))
+                if any(a > b for a, b in pairs) and any(a < b for a, b in pairs):
+                    # Of two kinds of the same size, neither is the odd one.
+                    named = ranks if len(ranks) < len(others) else [*ranks, *others]
+                    return [self.place(rank) for rank in named]
+        return []
+
 
 @dataclass
 class RasReport:
@@ -132,6 +153,11 @@ BLIND = (
     "RAS counts Broadcast, Reduce, AllGather, ReduceScatter and AllReduce only: a hang in send or recv (pipelines,"
     " all-to-all) does not show here; flight recorder dumps and stacks show it"
 )
+#: What else a late rank may do, of which RAS shows nothing.
+_PENDING = (
+    "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
+    " flight recorder dumps show it. A rank that writes a checkpoint looks the same"
+)
 _FOREVER = "RAS gives up a process that is silent for 60 s, and does not notice if it goes on later"
 _SILENT = {
     "dead": "RAS considers it dead",
@@ -145,26 +171,31 @@ def answer(report: RasReport, earlier: RasReport | None = None) -> Answer:
     every = list(report.communicators.values())
     silent = [(one, rank, why) for one in every for rank, why in one.silent.items()]
     places = list({one.place(rank).process: one.place(rank) for one, rank, _ in silent}.values())
-    gaps = [gap for one in every for gap in one.gaps()]
+    diverging = {one.name: apart for one in every if (apart := one.diverging())}
+    gaps = [gap for one in every if one.name not in diverging for gap in one.gaps()]
     growth = None if earlier is None else _growth(report, earlier)
     if growth is not None:
         # Ranks that still launch operations are late only for the moment.
         gaps = [gap for gap in gaps if not any((gap.group, place.rank) in growth for place in gap.behind)]
     gaps = causes_first(gaps)
-    sentences = [*_silent(silent, report), *_errors(every), *(gap.sentence() for gap in gaps[:1])]
+    sentences = [*_silent(silent, report), *_errors(every)]
+    sentences += [_different(report.communicators[name], apart) for name, apart in diverging.items()][:1]
+    sentences += [gap.sentence() for gap in gaps[:1]]
     if len(gaps) > 1:
         sentences.append(f"{len(gaps) - 1} more counts differ; where late ranks wait elsewhere, that is a consequence")
     if not sentences:
         sentences = [_all_agree(report) if growth is None or not growth else "no rank stays behind"]
-    moves = _movement(growth, bool(gaps))
-    late = suspects(gaps)
+    late = [place for apart in diverging.values() for place in apart] or suspects(gaps)
+    if gaps and growth is not None and late and not diverging:
+        sentences.append(_PENDING.format(who=ranks_text(late)))
     commands = [at_rank(place, state_command(place)) for place in places[:_MOST]]
     commands += [at_rank(place, stack_command(place)) for place in late[:_MOST]]
     if not commands and not growth:
         first = [place for one in every[:1] for place in list(one.places.values())[:2]]
         commands = [at_rank(place, stack_command(place)) for place in first]
-    blind = [] if gaps or silent or growth else [BLIND]
-    hangs = None if growth is None else _stands(bool(gaps), bool(growth), bool(silent))
+    blind = [] if gaps or silent or growth or diverging else [BLIND]
+    moves = _movement(growth, bool(gaps))
+    hangs = None if growth is None else _stands(bool(gaps or (diverging and not growth)), bool(growth), bool(silent))
     named = tuple(dict.fromkeys([*places, *late]))
     return Answer([*sentences, *moves, *blind], list(dict.fromkeys(commands)), hangs, named)
 
@@ -196,6 +227,23 @@ def _silent(silent: list[tuple[RasCommunicator, int, str]], report: RasReport) -
     if any(why == "dead" for _, _, why in silent) or any(process.dead for process in report.missing):
         sentences.append(_FOREVER)
     return sentences
+
+
+def _different(communicator: RasCommunicator, places: list[JobPlace]) -> str:
+    """Return that ranks are in different collectives, with what some of them have launched."""
+    uneven = [name for name, counts in communicator.counts.items() if len(set(counts.values())) > 1]
+    shown = {place.rank: place for place in places[:_MOST]}
+    for rank in communicator.counts[uneven[0]]:
+        # A rank of the others, for comparison.
+        if len(shown) < 2 and rank not in {place.rank for place in places}:
+            shown[rank] = communicator.place(rank)
+    texts = [
+        f"{ranks_text([place])} has launched "
+        + " and ".join(f"{name} {communicator.counts[name].get(rank, 0)}" for name in uneven)
+        for rank, place in shown.items()
+    ]
+    size = "" if communicator.size is None else f" ({communicator.size} ranks)"
+    return f"ranks are in different collectives of communicator {communicator.name}{size}: {', '.join(texts)}"
 
 
 def _process(place: JobPlace) -> str:

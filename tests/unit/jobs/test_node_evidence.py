@@ -43,6 +43,15 @@ def found(one: NodeEvidence, *, drain: bool = False) -> tuple[list[str], list[st
     return answer.sentences[1:], answer.next
 
 
+def test_a_late_rank_that_writes_a_checkpoint_does_not_hang() -> None:
+    answer = with_evidence(BEHIND, [evidence(ranks=[{**STACK, "files": 512_000_000}])], over_ssh)
+    assert answer.hangs is None
+    assert answer.sentences[-1] == (
+        "rank 8 on n062 read or wrote 512 MB of files within a second: a checkpoint or data, not a hang so far"
+    )
+    assert with_evidence(BEHIND, [evidence(ranks=[{**STACK, "files": 4096}])], over_ssh).hangs is True
+
+
 def test_the_gpu_of_the_late_rank_comes_first() -> None:
     one = evidence(events=[event("xid", 31, 3), event("link_down", interface="ens3"), event("xid", 79, 0)])
     sentences, following = found(one)

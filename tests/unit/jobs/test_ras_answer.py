@@ -139,3 +139,53 @@ def test_words_for_ranks() -> None:
     assert ranks_text([JobPlace(8, "n062"), JobPlace(16, "n063")]) == "ranks 8 on n062 and 16 on n063"
     assert ranks_text([JobPlace(rank, f"n06{rank}") for rank in range(5)]) == "ranks 0-4 on 5 nodes"
     assert ranks_text([JobPlace(3)]) == "rank 3"
+
+
+def uneven(**changed: dict[str, int]) -> RasReport:
+    """Return a report of two ranks with other counts, by operation and rank."""
+    found = report(recorded("running-json.txt"))
+    (one,) = found.communicators.values()
+    one.counts.update({name: dict(enumerate(counts.values())) for name, counts in changed.items()})
+    return found
+
+
+def test_ranks_in_different_collectives() -> None:
+    """Rank 0 has one more AllReduce, rank 1 one more AllGather: neither is behind the other."""
+    later = uneven(AllReduce={"0": 421, "1": 420}, AllGather={"0": 11, "1": 12})
+    for earlier in (None, later):
+        found = answer(later, earlier)
+        assert found.sentences[0] == (
+            "ranks are in different collectives of communicator ea9a40d216467915 (2 ranks): rank 0 on 192.0.2.2 has"
+            " launched AllGather 11 and AllReduce 421, rank 1 on 192.0.2.2 has launched AllGather 12 and AllReduce 420"
+        )
+        assert [place.rank for place in found.suspects] == [0, 1]
+        assert "no rank stays behind" not in found.sentences
+        assert found.hangs is (None if earlier is None else True)
+    # Even where counts grow, as ranks do not call them in the same order.
+    before = uneven(AllReduce={"0": 400, "1": 400}, AllGather={"0": 10, "1": 10})
+    assert answer(later, before).sentences[0].startswith("ranks are in different collectives")
+
+
+def test_a_rank_that_is_behind_in_all_operations_is_in_no_other_collective() -> None:
+    for counts in ({"0": 421, "1": 420}, {"0": 5, "1": 4}):
+        late = uneven(AllReduce=counts, AllGather={"0": 12, "1": 11})
+        (one,) = late.communicators.values()
+        assert one.diverging() == []
+        assert "rank 1 on 192.0.2.2 has not called it" in answer(late, late).sentences[0]
+
+
+def test_the_odd_rank_of_many_is_named() -> None:
+    late = uneven()
+    (one,) = late.communicators.values()
+    one.counts = {"AllReduce": dict.fromkeys(range(8), 421), "AllGather": dict.fromkeys(range(8), 11)}
+    one.counts["AllReduce"][5], one.counts["AllGather"][5] = 420, 12
+    assert [place.rank for place in one.diverging()] == [5]
+    assert "rank 5 has launched AllReduce 420 and AllGather 12, rank 0 on 192.0.2.2 has" in answer(late).sentences[0]
+
+
+def test_a_late_rank_may_wait_in_a_receive_that_ras_does_not_count() -> None:
+    """Rank 0 waits in recv, rank 1 skipped its send and waits in AllReduce 420: RAS names the victim."""
+    late = uneven(AllReduce={"0": 419, "1": 420})
+    found = answer(late, late)
+    assert found.sentences[0].startswith("AllReduce 420 of communicator ea9a40d216467915 (2 ranks): rank 0")
+    assert found.sentences[1].startswith("RAS does not count send and recv: rank 0 on 192.0.2.2 may wait in one, and")

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.lines import json_value
 from fabtui_node.probes import kernel_log
+from fabtui_node.probes.job.pulse import file_bytes
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
@@ -33,8 +34,9 @@ _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,3
 def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Inspect the processes of jobs.
 
-    Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
-    It has ``frames`` (``name``, ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
+    Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel), ``cpu`` (share of a processor) and
+    ``files``, the bytes that it read from and wrote to files meanwhile, or None. It has ``frames`` (``name``,
+    ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
     """
     return {"ranks": inspected(job_processes.find(proc, str(args.get("job") or "")), deadline, proc)}
 
@@ -43,12 +45,14 @@ def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/pr
     """Return where processes (`job_processes`) are: the ``ranks`` of `run_stacks`."""
     end = time.monotonic() + deadline * 0.8
     before = {one["pid"]: processor_time(one["pid"], proc) for one in processes}
+    files = {one["pid"]: file_bytes(one["pid"], proc) for one in processes}
     began = time.monotonic()
     time.sleep(min(_WINDOW, deadline / 4) if processes else 0)
     ranks = []
     for one in processes:
         after, start = processor_time(one["pid"], proc), before[one["pid"]]
         cpu = None if after is None or start is None else round((after - start) / (time.monotonic() - began), 2)
+        moved, already = file_bytes(one["pid"], proc), files[one["pid"]]
         ranks.append(
             {
                 "rank": one["rank"],
@@ -57,6 +61,7 @@ def inspected(processes: List[Dict[str, Any]], deadline: float, proc: str = "/pr
                 "state": job_processes.state(one["pid"], proc) or one["state"],
                 "wait": wait_channel(one["pid"], proc),
                 "cpu": cpu,
+                "files": None if moved is None or already is None else moved - already,
             }
         )
     for found in ranks:
