@@ -12,6 +12,7 @@ from fabtui_node.parsers.ib import fabric, perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.net import ethtool, iperf3
 from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
+from fabtui_node.parsers.nvidia.values import problem_text
 from fabtui_node.probes.nvidia.gpu_health import from_query
 from fabtui_node.probes.rdma.ib_fabric import fabric_of, ports_with_errors
 
@@ -44,11 +45,7 @@ def _table(values: Values) -> Facts:
 
 
 def _problems(values: Values) -> list[str]:
-    handle = "Unable to determine the device handle: "
-    return [
-        (handle if one.get("kind") == "device_handle" else "") + str(one.get("reason") or one.get("text"))
-        for one in dicts(values.get("errors"))
-    ]
+    return [problem_text(error) for error in dicts(values.get("errors"))]
 
 
 def _rows(values: Values) -> Facts:

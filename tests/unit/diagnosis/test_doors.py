@@ -29,6 +29,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
+from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 
 Capture = pytest.CaptureFixture[str]
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -87,6 +88,11 @@ def _link_lines(dark: tuple[int, ...]) -> str:
         lines.append(f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-{gpu}0000000-0000-0000-0000-000000000000)")
         lines += [f"\t Link {at}: {'<inactive>' if gpu == 2 and at in dark else '26.562 GB/s'}" for at in range(18)]
     return "\n".join(lines) + "\n"
+
+
+def _smi(printed: str) -> dict[str, dict[str, Any]]:
+    """Return the facts of a node whose ``nvidia-smi`` prints an error, as the probe ``gpus`` gives them."""
+    return {"gpus": {"gpus": [], "problems": [problem_text(error) for error in parse_errors(printed)]}}
 
 
 def _query(old: str, new: str) -> str:
@@ -309,7 +315,7 @@ FAULTS = [
         "E44",
         "the GPU has fallen off the bus",
         "dmesg | grep -i xid",
-        facts={"gpus": {"gpus": [], "problems": ["Unable to determine the device handle: Unknown Error"]}},
+        facts=_smi("Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error"),
         output="Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error\n",
     ),
     Fault(
@@ -325,7 +331,7 @@ FAULTS = [
         "E44",
         "the GPU has fallen off the bus",
         "dmesg | grep -i xid",
-        facts={"gpus": {"gpus": [], "problems": ["Unable to determine the device handle for GPU0: GPU is lost"]}},
+        facts=_smi("Unable to determine the device handle for GPU0: 0000:3B:00.0: GPU is lost.  Reboot the system"),
         output="Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.  Reboot the system\n",
     ),
     Fault(
@@ -333,12 +339,7 @@ FAULTS = [
         "E45",
         "the NVIDIA driver is not loaded on this node",
         "lsmod | grep nvidia",
-        facts={
-            "gpus": {
-                "gpus": [],
-                "problems": ["NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"],
-            }
-        },
+        facts=_smi("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
         output="NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
     ),
     Fault(

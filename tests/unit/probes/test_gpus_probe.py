@@ -258,8 +258,9 @@ def test_nvidia_smi_is_not_asked_beside_tests(tree: Tree, played: PlayedNvml, sm
 def test_nvidia_smi_complains(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     smi(query=(15, "Unable to determine the device handle for GPU1: 0000:01:00.0: Unknown Error\n"))
     value = look(tree)
-    assert value["problems"] == ["0000:01:00.0: Unknown Error"]
-    assert judged(value) == [("gpus", "bad", "nvidia-smi: 0000:01:00.0: Unknown Error")]
+    problem = "Unable to determine the device handle for GPU 0000:01:00.0: Unknown Error"
+    assert value["problems"] == [problem]
+    assert judged(value) == [("gpus", "bad", f"nvidia-smi: {problem}")]
 
 
 def unavailable() -> None:

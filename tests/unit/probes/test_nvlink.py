@@ -157,7 +157,7 @@ def test_run_with_a_lost_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     fake_smi(tmp_path, monkeypatch, f"echo '{lost}'; exit 15")
     found = nvlink.run({}, None, 20.0)
     assert (found["source"], found["gpus"]) == ("none", [])
-    assert found["error"] == "0000:02:00.0 GPU is lost"
+    assert found["error"] == "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost"
 
 
 def test_run_without_nvlink_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,10 +160,16 @@ def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     return found
 
 
+def problem_text(error: Dict[str, Optional[str]]) -> str:
+    """Return an error of ``parse_errors`` as ``nvidia-smi`` prints it, so that the catalogue of errors finds it."""
+    gpu = error["bus"] or error["index"]
+    where = "Unable to determine the device handle for GPU %s: " % gpu if gpu else ""
+    return where + str(error["reason"])
+
+
 def complain(text: str, notes: Notes) -> List[Dict[str, Optional[str]]]:
     """Return ``parse_errors`` of a text, and make each a warning."""
     found = parse_errors(text)
     for error in found:
-        where = error["bus"] or (error["index"] and "GPU " + error["index"])
-        notes.warn(" ".join(filter(None, [where, error["reason"]])))
+        notes.warn(problem_text(error))
     return found

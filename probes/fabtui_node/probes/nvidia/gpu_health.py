@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.parsers.nvidia import query_csv, smi_query
 from fabtui_node.parsers.nvidia.fabric_manager_log import parse_version
-from fabtui_node.parsers.nvidia.values import parse_errors, reason_names
+from fabtui_node.parsers.nvidia.values import parse_errors, problem_text, reason_names
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_inventory
 from fabtui_node.probes.nvidia.gpu_rules import judge as judge
@@ -326,11 +326,7 @@ def _timed(library: Any, setting: Optional[str]) -> Dict[str, Any]:
 
 
 def _problems(text: str) -> List[str]:
-    found = []
-    for problem in parse_errors(text):
-        where = problem["bus"] or ("GPU " + problem["index"] if problem["index"] else None)
-        found.append(": ".join(filter(None, [where, problem["reason"]])))
-    return list(dict.fromkeys(found))[:32]
+    return list(dict.fromkeys(map(problem_text, parse_errors(text))))[:32]
 
 
 def _fallback(value: Dict[str, Any], setting: Optional[str], end: float, raw: str) -> str:

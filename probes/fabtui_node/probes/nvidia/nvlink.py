@@ -13,7 +13,7 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
     parse_nvlink_errors,
     parse_nvlink_status,
 )
-from fabtui_node.parsers.nvidia.values import parse_errors
+from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from fabtui_node.probes.judgement import count, objects, part, some
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.nvidia.gpu_rules import Judgements
@@ -142,7 +142,7 @@ def _problem(
     if status.missing:
         return nvml_error and "no nvidia-smi on this node; " + nvml_error
     problems = parse_errors("\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr]))
-    printed = list(dict.fromkeys(" ".join(filter(None, [one["bus"], one["reason"]])) for one in problems))
+    printed = list(dict.fromkeys(map(problem_text, problems)))
     return "; ".join(printed[:10]) or status.why() or errors.why()
 
 
