@@ -158,18 +158,19 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap
     from fabtui.transport.asyncssh.connection import ChannelPipe
+    from fabtui.transport.asyncssh.dial import Dialer
     from fabtui.transport.asyncssh.jump_hosts import Logins
     from fabtui.transport.connector import ConnectorOptions
     from fabtui.transport.framed_link import FramedLink
     from fabtui.transport.login_answers import LoginAnswers
     from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
-    from fabtui.transport.ssh_config import Resolver
+    from fabtui.transport.ssh_config import OpenSSHReasons, Resolver
 
     way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)
     gates, answers = Gates(way.handshakes, way.direct_handshakes), LoginAnswers(None)
-    logins = Logins(resolver, "config", DEADLINE, gates, _nothing, answers)
+    logins = Logins(resolver, "config", DEADLINE, gates, _nothing, answers, Dialer(), OpenSSHReasons())
     cargo = Cargo(bootstrap.ENTRY, None, ())
     nonce = "ab"
     marks = [("", cpu())]

@@ -12,10 +12,9 @@ import termios
 from collections.abc import Iterator
 
 from fabtui.cli.options_from_args import Request, print_problems
-from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
-from fabtui.cli.printing import is_plain
+from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import ConfigFile
-from fabtui.report.grid import Shown, shown_from
+from fabtui.report.document import Shown
 from fabtui.report.progress import Progress
 from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.live import LiveFeed
@@ -189,6 +188,9 @@ def as_text(
 
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
     feed, interrupted = await played(request.options, progress, watch)
+    # After the session: the diagnosis and the writers take 0.2 s to import.
+    from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
+
     found = feed.diagnosis()
 
     def report(lines: list[str]) -> int:

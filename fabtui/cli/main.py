@@ -111,6 +111,8 @@ def _dispatch(words: list[str]) -> int:
     args.words = words
     # By name: the modules of the other commands, and all that they import, are not loaded.
     module = import_module(f"fabtui.cli.commands.{command or 'app'}")
+    # The modules stay in memory: the collector need not look at them again.
+    gc.freeze()
     gc.enable()
     code: int = module.execute(args)
     return code

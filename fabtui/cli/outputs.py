@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fabtui.cli.options_from_args import Request, output_path
+from fabtui.cli.printing import is_plain, print_json
 from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
@@ -19,21 +22,27 @@ from fabtui.export.json import write_json
 from fabtui.export.junit import write_junit
 from fabtui.export.openmetrics import write_openmetrics
 from fabtui.export.planner import write_planner
+from fabtui.importers.result import Result
+from fabtui.importers.session import replayed
 from fabtui.model.session_model import Model
 from fabtui.report.contents import write_report
-from fabtui.report.grid import Shown
+from fabtui.report.document import Shown
+from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import print_preflight
+from fabtui.report.progress import ReadingProgress
 from fabtui.report.running_job import job_blocks
 from fabtui.report.summary import outcome_line, summary
 from fabtui.report.text import text
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 #: Formats of reports that may go to standard output.
 TEXT_FORMATS = ("json", "csv")
 _STDOUT = "-"
+#: Width of texts in a pipe or a file: unlimited.
+_UNLIMITED = 10_000
 
 
-def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -> Result:
+def write_first(writing: Iterable[str], report: Callable[[list[str]], Returned]) -> Returned:
     """Write files before anything is printed: the reader of standard output may be gone.
 
     ``report`` prints and returns the result, with a line for each file; called even if one could not be written.
@@ -56,6 +65,36 @@ def print_session(found: Diagnosis, plain: bool, shown: Shown) -> int:
     else:
         sys.stdout.write(summary(found, plain, shown))
     return found.code
+
+
+def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> int:
+    """Print a recording up to where it is damaged, if it is, and write the files; return the exit code.
+
+    Raises:
+        InputError: It is damaged.
+    """
+    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
+    found = diagnose(model)
+
+    def report(lines: list[str]) -> int:
+        code = print_session(found, plain, shown)
+        print_lines(lines)
+        return code
+
+    code = write_first(write_outputs(model, request, found), report)
+    if damage is None:
+        return code
+    raise InputError(f"{damage}; the part before it is shown, the rest is left out")
+
+
+def print_result(result: Result, given: Container[str]) -> None:
+    """Print a result as text, or as JSON if that was asked for."""
+    if "json" in given:
+        print_json(result.as_json(), given)
+        return
+    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    width = shutil.get_terminal_size().columns if limited else _UNLIMITED
+    sys.stdout.write(text_of(result, width, plain=is_plain(given)))
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Container
 from typing import Any
 
+from fabtui.config.values import listed
 from fabtui.errors import InputError
-from fabtui.importers.result import Result
-from fabtui.report.imported_output import text_of
+from fabtui.model.layers import Layer, grid_layers
+from fabtui.report.document import USUAL_WIDTH, Shown
 from fabtui.report.text import takes_unicode
-
-#: Width of texts in a pipe or a file: unlimited.
-_UNLIMITED = 10_000
 
 
 def is_plain(given: Container[str] = ()) -> bool:
     """Return True if only ASCII can be printed: the options have ``ascii``, or standard output takes no more."""
     return "ascii" in given or not takes_unicode(sys.stdout)
+
+
+def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
+    """Return the grids that the arguments request, by default all if ``everything``; InputError for unknown layers."""
+    layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
+    if not sys.stdout.isatty():
+        # In a pipe a line stays whole: programs such as grep read it.
+        return Shown(layers, USUAL_WIDTH)
+    width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
+    return Shown(layers, width, width)
+
+
+def chosen_layers(text: str) -> tuple[Layer, ...] | None:
+    """Return the layers of ``--grids``; None for ``all``: those with values. InputError if one is unknown."""
+    if text.strip() == "all":
+        return None
+    return tuple(map(Layer, listed([text], grid_layers(), "--grids", "layer", ", or all")))
 
 
 def print_text(text: str, given: Container[str] = ()) -> None:
@@ -31,16 +45,6 @@ def print_text(text: str, given: Container[str] = ()) -> None:
 def print_json(value: Any, given: Container[str] = ()) -> None:
     """Print a value as JSON, on one line."""
     print(json.dumps(value, ensure_ascii=is_plain(given), allow_nan=False), flush=True)
-
-
-def print_result(result: Result, given: Container[str]) -> None:
-    """Print a result as text, or as JSON if that was asked for."""
-    if "json" in given:
-        print_json(result.as_json(), given)
-        return
-    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
-    width = shutil.get_terminal_size().columns if limited else _UNLIMITED
-    sys.stdout.write(text_of(result, width, plain=is_plain(given)))
 
 
 def confirmed(question: str, why: str) -> bool:

@@ -11,7 +11,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible
 from fabtui.importers.to_model.dispatch import model as model_of
-from fabtui.model.recording import DamagedRecording, EventReader, apply_recorded, read_events
+from fabtui.model.recording import DamagedRecording, EventReader, apply_recorded, check_recording
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 
@@ -33,15 +33,6 @@ def read_session(name: str) -> Model:
         known = "expected a recording, CSV or JSON of fabtui, or output with pairs (fabtui read --list)"
         raise InputError(f"{name}: {known}")
     return model_of(results)
-
-
-def check_recording(path: Path) -> None:
-    """Check that a file is a recording.
-
-    Raises:
-        InputError: It is not; it is a `DamagedRecording` if it was one.
-    """
-    next(iter(read_events(path)))
 
 
 def is_recording(path: Path) -> bool:

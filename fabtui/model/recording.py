@@ -159,6 +159,15 @@ def read_events(path: Path) -> Iterator[Event]:
     return iter(EventReader(path))
 
 
+def check_recording(path: Path) -> None:
+    """Check that a file is a recording.
+
+    Raises:
+        InputError: It is not; it is a `DamagedRecording` if it was one.
+    """
+    next(iter(read_events(path)))
+
+
 def last_time(path: Path) -> float | None:
     """Return the time (epoch seconds) of the last complete event of a recording, or None; events are not validated."""
     last = b""

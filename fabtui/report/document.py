@@ -7,7 +7,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.errors import InputError
+from fabtui.model.layers import Layer
 from fabtui.pictures.scene import Scene
+
+#: Width of grids in a pipe or a file.
+USUAL_WIDTH = 240
+
+
+class Shown(NamedTuple):
+    """The grids of a summary (None: all with values; empty: p2p, and world if it differs), and its maximum width.
+
+    Text is wrapped to ``text_width``; None: it is not wrapped.
+    """
+
+    layers: tuple[Layer, ...] | None = ()
+    width: int = USUAL_WIDTH
+    text_width: int | None = None
 
 
 class Paragraph(NamedTuple):

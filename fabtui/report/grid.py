@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import sys
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabtui.config.values import listed
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.cell_matrix import CellMatrix
 from fabtui.model.endpoints import Endpoint
@@ -26,42 +22,12 @@ from fabtui.sanitize import one_line
 MOST_ENDPOINTS = 64
 #: Maximum number of nodes with a row and a column each.
 MOST_NODES = 256
-#: Width of grids in a pipe or a file.
-USUAL_WIDTH = 240
 _ROWS = "a row sends, a column receives"
 #: Levels of cells that show their value if there is room.
 _VALUED = FINE | {*BY_PATH.values(), Level.SLOW, Level.FLAPPING, Level.GONE}
 #: Levels among them with a mark behind the value.
 _MARKED = (Level.SLOW, Level.FLAPPING, Level.GONE)
 _NOT_TESTED = "-"
-
-
-class Shown(NamedTuple):
-    """The grids of a summary (None: all with values; empty: p2p, and world if it differs), and its maximum width.
-
-    Text is wrapped to ``text_width``; None: it is not wrapped.
-    """
-
-    layers: tuple[Layer, ...] | None = ()
-    width: int = USUAL_WIDTH
-    text_width: int | None = None
-
-
-def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
-    """Return the grids that the arguments request, by default all if ``everything``; InputError for unknown layers."""
-    layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
-    if not sys.stdout.isatty():
-        # In a pipe a line stays whole: programs such as grep read it.
-        return Shown(layers, USUAL_WIDTH)
-    width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
-    return Shown(layers, width, width)
-
-
-def chosen_layers(text: str) -> tuple[Layer, ...] | None:
-    """Return the layers of ``--grids``; None for ``all``: those with values. InputError if one is unknown."""
-    if text.strip() == "all":
-        return None
-    return tuple(map(Layer, listed([text], grid_layers(), "--grids", "layer", ", or all")))
 
 
 def grids(model: Model, layers: Sequence[Layer] | None, signs: Glyphs, width: int) -> Iterator[Lines]:

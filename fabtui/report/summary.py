@@ -18,8 +18,8 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.text_table import aligned
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
-from fabtui.report.document import Block, Items, Lines, Paragraph
-from fabtui.report.grid import Shown, grids
+from fabtui.report.document import Block, Items, Lines, Paragraph, Shown
+from fabtui.report.grid import grids
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import not_tested, problems
 from fabtui.report.running_job import evidence_blocks

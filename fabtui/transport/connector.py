@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.sanitize import one_line
 from fabtui.transport import payload as bootstrap
+from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Explain, ProcessPipe, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.launcher import (
@@ -39,6 +40,7 @@ from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config import (
     ConfigBroken,
     NeedsOpenSSH,
+    OpenSSHReasons,
     Policy,
     PolicyOption,
     Resolver,
@@ -113,6 +115,8 @@ class Connector:
         self.gates = Gates(options.handshakes, options.direct_handshakes)
         self.step_tree = self._made_tree(options)
         self._resolver = Resolver(options.ssh_config)
+        self._dialer = Dialer()
+        self._unfit = OpenSSHReasons()
         self._logins: Logins | None = None
         self._loading: asyncio.Task[None] | None = None
         self._cargo = Cargo(options.entry, options.modules, options.more)
@@ -130,6 +134,7 @@ class Connector:
             await self.step_tree.close()
         if self._logins is not None:
             await self._logins.close()
+        await self._dialer.close()
         await self._resolver.close()
         await self._cargo.close()
 
@@ -213,6 +218,8 @@ class Connector:
                 self.gates,
                 self.notify,
                 self._answers,
+                self._dialer,
+                self._unfit,
             )
         return self._logins
 
@@ -232,9 +239,12 @@ class Connector:
 
     async def open_ssh(self, host: str) -> Link:
         """Open a link over asyncssh; over OpenSSH if the configuration does not parse or needs more."""
-        self.load()
+        loading = self.load()
         try:
-            await self.resolve(host)
+            resolved = await self.resolve(host)
+            # While asyncssh is imported: the server is found, and starts its side.
+            if not (loading.done() or resolved.jumps or resolved.proxy_command or await self._unfit.reason(resolved)):
+                self._dialer.begin(resolved, resolved.connect_timeout or self.options.connect_timeout)
         except ConfigBroken as error:
             self.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
             return await self.open_openssh(host)

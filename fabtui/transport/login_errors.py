@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import shlex
-import socket
 
 import asyncssh
 
 from fabtui.sanitize import clean, one_line
 from fabtui.transport.asyncssh.client_keys import Offer
+from fabtui.transport.asyncssh.dial import unreachable
 from fabtui.transport.asyncssh.known_hosts import HostEntries, refusal
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
@@ -83,25 +80,6 @@ def openssh_explainer(node: str) -> Explain:
         return explain_end(ending, banner, stderr)
 
     return explain
-
-
-def unreachable(error: OSError, what: str) -> NodeUnreachable:
-    """Convert a failed system call on a target (``name port N``) to an error."""
-    # The number's own words: asyncio puts "Connect call failed" and the address in their place.
-    plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
-    text = error.strerror if plain else os.strerror(error.errno or 0)
-    reason = text or str(error) or type(error).__name__
-    if isinstance(error, socket.gaierror):
-        name = what.partition(" port ")[0]
-        hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
-        return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
-    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
-        return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
-    no_route = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
-    kind: UnreachableKind = "no-route" if no_route else "timeout" if isinstance(error, TimeoutError) else "local"
-    return NodeUnreachable(kind, f"{what}: {reason}")
 
 
 def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fabtui.cli.options_from_args import Request, request_from
 from fabtui.config.file import ConfigFile, read_config
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
     from fabtui.session.feeds.live import LiveFeed
 
+OneFeed = TypeVar("OneFeed", bound="Feed")
 HELP = """\
 Test every GPU of a cluster against every other GPU, live in the terminal, over plain SSH.
 
@@ -70,16 +71,22 @@ def screen_settings(
     )
 
 
-def show(make_feed: Callable[[], Feed], settings: ScreenSettings, alternative: str) -> int:
-    """Run the app on a feed that is created after the first frame; return the exit code.
+def show(make_feed: Callable[[], OneFeed], settings: ScreenSettings, alternative: str) -> tuple[int, OneFeed | None]:
+    """Run the app on a feed that is created after the first frame; return the exit code, and the feed if it was made.
 
     The error names an alternative: the command that needs no terminal.
 
     Raises:
         InputError: There is no terminal.
     """
+    feeds: list[OneFeed] = []
+
+    def begin() -> OneFeed:
+        feeds.append(make_feed())
+        return feeds[-1]
+
     try:
-        return run_app(make_feed, settings)
+        return run_app(begin, settings), feeds[0] if feeds else None
     except NoScreen as error:
         raise InputError(f"{error}; without a screen: {alternative}") from None
 
@@ -101,17 +108,15 @@ def on_screen(args: argparse.Namespace, config: ConfigFile, request: Request, ti
     """
     settings = screen_settings(args, config, title, request.outputs.get("csv"))
     settings = replace(settings, recorded=request.options.record is not None)
-    feeds: list[LiveFeed] = []
 
-    def make_feed() -> Feed:
+    def make_feed() -> LiveFeed:
         from fabtui.session.feeds.live import LiveFeed
 
-        feeds.append(LiveFeed(request.options))
-        return feeds[-1]
+        return LiveFeed(request.options)
 
-    code = show(make_feed, settings, without_screen)
-    if feeds:
-        _report(feeds[-1], request, code)
+    code, feed = show(make_feed, settings, without_screen)
+    if feed is not None:
+        _report(feed, request, code)
     return code
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice
-from fabtui.cli.printing import confirmed, print_json, print_result
+from fabtui.cli.outputs import print_result
+from fabtui.cli.printing import confirmed, print_json
 from fabtui.config.values import seconds
 from fabtui.diagnosis.running_job.flight_recorder import answer
 from fabtui.diagnosis.running_job.who_is_behind import ranges

@@ -145,7 +145,7 @@ def _on_screen(args: argparse.Namespace, config: ConfigFile, options: SessionOpt
     settings = replace(screen_settings(args, config, title), first_view="job")
     feed = LiveFeed(options)
     feed.watch_job(monitor)
-    code = show(lambda: feed, settings, f"fabtui job {options.job} --once")
+    code, _ = show(lambda: feed, settings, f"fabtui job {options.job} --once")
     return monitor.report.exit_code if monitor.report is not None else code
 
 

@@ -8,7 +8,8 @@ import shlex
 from typing import Any
 
 from fabtui.cli.options_from_args import job_options, notice
-from fabtui.cli.printing import print_json, print_result
+from fabtui.cli.outputs import print_result
+from fabtui.cli.printing import print_json
 from fabtui.config.values import seconds
 from fabtui.errors import InputError
 from fabtui.importers.formats.job_dumps import RAS, ras_values

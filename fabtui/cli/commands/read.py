@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import Request, output_path
-from fabtui.cli.outputs import write_first, write_outputs
-from fabtui.cli.printing import print_json, print_result
+from fabtui.cli.outputs import print_result, write_first, write_outputs
+from fabtui.cli.printing import print_json
 from fabtui.config.file import read_config
 from fabtui.diagnosis.diagnosis import with_errors
 from fabtui.errors import InputError
@@ -121,4 +121,5 @@ def _open(results: list[Result], args: argparse.Namespace) -> int:
     title = Path(results[0].source.name).name if len(results) == 1 else f"{len(results)} files"
     feed_events = events(results)
     settings = screen_settings(args, read_config(args), title)
-    return show(lambda: StillFeed(feed_events, f"READ {title}"), settings, "fabtui read without --open")
+    code, _ = show(lambda: StillFeed(feed_events, f"READ {title}"), settings, "fabtui read without --open")
+    return code

@@ -5,22 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
 from fabtui.cli.options_from_args import files_request
-from fabtui.cli.outputs import print_lines, print_outcome, print_session, write_first, write_outputs
+from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio
-from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
-from fabtui.importers.session import check_recording, replayed
+from fabtui.model.recording import check_recording
 from fabtui.paths import recordings_folder, user_path
-from fabtui.report.grid import shown_from
-from fabtui.report.progress import ReadingProgress
-from fabtui.report.recordings import recordings_text
-from fabtui.report.text import takes_unicode
-from fabtui.session.feeds.replay import ReplayFeed
+
+if TYPE_CHECKING:
+    from fabtui.session.feeds.replay import ReplayFeed
 
 HELP = """\
 Replay a recorded session. Recordings are in the state folder (see fabtui info).
@@ -48,9 +46,17 @@ def execute(args: argparse.Namespace) -> int:
     if given := sorted({*OUTPUT_OPTIONS, "grids"} & set(vars(args))):
         raise InputError(f"--{given[0].replace('_', '-')} of replay needs --text; in the app, press e")
     settings = screen_settings(args, read_config(args), path.name)
-    feed = ReplayFeed(path, speed)
-    code = show(lambda: feed, settings, "fabtui replay --text")
-    print_outcome(feed.model, code)
+
+    def make_feed() -> ReplayFeed:
+        from fabtui.session.feeds.replay import ReplayFeed
+
+        return ReplayFeed(path, speed)
+
+    code, feed = show(make_feed, settings, "fabtui replay --text")
+    if feed is not None:
+        from fabtui.cli.outputs import print_outcome
+
+        print_outcome(feed.model, code)
     return code
 
 
@@ -58,6 +64,8 @@ def _list(args: argparse.Namespace) -> int:
     if given := sorted({*OUTPUT_OPTIONS, "text", "grids", "speed"} & set(vars(args))):
         name = given[0].replace("_", "-")
         raise InputError(f"--{name} needs a recording: fabtui replay FILE; without arguments, replay lists them")
+    from fabtui.report.recordings import recordings_text
+
     config = read_config(args)
     own = config.values.get("recording.folder")
     folder = recordings_folder() if own is None else user_path(str(own.value))
@@ -71,16 +79,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
         raise InputError("--baseline of replay needs the screen; as text: fabtui diff EARLIER LATER")
     request = files_request(vars(args))
     shown = shown_from(vars(args))
-    plain = "ascii" in args or read_config(args).enabled("screen.ascii") or not takes_unicode(sys.stdout)
-    model, damage = replayed(path, ReadingProgress(sys.stderr, path.name))
-    found = diagnose(model)
+    plain = read_config(args).enabled("screen.ascii") or is_plain(vars(args))
+    from fabtui.cli.outputs import print_recording
 
-    def report(lines: list[str]) -> int:
-        code = print_session(found, plain, shown)
-        print_lines(lines)
-        return code
-
-    code = write_first(write_outputs(model, request, found), report)
-    if damage is None:
-        return code
-    raise InputError(f"{damage}; the part before it is shown, the rest is left out")
+    return print_recording(path, request, plain, shown)

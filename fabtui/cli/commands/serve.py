@@ -14,7 +14,7 @@ from fabtui.cli.options_from_args import request_from
 from fabtui.config.file import read_config
 from fabtui.config.values import count
 from fabtui.errors import InputError
-from fabtui.importers.session import check_recording
+from fabtui.model.recording import check_recording
 from fabtui.paths import user_path
 
 HELP = """\

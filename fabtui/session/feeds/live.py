@@ -48,7 +48,6 @@ from fabtui.session.options import JobQuery, SessionOptions, connector_options
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, StepRunner, inventory_args
 from fabtui.session.ranks.rank_host import RankHost, exit_reason
 from fabtui.session.reconnection import Reconnection, SuspendDetector, may_return
-from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, LostKind, Message, NodeUnreachable, UnreachableKind
@@ -58,6 +57,7 @@ from fabtui_node.protocol import ErrorKind
 if TYPE_CHECKING:
     from fabtui.diagnosis.diagnosis import Diagnosis
     from fabtui.diagnosis.knowledge.step_command import StepCommand
+    from fabtui.session.running_job.monitor import JobMonitor
     from fabtui.session.running_job.watch import JobWatch
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
@@ -205,6 +205,8 @@ class LiveFeed(Feed):
         options = self._options
         job = options.job.partition(",")[0]
         if self._job_watch is None and (options.query is not None or job):
+            from fabtui.session.running_job.monitor import JobMonitor
+
             self.watch_job(JobMonitor(options.query or JobQuery(job)))
         return self._job_watch
 

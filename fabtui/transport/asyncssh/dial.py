@@ -7,13 +7,13 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
 from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail, kill, wait_gone
-from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.login_errors import unreachable
+from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.ssh_config import SshSettings, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -58,10 +58,22 @@ class Dialer:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
+        #: Connections that nobody has taken yet, by the name of their host.
+        self._begun: dict[str, asyncio.Task[socket.socket]] = {}
 
-    def close(self) -> None:
-        """Release the threads."""
+    async def close(self) -> None:
+        """Release the threads and the connections that nobody took."""
+        for task in self._begun.values():
+            task.cancel()
+        for found in await asyncio.gather(*self._begun.values(), return_exceptions=True):
+            if isinstance(found, socket.socket):
+                found.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, resolved: SshSettings, within: float) -> None:
+        """Start to connect to a host; its next `dial` takes the connection."""
+        if resolved.name not in self._begun:
+            self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
 
     async def dial(self, resolved: SshSettings, within: float) -> socket.socket:
         """Return a socket that is connected to a host.
@@ -69,6 +81,10 @@ class Dialer:
         Raises:
             NodeUnreachable: ``dns``, ``refused``, ``no-route``, ``timeout`` or ``local``.
         """
+        begun = self._begun.pop(resolved.name, None)
+        return await (self._dial(resolved, within) if begun is None else begun)
+
+    async def _dial(self, resolved: SshSettings, within: float) -> socket.socket:
         what = f"{resolved.hostname} port {resolved.port}"
         stage = "its name was not looked up"
         try:
@@ -148,6 +164,25 @@ class Dialer:
             theirs.close()
         ours.setblocking(False)
         return Proxy(ours, process)
+
+
+def unreachable(error: OSError, what: str) -> NodeUnreachable:
+    """Convert a failed system call on a target (``name port N``) to an error."""
+    # The number's own words: asyncio puts "Connect call failed" and the address in their place.
+    plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
+    text = error.strerror if plain else os.strerror(error.errno or 0)
+    reason = text or str(error) or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        name = what.partition(" port ")[0]
+        hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
+        return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
+    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
+        return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
+    no_route = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
+    kind: UnreachableKind = "no-route" if no_route else "timeout" if isinstance(error, TimeoutError) else "local"
+    return NodeUnreachable(kind, f"{what}: {reason}")
 
 
 async def _connected(sock: socket.socket, resolved: SshSettings, address: tuple[str, int]) -> socket.socket:

@@ -51,6 +51,8 @@ class Logins:
         gates: Gates,
         notice: Callable[[str], None],
         answers: LoginAnswers,
+        dialer: Dialer,
+        unfit: OpenSSHReasons,
     ) -> None:
         self._resolver = resolver
         self._policy = policy
@@ -61,8 +63,8 @@ class Logins:
         self._answers = answers
         #: By the user and the keys of logins.
         self._trials: dict[tuple[str, tuple[str, ...], str | None], KeyTrial] = {}
-        self._dialer = Dialer()
-        self._unfit = OpenSSHReasons()
+        self._dialer = dialer
+        self._unfit = unfit
         self._jumps: dict[tuple[str, ...], _Jump] = {}
 
     async def close(self) -> None:
@@ -76,7 +78,6 @@ class Logins:
                 result.abort()
                 await result.wait_closed()
         self._host_keys.close()
-        self._dialer.close()
 
     async def log_in(self, resolved: SshSettings) -> Login:
         """Return a connection to a host, through its jump hosts.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.cli.commands import app, replay
+from fabtui.cli.commands import app
 
 Maker = Callable[[], Any]
 Here = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -157,7 +157,7 @@ def test_a_replay_ends_with_one_line_about_the_session(
         asyncio.run(make_feed().run())
         return 1
 
-    monkeypatch.setattr(replay, "show", played)
+    monkeypatch.setattr(app, "run_app", played)
     done = here("replay", str(recording(tmp_path / "a.jsonl.gz", maker)), "--speed", "max")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "measured: 1 failed; exit code 1: a test was slow, failed or timed out, or a finding is bad\n"
@@ -171,7 +171,7 @@ def test_the_app_ends_with_one_line_about_the_session(
         asyncio.run(feed.close())
         return 130
 
-    monkeypatch.setattr(app, "show", left_at_once)
+    monkeypatch.setattr(app, "run_app", left_at_once)
     done = here("--lab", "2x1", "--record", str(tmp_path / "a.jsonl.gz"))
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.splitlines()[-1].startswith("measured: nothing; exit code 130: ")

@@ -17,7 +17,7 @@ from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.report.grid import Shown
+from fabtui.report.document import Shown
 from fabtui.report.summary import summary
 from fabtui_node.probes.counters import Counters
 

@@ -19,7 +19,8 @@ from fabtui.model.layers import Better, Layer, LayerSpec, Per, all_layers, grid_
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import ASCII, CellStyle, style_of
 from fabtui.presentation.legends import legend, meanings
-from fabtui.report.grid import Shown, grid
+from fabtui.report.document import Shown
+from fabtui.report.grid import grid
 from fabtui.report.summary import summary
 from tests.unit.test_reference import reference_page
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli.printing import chosen_layers, shown_from
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.model.baseline import Baseline
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import ASCII
-from fabtui.report.grid import MOST_ENDPOINTS, Shown, chosen_layers, grid, grids, shown_from
+from fabtui.report.document import Shown
+from fabtui.report.grid import MOST_ENDPOINTS, grid, grids
 from fabtui.report.summary import summary
 
 Maker = Callable[[], Any]

@@ -8,7 +8,8 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.presentation.cell_levels import ASCII
-from fabtui.report.grid import Shown, matrix
+from fabtui.report.document import Shown
+from fabtui.report.grid import matrix
 from fabtui.report.summary import summary
 from fabtui.report.text import folded
 

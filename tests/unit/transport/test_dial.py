@@ -29,7 +29,7 @@ async def test_a_dial_that_is_given_up_is_closed() -> None:
             with taken:
                 taken.settimeout(5)
                 assert taken.recv(1) == b""
-        dialer.close()
+        await dialer.close()
 
 
 async def test_a_dial_that_fails_reports_why() -> None:
@@ -40,4 +40,20 @@ async def test_a_dial_that_fails_reports_why() -> None:
         with pytest.raises(NodeUnreachable) as caught:
             await dialer.dial(host, 5)
         assert caught.value.kind == "refused"
-        dialer.close()
+        await dialer.close()
+
+
+async def test_a_connection_that_was_begun_is_taken_once_and_else_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dialer, host = Dialer(), SshSettings("n1", "127.0.0.1", "me", server.getsockname()[1])
+        dialer.begin(host, 5)
+        with await dialer.dial(host, 5) as taken, server.accept()[0] as first:
+            assert taken.getsockname() == first.getpeername()
+        with await dialer.dial(host, 5) as another, server.accept()[0] as second:
+            assert another.getsockname() == second.getpeername()
+        dialer.begin(host, 5)
+        await asyncio.sleep(0.05)
+        await dialer.close()
+        with server.accept()[0] as left:
+            left.settimeout(5)
+            assert left.recv(1) == b""

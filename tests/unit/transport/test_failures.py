@@ -6,12 +6,12 @@ import asyncssh
 import pytest
 
 from fabtui.transport.asyncssh.client_keys import Offer
-from fabtui.transport.asyncssh.dial import Dialer
+from fabtui.transport.asyncssh.dial import Dialer, unreachable
 from fabtui.transport.asyncssh.known_hosts import HostEntries
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
 from fabtui.transport.launcher import ssh_argv
 from fabtui.transport.link import LinkLost, NodeUnreachable
-from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel, unreachable
+from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import INPUT_TAKEN
 from fabtui.transport.ssh_config import SshSettings
@@ -232,7 +232,7 @@ async def test_a_slow_name_server_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     assert done[0] == "fast"
     assert done[1] == "slow1 timeout"
     assert set(done[2:]) == {f"slow{n} dns" for n in range(2, 12)}
-    dialer.close()
+    await dialer.close()
 
 
 def test_a_login_that_reads_what_was_sent_to_the_node_side() -> None:
