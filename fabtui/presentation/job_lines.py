@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.running_job.who_is_behind import Answer
 from fabtui.jobs.monitor.iteration_times import IterationTimes
 from fabtui.jobs.monitor.job_logs import LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
-from fabtui.jobs.watchdog import WatchdogPhase
-from fabtui.jobs.watchdog import WatchdogVerdict as HangVerdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.text_table import aligned
@@ -31,8 +28,6 @@ TAIL_LINES: dict[Stream, int] = {"out": 3, "err": 1, "gpu": 0}
 #: Nodes from which those that are alike share a line, and iterations that are listed.
 _FOLD_FROM = 9
 _ITERATIONS = 5
-#: Maximum number of lines of the answer who is behind.
-_ANSWER_LINES = 3
 _BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _SPARK = 24
 _GIB = 1 << 30
@@ -75,28 +70,6 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
     for command in finding.next if with_next else ():
         lines += wrapped([("       next: ", MUTED), (one_line(command, 400), "")], width, 13)
     return lines
-
-
-def watchdog_line(verdict: HangVerdict, width: int, glyphs: Glyphs) -> Line:
-    """Return what the watchdog sees."""
-    text = f"{verdict.phase}: {one_line(verdict.why, 400)}" if verdict.why else str(verdict.phase)
-    style = "bold $error" if verdict.phase is WatchdogPhase.HANG else ""
-    return clipped([(" watchdog  ", MUTED), (text, style)], width, glyphs.ellipsis)
-
-
-def answer_lines(answer: Answer, source: str, age: float, width: int) -> Lines:
-    """Return who is behind in one sentence.
-
-    Args:
-        answer: The answer.
-        source: What named the ranks, "" if nothing did; then the second sentence is what was found.
-        age: How old (s) it is.
-        width: Columns.
-    """
-    text = one_line("; ".join(answer.sentences[: 1 if source else 2]), 600)
-    when = f"  {source + ', ' if source else ''}{clock_text(age)} ago"
-    lines = wrapped([(" behind    ", MUTED), (text, "bold" if source else ""), (when, MUTED)], width, 11)
-    return lines[:_ANSWER_LINES]
 
 
 def node_cells(report: JobReport, *, folded: bool = True) -> list[JobCells]:

@@ -69,6 +69,7 @@ class FakeFeed(Feed):
         self.pace = pace
         self.closed = 0
         self.swept = 0
+        self.asked = 0
         self.retested: list[tuple[str, str]] = []
         self.confirmed: list[Experiment] = []
         self.probed: list[str] = []
@@ -137,6 +138,9 @@ class FakeFeed(Feed):
     def answer(self, **fields: Any) -> None:
         """End the command that was run last."""
         self.play([CommandEnd(number=len(self.ran), time=self.model.now, **fields)])
+
+    async def ask_job(self) -> None:
+        self.asked += 1
 
     def job_watch(self) -> JobWatch | None:
         return self.job

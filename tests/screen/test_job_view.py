@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.running_job.who_is_behind import Answer
-from fabtui.jobs.watchdog import WatchdogPhase, WatchdogVerdict
+from fabtui.model.events import JobEvidence
 from fabtui.session.options import JobQuery
-from fabtui.session.running_job.evidence import HangReport
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.watch import JobWatch
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.fakejob import judged_as, verdict_of
 from tests.unit.jobs.job_texts import gpustat, healthy, iteration, settings
 
 
@@ -91,32 +90,31 @@ async def test_a_job_is_chosen_by_its_id(opened: Opened) -> None:
         assert any("No links to the nodes are open here" in note.message for note in app._notifications)
 
 
-class AnsweredWatch(JobWatch):
-    """A watch whose question is answered at once."""
+class LinkedWatch(JobWatch):
+    """A watch whose nodes can be asked."""
 
     linked = True
 
-    async def ask(self) -> None:
-        sentence = "AllReduce 6650 of communicator f88f (32 ranks): ranks 8-11 on n001 have not called it (last 6649)"
-        found = Answer([sentence], ["ssh n001 cat /proc/interrupts"], True)
-        self.answer, self.answered = HangReport("", "12", ("n000",), (), found, "RAS"), self.clock()
 
-
-async def test_the_view_names_who_is_behind_and_runs_a_next_step(opened: Opened, tmp_path: Path) -> None:
+async def test_the_logs_name_who_is_behind_and_run_a_next_step(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, text in healthy().items():
         (tmp_path / name).write_text(text)
-    feed = FakeFeed(sweep_of_two().events)
-    feed.job = AnsweredWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
-    why = "no iteration for 75 s, usually one every 14 s"
-    feed.job.verdict = WatchdogVerdict(WatchdogPhase.HANG, (), False, False, why)
+    judged_as(monkeypatch, verdict_of("hang")._replace(next=("ssh n001 cat /proc/interrupts",)))
+    story = sweep_of_two()
+    story.add(JobEvidence(node="n001", source="activity", value={}))
+    feed = FakeFeed(story.events)
+    feed.job = LinkedWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
     feed.job.refresh = feed.job.monitor.refresh  # type: ignore[method-assign]
     async with opened(feed, size=(100, 30)) as (app, pilot):
-        await pilot.press("J")
+        await pilot.press("J", "l")
         text = await shows(app, pilot, "n060")
-        assert f" watchdog  hang: {why}" in text
-        await pilot.press("r")
-        text = await shows(app, pilot, "ranks 8-11 on n001 have not called it")
+        assert "job 4711 hangs for 0:13: rank 9 on n061:1 is stopped" in text.replace(" on n[060-061] (16 ranks)", "")
         assert "next: ssh n001 cat /proc/interrupts" in text
+        await pilot.press("r")
+        await pilot.pause()
+        assert feed.asked == 1
         await pilot.press("tab")
         await shows(app, pilot, "> ssh n001 cat /proc/interrupts")
         assert "enter runs it on n001" in screen_text(app)

@@ -294,6 +294,7 @@ CASES: dict[str, Case] = {
     "ranks.back": in_the_ranks(lambda w: w.app.screen is w.app.main),
     "ranks.save": in_the_ranks(lambda w: "report written to" in w.notifications and any(w.folder.glob("*.html"))),
     "ranks.logs": in_the_ranks(lambda w: w.screen == "JobsScreen"),
+    "ranks.ask": in_the_ranks(lambda w: w.feed.asked == 1),
     "ranks.node": in_the_ranks(lambda w: w.screen == "NodeScreen"),
     "ranks.copy": in_the_ranks(lambda w: "evidence" in w.app.clipboard),
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),

@@ -24,6 +24,7 @@ from fabtui.presentation.job_board import (
     evidence_lines,
     group_lines,
     rate_lines,
+    sentence_line,
     steps_of,
     traffic_lines,
 )
@@ -32,6 +33,8 @@ from fabtui.presentation.wording import CELL, MUTED, Part, clock_text
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
+from fabtui.screen import session_actions
+from fabtui.screen.context import AppContext
 from fabtui.screen.grid.rank_cells import RankCells
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
@@ -93,7 +96,7 @@ class JobScreen(TitledScreen):
         # The screen would move the focus.
         shortcut("tab", "step(1)", "job.step", "choose the next step to run or copy", "next steps", priority=True),
         shortcut("shift+tab", "step(-1)", "job.step-back", "choose the step before", priority=True),
-        shortcut("r", "ask", "job.ask", "ask RAS, flight recorder and stacks who is behind", "who is behind"),
+        shortcut("r", "ask", "job.ask", "ask the nodes for stacks and dumps of their ranks", "ask nodes"),
         shortcut("o", "log('out')", "job.out", "show what the node has printed", "output"),
         shortcut("e", "log('err')", "job.err", "show the errors that the node has printed", "errors"),
         # The table would go to its first line.
@@ -110,6 +113,7 @@ class JobScreen(TitledScreen):
         self._stream: Stream | None = None
         self._step: str | None = None
         self._following = True
+        self._asking = False
         self._report = watch.monitor.report
         self._read: float | None = None
         self._problem = ""
@@ -143,8 +147,6 @@ class JobScreen(TitledScreen):
             try:
                 report = await self._job.refresh()
                 self._problem = ""
-                if (verdict := self._job.verdict) is not None and verdict.fired:
-                    self.action_ask()
             except Exception as error:
                 # The view stays, with what was read before.
                 self._problem = one_line(f"{type(error).__name__}: {error}", 200)
@@ -204,26 +206,20 @@ class JobScreen(TitledScreen):
         return [*kept, [(f"   {count(left, 'more line')}; y copies all", MUTED)]]
 
     def _watch_lines(self, width: int) -> Lines:
-        """Return what the watchdog sees, and who is behind; nothing if the nodes cannot be asked."""
-        job, glyphs = self._job, self.context.glyphs
-        lines: Lines = []
-        if job.verdict is not None:
-            lines.append(job_lines.watchdog_line(job.verdict, width, glyphs))
-        if job.asking:
-            text = f"asking RAS, the flight recorder and the stacks of the ranks{glyphs.ellipsis}"
-            return [*lines, [(" behind    ", MUTED), (text, "")]]
-        if job.answer is None:
-            return lines
-        age = job.clock() - job.answered
-        lines += job_lines.answer_lines(job.answer.answer, job.answer.source, age, width)
-        for command in job.answer.answer.next[:1]:
+        """Return the verdict about the ranks, with the next command; nothing if they are not observed."""
+        board, glyphs = self.context.job(), self.context.glyphs
+        lines: Lines = [] if board is None else [sentence_line(board, width, glyphs)]
+        if self._asking:
+            lines.append([(f" asking for stacks, dumps and kernel reports{glyphs.ellipsis}", MUTED)])
+        for command in [] if board is None else steps_of(board)[:1]:
             lines += wrapped([("           next: ", MUTED), (one_line(command, 400), "")], width, 17)
         return lines
 
     @property
     def _steps(self) -> list[str]:
-        """The next steps: of the answer who is behind first, then of the findings."""
-        found = [] if self._job.answer is None else self._job.answer.answer.next[:1]
+        """The next steps: of the verdict about the ranks first, then of the findings."""
+        board = self.context.job()
+        found = [] if board is None else steps_of(board)
         if self._report is not None:
             found = [*found, *(command for one in self._report.findings for command in one.next)]
         return list(dict.fromkeys(found))
@@ -234,7 +230,7 @@ class JobScreen(TitledScreen):
         title: list[Part] = [(" > ", "bold $primary"), (one_line(text, 400), "bold $accent")]
         self._log_title.show(Content.assemble(*clipped(title, width, context.glyphs.ellipsis)))
         hint = (
-            "enter asks here: RAS, the flight recorder and the stacks of the ranks"
+            "enter asks here: the stacks of the ranks, dumps, kernel reports"
             if _asks(text)
             else enter_text(context, text)
         )
@@ -302,21 +298,20 @@ class JobScreen(TitledScreen):
         self.draw()
 
     def action_ask(self) -> None:
-        """Ask who is behind, in the background."""
+        """Ask the nodes in the background."""
         if not self._job.linked:
             self.context.notify(
-                "No links to the nodes are open here: fabtui job ID opens them, in a shell also fabtui ras",
+                "No links to the nodes are open here: fabtui job ID opens them, in a shell also fabtui hang",
                 severity="warning",
             )
-        elif not self._job.asking:
-            self.run_worker(self._ask(), name="who is behind", exit_on_error=False)
+        elif not self._asking:
+            self._asking = True
+            self.run_worker(self._ask(), name="ask", exit_on_error=False)
+        self.draw()
 
     async def _ask(self) -> None:
-        try:
-            await self._job.ask()
-        except Exception as error:
-            # Answers come from strangers' processes; the view stays.
-            self.context.notify(f"no answer: {one_line(f'{type(error).__name__}: {error}', 200)}", severity="warning")
+        await ask_job(self.context)
+        self._asking = False
         self.draw()
 
     def action_jobs(self) -> None:
@@ -352,7 +347,16 @@ class JobScreen(TitledScreen):
 
 def _asks(step: str) -> bool:
     """Return True for a next step that the view takes itself, over its open links."""
-    return step.startswith(("fabtui stacks", "fabtui ras"))
+    return step.startswith(("fabtui stacks", "fabtui ras", "fabtui hang"))
+
+
+async def ask_job(context: AppContext) -> None:
+    """Ask the nodes for what is not read each second: stacks, dumps, kernel reports; the verdict then includes it."""
+    if context.feed is None or not context.feed.can_test:
+        context.notify("the nodes of a recording cannot be asked", severity="warning")
+        return
+    context.notify("asking the nodes for stacks, dumps and kernel reports")
+    await session_actions.report(context, context.feed.ask_job())
 
 
 class RankMap(GridView, can_focus=False):
@@ -380,6 +384,7 @@ class RanksScreen(SteppedScreen):
         shortcut("J", "leave", "ranks.back", "back to the previous view"),
         shortcut("e", "save", "ranks.save", "save all evidence before the job is killed", "save evidence"),
         shortcut("l", "logs", "ranks.logs", "show the logs and the nodes of the job", "logs"),
+        shortcut("r", "ask", "ranks.ask", "ask the nodes for stacks and dumps of their ranks", "ask nodes"),
         shortcut("n", "node", "ranks.node", "show the node of the rank that is behind", "node"),
         shortcut("y", "copy", "ranks.copy", "copy the chosen next step, or the whole view as text", "copy"),
     ]
@@ -459,6 +464,9 @@ class RanksScreen(SteppedScreen):
         if not self._wide:
             lines += [*section("rates"), *rate_lines(board, width, glyphs)]
         return [*lines, *section("traffic of pairs"), *traffic_lines(board, width)]
+
+    def action_ask(self) -> None:
+        self.run_worker(ask_job(self.context), name="ask", exit_on_error=False)
 
     def action_logs(self) -> None:
         self.context.open_view("logs")

@@ -66,6 +66,9 @@ class Feed:
     async def acknowledge(self, finding: str, title: str, note: str) -> None:
         """Keep a note about a finding by its key, or remove it if the note is empty. A replay does nothing."""
 
+    async def ask_job(self) -> None:
+        """Ask the nodes of a running job for stacks, dumps and kernel reports; return when they have answered."""
+
     def job_watch(self) -> JobWatch | None:
         """Return the watch of the job whose nodes these are, always the same; None without a job or in a replay."""
         return None

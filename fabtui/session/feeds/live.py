@@ -200,6 +200,13 @@ class LiveFeed(Feed):
         monitor.client_of, monitor.every = self._client_of, True
         self._job_watch = JobWatch(monitor, self._options, self._client_of)
 
+    async def ask_job(self) -> None:
+        """Ask the nodes of the observed job; InputError without one."""
+        observer = None if self._sweep is None else self._sweep.observer
+        if observer is None:
+            raise InputError("no running job was seen on these nodes")
+        await asyncio.gather(observer.read_stacks(), observer.read_dumps(), observer.read_kernel())
+
     def job_watch(self) -> JobWatch | None:
         """Return the watch of the job whose nodes these are; it asks them over their open links."""
         options = self._options
