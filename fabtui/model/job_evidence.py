@@ -19,6 +19,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fabtui.model.events import JobEvidence
+from fabtui.model.job_tracks import JobTracks
 from fabtui_node.parsers.lines import json_list, json_number, json_object, json_whole
 
 #: History of a node: every sample of the last _DENSE seconds, then one per _THIN seconds up to _LONGEST seconds.
@@ -157,6 +158,7 @@ class JobEvidenceLog:
 
     def __init__(self) -> None:
         self.revision = 0  #: Incremented by each reading.
+        self.tracks = JobTracks()  #: What ranks and GPUs did so far.
         self._samples: dict[str, _History] = {}
         self._readings: dict[tuple[str, str], deque[JobReading]] = {}
         self._reports: dict[str, deque[JobReading]] = {}
@@ -205,7 +207,9 @@ class JobEvidenceLog:
         if event.node not in self._samples and len(self._samples) >= _MOST_NODES:
             return
         share = max(60, _MOST_SAMPLES // (len(self._samples) + 1))
-        self._samples.setdefault(event.node, _History()).add(self._sample(event), share)
+        before, sample = self.latest(event.node), self._sample(event)
+        self._samples.setdefault(event.node, _History()).add(sample, share)
+        self.tracks.take(before, sample)
         reports = [one for one in json_list(event.value.get("kernel")) if isinstance(one, dict)]
         if reports:
             kept = self._reports.setdefault(event.node, deque(maxlen=_MOST_REPORTS))

@@ -2,15 +2,471 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from fabtui.diagnosis.running_job import job_sources as sources
+from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, stack_command
+from fabtui.model.job_evidence import GpuSample, JobEvidenceLog, JobSample, JobSource, RankProcess, RankSample
 from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+from fabtui.transport.registry import command_on_node
+
+#: Time (s) without any progress after which a job hangs, unless its pauses are usually longer.
+PATIENCE = 10.0
+#: The same while a job has shown no progress yet and is younger than _YOUNG (s).
+_STARTING, _YOUNG = 30.0, 300.0
+#: A pause may take this many times a usual one.
+_USUAL_TIMES = 1.5
+#: Time (s) for which a rank may compute on the processor alone, and be blocked in the kernel, while the others wait.
+_BUSY, _BLOCKED = 60.0, 30.0
+#: Time (s) since the last sign of something within which it goes on.
+_RECENT = 3.0
+#: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
+_DEAD, _OLD = 4.0, 15.0
+#: Samples of the time (s) that show a rank that holds up the others, least number of them, and how they are judged:
+#: its utilization against the median of the others, their least utilization, and its power against theirs.
+_WINDOW, _FEWEST = 8.0, 5
+_LATE, _WAITING, _SAME_POWER = 0.6, 85.0, 0.8
+#: Observed time (s) after which a verdict about a job that moves is settled.
+_SETTLED = 8.0
+
+_verdicts: WeakKeyDictionary[JobEvidenceLog, tuple[int, float, JobVerdict]] = WeakKeyDictionary()
 
 
-def job_verdict(model: Model) -> JobVerdict | None:
-    """Return the verdict about the job that runs on the nodes of a session; None without evidence about one."""
+def job_verdict(model: Model, patience: float = PATIENCE) -> JobVerdict | None:
+    """Return the verdict about the job that runs on the nodes of a session; of several, about the worst one.
+
+    Args:
+        model: The session model.
+        patience: Time (s) without any progress after which a job hangs.
+
+    Returns:
+        None without evidence about a job.
+    """
     log = model.job
     if not log:
         return None
+    known = _verdicts.get(log)
+    if known is not None and known[:2] == (log.revision, patience):
+        return known[2]
+    found = [_Judge(model, group, patience).verdict() for group in _groups(log)]
+    order = [JobState.HANGS, JobState.SLOW, JobState.PAUSED]
+    found.sort(key=lambda one: (order.index(one.state) if one.state in order else len(order), -len(one.ranks)))
+    verdict = found[0] if found else _without_ranks(model, log)
+    _verdicts[log] = (log.revision, patience, verdict)
+    return verdict
+
+
+def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
+    now = max((sample.time for node in log.nodes if (sample := log.latest(node)) is not None), default=model.now)
+    state = JobState.ENDED if log.tracks.ranks else JobState.UNKNOWN
+    needs = "no process with a rank (RANK, SLURM_PROCID...) is visible to this user on these nodes"
+    return JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
+
+
+def _groups(log: JobEvidenceLog) -> list[JobGroup]:
+    """Return the jobs that run, with their ranks: those of one Slurm job, or of one rendezvous."""
     latest = [sample for node in log.nodes if (sample := log.latest(node)) is not None]
-    now = max((sample.time for sample in latest), default=model.now)
-    return JobVerdict(JobState.UNKNOWN, now, now, "", tuple(log.nodes), ())
+    now = max((sample.time for sample in latest), default=0.0)
+    members: dict[tuple[str, int | None, str], list[tuple[JobSample, RankSample]]] = {}
+    for sample in latest:
+        if now - sample.time <= _OLD:
+            for rank in sample.ranks:
+                members.setdefault(_key(rank.process), []).append((sample, rank))
+    return [_group(log, key, found, now) for key, found in members.items()]
+
+
+def _key(process: RankProcess) -> tuple[str, int | None, str]:
+    """Return what the ranks of a job have in common."""
+    return process.job, process.world, "" if process.job else dict(process.env).get("MASTER_PORT", "")
+
+
+def _group(
+    log: JobEvidenceLog, key: tuple[str, int | None, str], members: list[tuple[JobSample, RankSample]], now: float
+) -> JobGroup:
+    tracks = log.tracks
+    ranks = []
+    for sample, one in members:
+        process = one.process
+        track = tracks.ranks[process.node, process.pid]
+        gpus = tuple(found for number in process.gpus if (found := sample.gpu(number)) is not None)
+        followed = tuple(tracks.gpus[process.node, gpu.number] for gpu in gpus)
+        ranks.append(JobRank(track, _place(process), gpus, followed))
+    ranks.sort(key=lambda one: (one.place.rank, one.place.node))
+    nodes = tuple(dict.fromkeys(sample.node for sample, _ in members))
+    first = min(one.track.first for one in ranks)
+    return JobGroup(tuple(ranks), _gone(log, key, ranks, now), key[0], key[1], nodes, now, first)
+
+
+def _place(process: RankProcess) -> JobPlace:
+    return JobPlace(process.rank, process.node, process.pid, ",".join(map(str, process.gpus)))
+
+
+def _gone(
+    log: JobEvidenceLog, key: tuple[str, int | None, str], ranks: Sequence[JobRank], now: float
+) -> tuple[JobPlace, ...]:
+    """Return the ranks that have ended or are missing among those of their node, while others run."""
+    alive = {one.place.rank for one in ranks}
+    found = {}
+    for track in log.tracks.ranks.values():
+        process = track.process
+        sample = log.latest(process.node)
+        ended = sample is not None and track.seen < sample.time and now - track.seen >= _DEAD
+        if ended and process.rank not in alive and _key(process) == key:
+            found[process.rank] = _place(process)
+    # Started after it had ended: torchrun numbers the ranks of a node without gaps.
+    for one in ranks:
+        process = one.track.process
+        size = dict(process.env).get("LOCAL_WORLD_SIZE", "")
+        if process.local_rank is not None and size.isdecimal() and len(size) < 5:
+            start = process.rank - process.local_rank
+            for rank in range(start, start + int(size)):
+                if rank not in alive and rank not in found and now - one.track.first >= _DEAD:
+                    found[rank] = JobPlace(rank, process.node)
+    return tuple(found[rank] for rank in sorted(found))
+
+
+class _Named(NamedTuple):
+    """The ranks that the others wait for, and what they do."""
+
+    behind: tuple[JobPlace, ...]
+    where: str = ""
+    needs: str = ""
+
+
+class _Judge:
+    """Judges one job."""
+
+    def __init__(self, model: Model, group: JobGroup, patience: float) -> None:
+        self._model, self._log, self._group = model, model.job, group
+        self._patience = patience
+        self._now = group.now
+        self._ras = sources.ras(self._log, group)
+        self._logs = sources.logs(self._log)
+        self._nvml = sources.nvml(group)
+        self._processes = sources.processes(group)
+        self._stacks = sources.stacks(self._log, group)
+        self._flight = sources.concluded(self._log, group, JobSource.FLIGHT, "flight recorder")
+        self._inspector = sources.concluded(self._log, group, JobSource.INSPECTOR, "Inspector")
+        self._kernel = sources.kernel(self._log, group, self._processes.suspects)
+
+    def verdict(self) -> JobVerdict:
+        """Return the verdict."""
+        group = self._group
+        stopped = [one for one in group.ranks if one.state in ("T", "t")]
+        if stopped and len(stopped) == len(group.ranks):
+            halted = max(one.track.stopped or self._now for one in stopped)
+            return self._made(JobState.PAUSED, halted, _Named((), "all ranks are stopped (suspended)"))
+        if stopped or group.gone:
+            return self._made(JobState.HANGS, self._silent_since(stopped), self._named())
+        since = self._moved()
+        quiet = self._now - (group.first if since is None else since)
+        if (paused := self._paused(since, quiet)) is not None:
+            return paused
+        if quiet >= self._limit(since):
+            return self._made(JobState.HANGS, since or group.first, self._named())
+        if self._ras_stands():
+            assert self._ras is not None
+            return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
+        if since is None:
+            return self._made(JobState.STARTING, group.first, _Named(()))
+        if (late := self._late()) is not None:
+            return late
+        return self._made(JobState.MOVES, group.first, self._struck())
+
+    def _silent_since(self, stopped: Sequence[JobRank]) -> float:
+        """Return since when a rank is stopped or gone."""
+        times: list[float] = [one.track.stopped for one in stopped if one.track.stopped is not None]
+        for place in self._group.gone:
+            track = self._log.tracks.ranks.get((place.node, place.pid or 0))
+            times.append(track.seen if track is not None else self._group.first)
+        return min(times, default=self._now)
+
+    def _moved(self) -> float | None:
+        """Return when the job made progress last, by any source; None if no source has seen any."""
+        times: list[float | None] = [one.track.moved for one in self._group.ranks]
+        times += [self._ras.grew if self._ras is not None else None]
+        times += [self._logs.moved if self._logs is not None else None]
+        return max((one for one in times if one is not None), default=None)
+
+    def _limit(self, since: float | None) -> float:
+        """Return the time (s) without progress that is too long."""
+        group = self._group
+        usual = min((one.track.usual_pause for one in group.ranks), default=0.0)
+        limit = max(self._patience, _USUAL_TIMES * usual)
+        ages = [one.track.last.age for one in group.ranks if one.track.last is not None]
+        if since is None and any(age is not None and age < _YOUNG for age in ages):
+            limit = max(limit, _STARTING)
+        if any(one.state == "D" for one in group.ranks):
+            limit = max(limit, _BLOCKED)
+        # Nobody waits for a job of one rank, and one that nobody measures may work unseen.
+        alone = group.world == 1 or (group.world is None and len(group.ranks) == 1)
+        return float("inf") if alone or not self._measured() else limit
+
+    def _measured(self) -> bool:
+        """Return True if progress would be seen: of GPUs, or of ranks that need none."""
+        known = [track.works for one in self._group.ranks for track in one.gpu_tracks]
+        bare = [one.track.cpu for one in self._group.ranks if not one.gpu_tracks]
+        return any(one is not None for one in (*known, *bare))
+
+    def _ras_stands(self) -> bool:
+        """Return True if counts of RAS differ and stand while nothing else but processor time shows progress."""
+        if self._ras is None or not self._ras.differ or self._ras.stands < self._patience:
+            return False
+        working = any(track.works for one in self._group.ranks for track in one.gpu_tracks)
+        recent = self._logs is not None and self._logs.moved is not None and self._now - self._logs.moved < _RECENT
+        return not working and not recent
+
+    def _paused(self, since: float | None, quiet: float) -> JobVerdict | None:
+        """Return the verdict about ranks that write files or compute alone while the others wait."""
+        group = self._group
+        active = max((one.track.active for one in group.ranks if one.track.active is not None), default=None)
+        still = self._now - (group.first if active is None else active)
+        writing = [one for one in group.ranks if _since(one.track.filed, self._now) <= _RECENT]
+        bare = not any(one.gpu_tracks for one in group.ranks)
+        if writing and (still >= _RECENT - 1 or (bare and not self._others_work(writing))):
+            total = sum(one.track.file_rate or 0.0 for one in writing)
+            places = tuple(one.place for one in writing) if len(writing) < len(group.ranks) else ()
+            who = "" if places else "all ranks "
+            where = f"{who}{'writes' if len(places) == 1 else 'write'} or read files" + (
+                f", {sources.rate(total)}" if total else ""
+            )
+            where = where.replace("writes or read", "writes or reads")
+            return self._made(JobState.PAUSED, active or group.first, _Named(places, where))
+        busy = [one for one in group.ranks if _since(one.track.busy, self._now) <= _RECENT]
+        allowed = _BUSY if since is not None else 900.0
+        if busy and quiet >= _RECENT and quiet < allowed:
+            places = tuple(one.place for one in busy) if len(busy) < len(group.ranks) else ()
+            where = "computes on the CPU while the others wait" if len(places) == 1 else "compute on the CPU"
+            state = JobState.STARTING if since is None else JobState.PAUSED
+            return self._made(state, since or group.first, _Named(places, where if places else f"all ranks {where}"))
+        return None
+
+    def _others_work(self, writing: Sequence[JobRank]) -> bool:
+        """Return True if ranks that write no files use the processor."""
+        return any((one.track.cpu or 0.0) >= 0.1 for one in self._group.ranks if one not in writing)
+
+    # -- who is behind ------------------------------------------------------------------------------------------------
+
+    def _named(self) -> _Named:
+        """Return who is behind in a job that stands, by the strongest source."""
+        group = self._group
+        struck = self._struck()
+        if group.gone:
+            return _Named(group.gone, struck.where if struck.behind else "has ended while the others run")
+        stopped = tuple(one.place for one in group.ranks if one.state in ("T", "t"))
+        if stopped:
+            return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
+        if struck.behind:
+            return struck
+        ranked = [self._nvml, self._flight, self._ras.reading if self._ras else None, self._stacks, self._processes]
+        naming = [one for one in (*ranked, self._inspector) if one is not None and one.suspects]
+        if not naming:
+            return _Named((), "", self._lacks())
+        first = naming[0]
+        behind = first.suspects
+        # Of several idle GPUs, the ranks that another source names as well come first.
+        for other in naming[1:]:
+            both = tuple(place for place in behind if place in other.suspects)
+            behind = (*both, *(place for place in behind if place not in both)) if both else behind
+        apart = [one for one in naming[1:] if not set(one.suspects) & set(behind)]
+        doubt = "; ".join(f"{one.name} names {_ranks(one.suspects)} instead" for one in apart)
+        return _Named(behind, self._where(behind), doubt)
+
+    def _where(self, behind: Sequence[JobPlace]) -> str:
+        """Return what the first late rank does."""
+        found = self._group.rank(behind[0])
+        if self._ras is not None and self._ras.reading.suspects and "different collectives" in self._ras.reading.text:
+            return "call different collectives" if len(behind) > 1 else "calls another collective than the others"
+        if found is None:
+            return ""
+        does = sources.activity(found)
+        if len(behind) > 1:
+            return "are awaited"
+        if frame := sources.stack_of(self._log, behind[0]):
+            does = f"is in {one_line(frame, 120)}"
+        if self._ras is not None and self._ras.pending and behind[0] in self._ras.reading.suspects:
+            does = "has not matched a send or receive of the others"
+        return does
+
+    def _struck(self) -> _Named:
+        """Return the ranks that a report of the kernel is about."""
+        causes = self._kernel.causes
+        return _Named(tuple(causes), next(iter(causes.values()))) if causes else _Named(())
+
+    def _lacks(self) -> str:
+        """Return what the evidence lacks, and what would give it."""
+        group = self._group
+        if all(one.spins for one in group.ranks):
+            text = "not enough evidence: all GPUs wait in a collective, send or receive"
+        else:
+            text = "not enough evidence: no source separates the ranks"
+        would = []
+        if self._flight is None:
+            would.append("PyTorch's flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000)")
+        if self._stacks is None or self._stacks.blind:
+            would.append("stacks (py-spy on the nodes)")
+        if self._ras is None and any(one.gpu_tracks for one in group.ranks):
+            would.append("NCCL RAS (NCCL 2.24 or later)")
+        return text + (f"; {' or '.join(would)} would show it" if would else "")
+
+    # -- held up ------------------------------------------------------------------------------------------------------
+
+    def _late(self) -> JobVerdict | None:
+        """Return the verdict if some ranks hold up the others: their GPUs work less, at no less power."""
+        group = self._group
+        if len(group.ranks) < 2 or not all(one.gpus for one in group.ranks):
+            return None
+        shares = {one.place: self._window(one) for one in group.ranks}
+        if any(share is None for share in shares.values()):
+            return None
+        uses = {place: share[0] for place, share in shares.items() if share is not None}
+        watts = {place: share[1] for place, share in shares.items() if share is not None}
+        usual = median(sorted(uses.values())[len(uses) // 2 :])
+        others = [place for place, use in uses.items() if use > _LATE * usual]
+        late = [place for place in uses if place not in others]
+        if not late or usual < _WAITING or 2 * len(late) > len(uses):
+            return None
+        power = median(watts[place] for place in others)
+        if any(watts[place] < _SAME_POWER * power for place in late):
+            return None
+        late.sort(key=lambda place: uses[place])
+        verb = "is" if len(late) == 1 else "are"
+        where = f"{verb} late: GPU busy {uses[late[0]]:.0f} %, the others wait at {usual:.0f} %"
+        return self._made(JobState.SLOW, self._late_since(late[0], usual), _Named(tuple(late), where))
+
+    def _window(self, one: JobRank) -> tuple[float, float] | None:
+        """Return median utilization and power of a rank's GPUs in the window; None if it has not worked throughout."""
+        rows = [
+            (use, power)
+            for sample in self._samples(one, _WINDOW)
+            if (use := _use(sample, one)) is not None and (power := _watts(sample, one)) is not None
+        ]
+        covered = self._samples(one, _WINDOW)
+        if len(rows) < _FEWEST or covered[-1].time - covered[0].time < _WINDOW - 2:
+            return None
+        active = one.track.active
+        if active is None or self._now - active > 2 * _RECENT or any(use < 1 for use, _ in rows):
+            return None
+        return median(use for use, _ in rows), median(power for _, power in rows)
+
+    def _samples(self, one: JobRank, seconds: float) -> list[JobSample]:
+        return [each for each in self._log.samples(one.place.node)[-64:] if self._now - each.time <= seconds]
+
+    def _late_since(self, place: JobPlace, usual: float) -> float:
+        """Return since when a rank is late, as far back as it shows."""
+        rank = self._group.rank(place)
+        since = self._now
+        for sample in reversed(self._samples(rank, 3600.0) if rank is not None else []):
+            use = _use(sample, rank) if rank is not None else None
+            if use is None or use > _LATE * usual:
+                break
+            since = sample.time
+        return since
+
+    # -- the verdict --------------------------------------------------------------------------------------------------
+
+    def _made(self, state: JobState, since: float, named: _Named) -> JobVerdict:
+        group = self._group
+        seen = self._now - group.first
+        settled = state in (JobState.HANGS, JobState.SLOW) or seen >= _SETTLED
+        read = [self._nvml, self._processes, self._ras.reading if self._ras else None, self._stacks, self._flight]
+        read += [self._inspector, self._logs.reading if self._logs else None, self._kernel.reading]
+        return JobVerdict(
+            state,
+            since,
+            self._now,
+            group.job,
+            group.nodes,
+            self._rows(state, named.behind),
+            named.behind,
+            named.where,
+            tuple(one._replace(text=one_line(one.text, 500)) for one in read if one is not None and one.text),
+            self._kernel.fabric,
+            self._next(state, named),
+            self._logs.per_minute if self._logs is not None else None,
+            named.needs,
+            group.world,
+            settled,
+        )
+
+    def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:
+        if not named.behind and state is not JobState.HANGS:
+            return ()
+        place = named.behind[0] if named.behind else self._group.ranks[0].place
+        rank = self._group.rank(place)
+        if place in self._kernel.causes and place not in self._group.gone:
+            command = f"nvidia-smi -q -i {place.gpu.partition(',')[0]}"
+        elif place in self._group.gone:
+            command = "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault|Xid' | tail"
+        elif rank is not None and rank.state in ("T", "t"):
+            command = f"kill -CONT {place.pid}"
+        else:
+            command = stack_command(place)
+        record = self._model.nodes.get(place.node)
+        return (command_on_node(self._model.options, place.node, command, record.backend if record else ""),)
+
+    def _rows(self, state: JobState, behind: Sequence[JobPlace]) -> tuple[RankRow, ...]:
+        rows = [self._row(one, state, behind) for one in self._group.ranks]
+        young = state is JobState.STARTING
+        for place in self._group.gone:
+            shown = RankState.NOT_STARTED if young else RankState.DEAD
+            number = place.gpu.partition(",")[0] or str(place.rank)
+            rows.append(RankRow(place, f"{place.node}:{number}", shown, "its process has ended"))
+        return tuple(sorted(rows, key=lambda row: (row.rank, row.place.node)))
+
+    def _row(self, one: JobRank, state: JobState, behind: Sequence[JobPlace]) -> RankRow:
+        found, why = RankState.COMPUTING, sources.activity(one)
+        use, power = one.utilization, one.power
+        if one.gpus and use is not None:
+            why = f"GPU {use:.0f} %" + (f" at {power:.0f} W" if power is not None else "") + f"; {why}"
+        stands = state in (JobState.HANGS, JobState.PAUSED, JobState.SLOW, JobState.STARTING)
+        if one.state in ("T", "t"):
+            found = RankState.STOPPED
+        elif one.place in behind and state in (JobState.HANGS, JobState.SLOW, JobState.PAUSED):
+            found = RankState.AWAITED
+        elif one.spins or (state is JobState.SLOW) or (stands and not one.gpu_tracks):
+            found = RankState.WAITING
+        elif one.idle:
+            found = RankState.IDLE
+        elif one.gpu_tracks and all(track.works is None for track in one.gpu_tracks):
+            found = RankState.UNKNOWN
+        links = [track.nvlink for track in one.gpu_tracks if track.nvlink is not None]
+        return RankRow(
+            one.place,
+            one.track.process.endpoint,
+            found,
+            why,
+            use,
+            power,
+            sum(links) if links else None,
+            one.track.nic,
+            one.track.cpu,
+        )
+
+
+def _since(when: float | None, now: float) -> float:
+    return float("inf") if when is None else now - when
+
+
+def _use(sample: JobSample, one: JobRank) -> float | None:
+    known = [gpu.utilization for gpu in _own(sample, one) if gpu.utilization is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _watts(sample: JobSample, one: JobRank) -> float | None:
+    known = [gpu.power for gpu in _own(sample, one) if gpu.power is not None]
+    return sum(known) if known else None
+
+
+def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
+    return [gpu for gpu in sample.gpus if gpu.number in one.track.process.gpus]
+
+
+def _ranks(places: Sequence[JobPlace]) -> str:
+    return ("rank " if len(places) == 1 else "ranks ") + ", ".join(str(place.rank) for place in places[:4])

@@ -1,0 +1,412 @@
+"""What each source of evidence shows about the ranks of a running job, and which ranks it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.running_job.job_verdict import SourceReading
+from fabtui.diagnosis.running_job.node_evidence import node_evidence
+from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, RankStack, grouped, ranges, rank_stacks, ranks_text
+from fabtui.model.facts.node_view import dicts, number, text
+from fabtui.model.job_evidence import GpuSample, JobEvidenceLog, JobReading, JobSample, JobSource
+from fabtui.model.job_tracks import GpuTrack, RankTrack
+from fabtui_node.parsers.base import Notes
+
+#: Age (s) up to which a reading of a source other than the nodes' activity counts.
+FRESH = 90.0
+#: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
+_BETWEEN = 2.0
+#: Maximum number of sentences of a source, and of groups of alike ranks.
+_MOST, _MOST_GROUPS = 3, 4
+_COLLECTIVES_ONLY = "send and receive"
+_RAS_PENDING = "waits in a send or receive that RAS does not count"
+
+
+class JobRank(NamedTuple):
+    """A rank of the judged job, with its track."""
+
+    track: RankTrack
+    place: JobPlace
+    gpus: tuple[GpuSample, ...]  #: Its GPUs now.
+    gpu_tracks: tuple[GpuTrack, ...]
+
+    @property
+    def spins(self) -> bool:
+        """Whether all its GPUs spin in a kernel that waits."""
+        return bool(self.gpu_tracks) and all(one.spins for one in self.gpu_tracks)
+
+    @property
+    def idle(self) -> bool:
+        """Whether all its GPUs are idle."""
+        return bool(self.gpu_tracks) and all(one.idle for one in self.gpu_tracks)
+
+    @property
+    def state(self) -> str:
+        """State of its process: ``R``, ``S``, ``D``, ``T``, or "" if unknown."""
+        return self.track.last.state if self.track.last is not None else ""
+
+    @property
+    def wait(self) -> str:
+        """Wait channel of its main thread, or ""."""
+        return (self.track.last.wait or "") if self.track.last is not None else ""
+
+    @property
+    def utilization(self) -> float | None:
+        """Mean utilization (percent) of its GPUs."""
+        known = [one.utilization for one in self.gpus if one.utilization is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def power(self) -> float | None:
+        """Power (W) of its GPUs."""
+        known = [one.power for one in self.gpus if one.power is not None]
+        return sum(known) if known else None
+
+
+class JobGroup(NamedTuple):
+    """The ranks of one job."""
+
+    ranks: tuple[JobRank, ...]  #: Those that run, by rank.
+    gone: tuple[JobPlace, ...]  #: Those whose process has ended or is missing, while others run.
+    job: str
+    world: int | None
+    nodes: tuple[str, ...]
+    now: float  #: Time of the latest sample.
+    first: float  #: Time of the first sample.
+
+    def place(self, found: JobPlace) -> JobPlace:
+        """Return the rank that a source means: by its process, else by its number."""
+        alike = [one for one in self.ranks if one.place.pid == found.pid and one.place.pid is not None]
+        if len(alike) > 1:
+            alike = [one for one in alike if one.place.rank == found.rank or one.place.node == found.node]
+        alike = alike or [one for one in self.ranks if one.place.rank == found.rank and found.pid is None]
+        return alike[0].place if len(alike) == 1 else found
+
+    def rank(self, place: JobPlace) -> JobRank | None:
+        """Return the rank at a place."""
+        return next((one for one in self.ranks if one.place == place), None)
+
+
+def nvml(group: JobGroup) -> SourceReading | None:
+    """Return what the GPUs show: those that are idle while others spin are awaited."""
+    known = [one for one in group.ranks if one.gpu_tracks]
+    if not known:
+        return None
+    spins, idle = [one for one in known if one.spins], [one for one in known if one.idle]
+    rest = [one for one in known if not one.spins and not one.idle]
+    parts = [_gpus(some, word) for some, word in ((spins, "wait in a kernel"), (idle, "are idle"), (rest, "work"))]
+    moved = [one.nvlink for rank in known for one in rank.gpu_tracks if one.nvlink is not None]
+    if moved:
+        parts.append(f"NVLink {rate(sum(moved))}")
+    blind = "" if not spins or idle or rest else "GPUs that all wait do not show for whom"
+    suspects = tuple(one.place for one in idle) if spins and len(spins) + len(rest) >= 1 and idle else ()
+    return SourceReading("NVML", "; ".join(filter(None, parts)), blind, group.now, suspects if not rest else ())
+
+
+def _gpus(ranks: Sequence[JobRank], verb: str) -> str:
+    if not ranks:
+        return ""
+    uses = [one.utilization for one in ranks if one.utilization is not None]
+    watts = [one.power for one in ranks if one.power is not None]
+    at = f" at {_span(watts, 'W')}" if watts else ""
+    return f"GPUs of {'rank' if len(ranks) == 1 else 'ranks'} {ranges(r.place.rank for r in ranks)} {verb}" + (
+        f" ({_span(uses, '%')}{at})" if uses else ""
+    )
+
+
+def _span(values: Sequence[float], unit: str) -> str:
+    low, high = round(min(values)), round(max(values))
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def rate(value: float) -> str:
+    """Return bytes per second for users."""
+    for size, unit in ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B/s"
+
+
+#: Wait channels of sleeping: no collective waits there.
+_SLEEPS = ("hrtimer_nanosleep", "do_nanosleep", "common_nsleep", "pipe_read", "anon_pipe_read", "n_tty_read")
+
+
+def processes(group: JobGroup) -> SourceReading:
+    """Return what the processes show: stopped, ended and blocked ones, and those that sleep elsewhere than most."""
+    waits: dict[str, list[JobRank]] = {}
+    for one in group.ranks:
+        waits.setdefault(activity(one), []).append(one)
+    groups = sorted(waits.items(), key=lambda pair: len(pair[1]))
+    parts = [f"{ranks_text(group.gone)}: ended"] if group.gone else []
+    parts += [f"{ranks_text(one.place for one in some)}: {words}" for words, some in groups[:_MOST_GROUPS]]
+    stopped = [one.place for one in group.ranks if one.state in ("T", "t")]
+    blocked = [one.place for one in group.ranks if one.state == "D"]
+    asleep = [one.place for one in group.ranks if one.wait in _SLEEPS and one.state == "S"]
+    odd = [one.place for one in groups[0][1]] if groups and 2 * len(groups[0][1]) < len(group.ranks) else []
+    bare = not any(one.gpu_tracks for one in group.ranks)
+    quiet = [some for some in (asleep, odd) if bare and some and len(some) < len(group.ranks)]
+    suspects = next((some for some in (list(group.gone), stopped, blocked, *quiet) if some), [])
+    if not group.gone and len(suspects) == len(group.ranks):
+        suspects = []
+    return SourceReading("/proc", "; ".join(parts), "", group.now, tuple(suspects))
+
+
+def activity(one: JobRank) -> str:
+    """Return what the process of a rank does: ``is stopped``, ``sleeps in futex_wait_queue``."""
+    if one.state in ("T", "t"):
+        return "is stopped"
+    if one.state == "D":
+        return "is blocked in the kernel" + (f" ({one.wait})" if one.wait else "")
+    if (one.track.cpu or 0.0) >= 0.5 or one.state == "R":
+        return "runs on the CPU"
+    return f"sleeps in {one.wait}" if one.wait else "sleeps"
+
+
+@lru_cache(maxsize=16)
+def _report(text_: str) -> RasReport:
+    return report_of(text_, Notes())
+
+
+def _ras_report(reading: JobReading) -> RasReport | None:
+    found = reading.value.get("text")
+    report = _report(found) if isinstance(found, str) else None
+    return report if report is not None and (report.communicators or report.missing) else None
+
+
+class RasEvidence(NamedTuple):
+    """What NCCL RAS shows."""
+
+    reading: SourceReading
+    grew: float | None  #: Latest time at which counts had grown since the report before.
+    stands: float  #: Time (s) over which counts were seen to stand.
+    differ: bool  #: Whether the counts of ranks differ or ranks are silent.
+    pending: bool  #: Whether the suspects come from ranks that wait in a send or receive.
+
+
+def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
+    """Return what NCCL RAS shows, by the node whose report is the latest."""
+    found = [kept for _, kept in log.readings(JobSource.RAS) if group.now - kept[-1].time <= FRESH]
+    reports = [
+        (one.time, report)
+        for one in max(found, key=lambda kept: kept[-1].time, default=())
+        if (report := _ras_report(one)) is not None
+    ]
+    if not reports:
+        return None
+    at, latest = reports[-1]
+    # An answer may take seconds; the counts grew some time between two of them.
+    growth = [min(when, early + _BETWEEN) for (early, a), (when, b) in pairwise(reports) if _launched(a, b)]
+    grew = growth[-1] if growth else None
+    stands = at - max(reports[0][0], grew or 0.0)
+    every = list(latest.communicators.values())
+    differ = any(one.gaps() or one.silent for one in every) or bool(latest.missing)
+    suspects, sentence, pending = _ras_suspects(latest, group)
+    said = answer(latest, reports[0][1] if len(reports) > 1 else None).sentences[:_MOST]
+    words = "; ".join(dict.fromkeys([sentence, *said] if sentence else said))
+    blind = "" if suspects and not pending else _COLLECTIVES_ONLY
+    return RasEvidence(SourceReading("RAS", words, blind, at, suspects), grew, stands, differ, pending)
+
+
+def _launched(before: RasReport, after: RasReport) -> bool:
+    """Return True if a rank has launched a collective between two reports."""
+    for name, one in after.communicators.items():
+        old = before.communicators.get(name)
+        if old is None:
+            continue
+        for operation, counts in one.counts.items():
+            known = old.counts.get(operation, {})
+            if any(launched > known.get(rank, launched) for rank, launched in counts.items()):
+                return True
+    return False
+
+
+def _ras_suspects(report: RasReport, group: JobGroup) -> tuple[tuple[JobPlace, ...], str, bool]:
+    """Return the ranks that RAS names, a sentence about them, and whether they follow from a send or receive."""
+    for one in report.communicators.values():
+        silent = [group.place(one.place(rank)) for rank in one.silent]
+        if silent and len(silent) < (one.size or len(one.places)):
+            return tuple(dict.fromkeys(silent)), "", False
+    for one in report.communicators.values():
+        if crossed := diverging(one):
+            places = tuple(group.place(place) for place in crossed)
+            counts = "; ".join(f"rank {place.rank}: {_counts(one, place.rank)}" for place in crossed[:_MOST])
+            return places, f"ranks call different collectives ({counts})", False
+    for one in report.communicators.values():
+        for gap in one.gaps():
+            behind = [group.place(place) for place in gap.behind]
+            ahead = [group.place(place) for place in gap.waiting]
+            found = [rank for place in behind if (rank := group.rank(place)) is not None]
+            if found and len(found) == len(behind) and all(rank.spins for rank in found):
+                # It has launched something that RAS does not count, and waits in it: its partner is ahead.
+                named = tuple(ahead) if len(ahead) == 1 else ()
+                return named, f"{ranks_text(behind)} {_RAS_PENDING}", True
+            if behind:
+                return tuple(behind), "", False
+    return (), "", False
+
+
+def _counts(one: RasCommunicator, rank: int) -> str:
+    return ", ".join(f"{name} {counts[rank]}" for name, counts in one.counts.items() if counts.get(rank))
+
+
+def diverging(one: RasCommunicator) -> list[JobPlace]:
+    """Return the ranks that are ahead in one operation and behind in another: fewest first, all sides."""
+    shapes: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    operations = {name: counts for name, counts in one.counts.items() if len(set(counts.values())) > 1}
+    if len(operations) < 2:
+        return []
+    for rank in sorted({rank for counts in operations.values() for rank in counts}):
+        shape = tuple((name, counts.get(rank, 0)) for name, counts in sorted(operations.items()))
+        shapes.setdefault(shape, []).append(rank)
+    ordered = sorted(shapes.items(), key=lambda pair: (len(pair[1]), pair[1]))
+    for at, (shape, ranks) in enumerate(ordered):
+        for other, others in ordered[at + 1 :]:
+            signs = {(a > b) - (a < b) for (_, a), (_, b) in zip(shape, other, strict=True)}
+            if {1, -1} <= signs:
+                return [one.place(rank) for rank in (ranks if len(ranks) < len(others) else [*ranks, *others])]
+    return []
+
+
+def stacks(log: JobEvidenceLog, group: JobGroup) -> SourceReading | None:
+    """Return where the ranks are in their programs; a few apart from most are named."""
+    found: list[RankStack] = []
+    at = 0.0
+    for node, kept in log.readings(JobSource.STACKS):
+        if group.now - kept[-1].time <= FRESH:
+            at = max(at, kept[-1].time)
+            found += [one._replace(place=group.place(one.place)) for one in rank_stacks(node, kept[-1].value)]
+    mine = [one for one in found if group.rank(one.place) is not None]
+    if not mine:
+        return None
+    groups = grouped(mine)
+    apart = groups[0].ranks if len(groups) > 1 and 2 * len(groups[0].ranks) < len(mine) else ()
+    blind = "" if any(one.frames for one in mine) else "no tool (py-spy, pystack) shows Python frames there"
+    words = "; ".join(one.sentence() for one in groups[:_MOST_GROUPS])
+    suspects = tuple(one.place for one in apart if one.frames)
+    return SourceReading("stacks", words, blind, at, suspects)
+
+
+def stack_of(log: JobEvidenceLog, place: JobPlace) -> str:
+    """Return the innermost function of a rank, or ""."""
+    reading = log.reading(JobSource.STACKS, place.node)
+    for one in rank_stacks(place.node, reading.value) if reading is not None else []:
+        if one.place.pid == place.pid and one.frames:
+            return one.frames[0]
+    return ""
+
+
+def concluded(log: JobEvidenceLog, group: JobGroup, source: JobSource, name: str) -> SourceReading | None:
+    """Return what a reader of files concludes: of a flight recorder, of NCCL Inspector."""
+    sentences: list[str] = []
+    suspects: dict[JobPlace, None] = {}
+    at, blind = 0.0, ""
+    for _, kept in log.readings(source):
+        value = kept[-1].value
+        at, blind = max(at, kept[-1].time), blind or (text(value.get("blind")) or "")
+        lines = value.get("sentences")
+        sentences += [one for one in lines if isinstance(one, str)][:_MOST] if isinstance(lines, list) else []
+        for one in dicts(value.get("suspects")):
+            if (place := _place(one)) is not None:
+                suspects.setdefault(group.place(place))
+    return SourceReading(name, "; ".join(sentences[:_MOST]), blind, at, tuple(suspects)) if at else None
+
+
+def _place(value: Mapping[str, Any]) -> JobPlace | None:
+    rank, pid = value.get("rank"), value.get("pid")
+    if not isinstance(rank, int):
+        return None
+    return JobPlace(rank, text(value.get("node")) or "", pid if isinstance(pid, int) else None)
+
+
+class LogEvidence(NamedTuple):
+    """What the logs of the job show."""
+
+    reading: SourceReading
+    moved: float | None  #: Time of the latest iteration.
+    per_minute: float | None  #: Iterations per minute, usually.
+    late: bool  #: Whether an iteration is overdue.
+
+
+def logs(log: JobEvidenceLog) -> LogEvidence | None:
+    """Return what the logs show, by the latest reading."""
+    found = [kept[-1] for _, kept in log.readings(JobSource.LOG)]
+    if not found:
+        return None
+    last = max(found, key=lambda one: one.time)
+    interval, late = number(last.value.get("interval")), number(last.value.get("late"))
+    stuck = text(last.value.get("timeout"))
+    per_minute = number(last.value.get("per_minute")) or (60.0 / interval if interval else None)
+    parts = [f"last iteration {late:.3g} s ago" if late is not None else "", stuck or ""]
+    if interval is not None:
+        parts.insert(1, f"usually one every {interval:.3g} s")
+    overdue = late is not None and interval is not None and late > max(10.0, 3 * interval)
+    reading = SourceReading("log", "; ".join(filter(None, parts)), "", last.time)
+    return LogEvidence(reading, None if late is None else last.time - late, per_minute, overdue or bool(stuck))
+
+
+class KernelEvidence(NamedTuple):
+    """What the kernels of the nodes and their cgroups show."""
+
+    reading: SourceReading | None
+    causes: Mapping[JobPlace, str]  #: What struck a rank: ``its GPU reported Xid 79: GPU has fallen off the bus``.
+    fabric: str  #: Whether the fabric shows any sign.
+
+
+def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> KernelEvidence:
+    """Return what the kernels report about the nodes of the job."""
+    sentences: list[str] = []
+    causes: dict[JobPlace, str] = {}
+    at = 0.0
+    clean = 0
+    for node in group.nodes:
+        here = [one.place for one in group.ranks if one.place.node == node]
+        for report in log.kernel_reports(node):
+            at = max(at, report.time)
+            sentences.append(f"{node}: {_reported(report.value)}")
+            causes.update(_struck(report.value, node, group))
+        samples = log.samples(node)
+        kills = _kills(samples)
+        if kills:
+            at = max(at, group.now)
+            sentences.append(f"{node}: OOM kills in the job's cgroup: {kills}")
+            causes.update({place: "was killed for memory (OOM)" for place in group.gone if place.node == node})
+        reading = log.reading(JobSource.KERNEL, node)
+        if reading is not None:
+            found = node_evidence(node, reading.value, [*here, *(p for p in named if p.node == node)])
+            sentences += [f"{sign.place}: {sign.text}" for sign in found.signs]
+            at = max(at, reading.time)
+            clean += not found.signs and found.log == "yes"
+    sentences = list(dict.fromkeys(sentences))
+    fabric = "; ".join(sentences[:_MOST])
+    if not sentences and clean:
+        fabric = "no sign of the fabric: no Xid, PCIe or link report, no port down"
+    text_ = "; ".join(sentences[:_MOST]) or fabric
+    return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, causes, fabric)
+
+
+def _kills(samples: Sequence[JobSample]) -> int:
+    known = [one.oom for one in samples if one.oom is not None]
+    return max(0, known[-1] - known[0]) if known else 0
+
+
+def _reported(value: Mapping[str, Any]) -> str:
+    found = xids.known(value) if value.get("kind") == "xid" else None
+    name = f"Xid {value.get('code')}" if value.get("kind") == "xid" else ""
+    words = found.name if found is not None else text(value.get("text")) or ""
+    return ": ".join(filter(None, (name, words))) or str(value.get("kind"))[:40]
+
+
+def _struck(value: Mapping[str, Any], node: str, group: JobGroup) -> dict[JobPlace, str]:
+    """Return the ranks that a kernel report is about."""
+    kind, gpu, pid = value.get("kind"), value.get("gpu"), value.get("pid")
+    if kind in ("xid", "gpu_lost") and isinstance(gpu, int):
+        hit = [one.place for one in group.ranks if one.place.node == node and gpu in one.track.process.gpus]
+        return {place: f"has a GPU that reported {_reported(value)}" for place in hit}
+    if kind == "oom":
+        return {place: "was killed for memory (OOM)" for place in group.gone if place.node == node and place.pid == pid}
+    return {}
