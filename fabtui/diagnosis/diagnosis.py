@@ -9,7 +9,7 @@ source: the rules and the error catalogue never see the source. Output of a tool
 report (`importers.to_model`) or `Causes` (`LogReader`), not a new rule. Then the same fault has the same
 `Finding.rule.id` or the same `Finding.code` at every door.
 
-Importing this module registers all rules about sessions; those about jobs are registered by `fabtui.jobs`.
+Importing this module registers all rules about sessions; those about logs of jobs are registered by `fabtui.jobs`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model import exit_codes
@@ -170,7 +171,7 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
 def _counts(found: Finding) -> bool:
     """Return whether a bad finding is about something else than results, which have counted already."""
     rule = found.rule
-    if rule.domain in (Domain.LINKS, Domain.NODES):
+    if rule.domain in (Domain.LINKS, Domain.NODES, Domain.RUNNING):
         # Where nodes differ and no value has a majority, none is known to be wrong.
         return not found.facts.get("tie")
     return isinstance(rule, (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule))
@@ -210,7 +211,9 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     facts = yield from _checked(Domain.LINKS, model)
     facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
     yield None
+    running = yield from _checked(Domain.RUNNING, model)
     found, left = yield from joined(model, results, facts)
+    found += running
     # A GPU in use is left out of a sweep; it matters where it explains something.
     found += [
         one for one in left if one.rule.domain is not Domain.NODES and not isinstance(one.rule, link_rules.GpuInUse)

@@ -38,7 +38,8 @@ class Domain(StrEnum):
     """Subject of a group of rules, which determines the type of their context.
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
-    ``summary``: findings of the preflight. ``logs``: the `Occurrences` of an error. ``jobs``: facts of a running job.
+    ``summary``: findings of the preflight. ``logs``: the `Occurrences` of an error. ``jobs``: facts of a job from its
+    logs. ``running``: the session model, with the evidence about a running job.
     """
 
     PAIRS = "pairs"
@@ -48,6 +49,7 @@ class Domain(StrEnum):
     SUMMARY = "summary"
     LOGS = "logs"
     JOBS = "jobs"
+    RUNNING = "running"
 
 
 class Kind(StrEnum):

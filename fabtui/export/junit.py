@@ -28,7 +28,7 @@ from fabtui.sanitize import clean, one_line
 #: Maximum number of bad measurements listed in a test case.
 MOST_LISTED = 50
 #: Domains of the rules that judge a session.
-_DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES)
+_DOMAINS = (Domain.PAIRS, Domain.LINKS, Domain.MESH, Domain.NODES, Domain.RUNNING)
 #: What XML 1.0 cannot hold, even as a reference; `clean` leaves only these of it.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
@@ -118,6 +118,7 @@ def _without_data(model: Model) -> dict[Domain, str]:
         Domain.MESH: (any(layer.spec.by_address for layer in layers), "no pair of addresses was tested"),
         Domain.LINKS: (tested or probed, "no node was probed"),
         Domain.NODES: (probed, "no node was probed"),
+        Domain.RUNNING: (bool(model.job), "no running job was observed"),
     }
     return {domain: reason for domain, (there, reason) in has.items() if not there}
 

@@ -116,7 +116,8 @@ class JobVerdict(NamedTuple):
             case JobState.SLOW:
                 return "is slow" + (f": {who}" if who else "")
             case JobState.MOVES:
-                return "moves" + ("" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min")
+                pace = "" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min"
+                return f"moves{pace}" + (f"; {who}" if who else "")
             case JobState.PAUSED:
                 return f"pauses for {clock(self.seconds)}" + (f": {who}" if who else "")
             case JobState.STARTING:

@@ -1,0 +1,135 @@
+"""Rules about a job that runs on the nodes of a session. Their context is the session model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, clock
+from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.diagnosis.running_job.who_is_behind import ranks_text
+from fabtui.model.session_model import Model
+
+#: Weight of a running job among findings of the same severity: it comes first.
+_FIRST = 1 << 30
+#: Fact of each source of evidence.
+_FACTS = {
+    "NVML": "gpus",
+    "/proc": "processes",
+    "RAS": "ras",
+    "stacks": "stacks",
+    "flight recorder": "recorder",
+    "Inspector": "inspector",
+    "log": "log",
+    "kernel": "kernel",
+}
+
+
+class _RunningJobRule(Rule[Model]):
+    domain = Domain.RUNNING
+    state: ClassVar[JobState]  #: State of the job that it reports.
+    evidence = (
+        "GPUs (NVML): {gpus}",
+        "processes (/proc): {processes}",
+        "NCCL RAS: {ras}",
+        "stacks: {stacks}",
+        "flight recorder: {recorder}",
+        "NCCL Inspector: {inspector}",
+        "log: {log}",
+        "kernel: {kernel}",
+        "fabric: {fabric}",
+        "{needs}",
+    )
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        """Yield the finding about the job, if it is in the state."""
+        found = job_verdict(context)
+        if found is not None and found.state is self.state:
+            yield self._about(found)
+
+    def _about(self, verdict: JobVerdict) -> Finding:
+        return self.finding(
+            "job",
+            nodes=dict.fromkeys([*(place.node for place in verdict.behind), *verdict.nodes]),
+            commands=verdict.next,
+            facts=facts_of(verdict),
+            weight=_FIRST,
+            blames=_blamed(verdict),
+        )
+
+
+def facts_of(verdict: JobVerdict) -> dict[str, Any]:
+    """Return the facts of a finding about a running job."""
+    found: dict[str, Any] = {"job": verdict.title, "seconds": clock(verdict.seconds)}
+    found |= {_FACTS[one.name]: one.text for one in verdict.sources if one.name in _FACTS}
+    if verdict.behind:
+        found["who"] = f"{ranks_text(verdict.behind)} {verdict.where}".strip()
+    for name, text in (("fabric", verdict.fabric), ("needs", verdict.needs)):
+        if text and text != found.get("kernel"):
+            found[name] = text
+    return found
+
+
+def _blamed(verdict: JobVerdict) -> Subject | None:
+    """Return the GPU or the node of the first late rank."""
+    if not verdict.behind:
+        return None
+    first = verdict.behind[0]
+    row = next((row for row in verdict.ranks if row.place == first), None)
+    if row is not None and first.gpu:
+        return Subject(Kind.GPU, row.endpoint)
+    return Subject(Kind.NODE, first.node) if first.node else None
+
+
+@register
+class JobHangs(_RunningJobRule):
+    """A running job makes no progress: a rank is stopped, has ended, or does not come to what the others wait for."""
+
+    id = "J20"
+    name = "running-job-hangs"
+    title = "Running job hangs"
+    state = JobState.HANGS
+    message = "{job} hangs for {seconds}[: {who}]"
+    next_step = "Save the evidence before the job is ended: fabtui hang --save FILE."
+
+
+@register
+class JobHeldUp(_RunningJobRule):
+    """A running job moves, but the others wait for a rank in each iteration."""
+
+    id = "J21"
+    name = "running-job-held-up"
+    title = "Running job is held up by a rank"
+    state = JobState.SLOW
+    message = "{job} is slow[: {who}]"
+    next_step = "See what that rank does besides: its data loader, its files, the clock of its GPU."
+
+
+@register
+class RankStruck(_RunningJobRule):
+    """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still moves."""
+
+    id = "J22"
+    name = "running-job-struck"
+    title = "Kernel report about a rank of a running job"
+    severity = Severity.WARN
+    state = JobState.MOVES
+    message = "{job}[: {who}]"
+    next_step = "Expect this rank to fail or to hang; save a checkpoint."
+
+    def check(self, context: Model) -> Iterator[Finding]:
+        """Yield the finding about ranks that a report struck while the job moves."""
+        for found in super().check(context):
+            if found.facts.get("who"):
+                yield found.replace(severity=Severity.BAD) if _grave(context) else found
+
+
+def _grave(model: Model) -> bool:
+    """Return True if a kernel has reported something after which a GPU cannot be trusted."""
+    reports = [one.value for node in model.job.nodes for one in model.job.kernel_reports(node)]
+    return any(
+        one.get("kind") == "gpu_lost" or (one.get("kind") == "xid" and xids.severity(one) is Severity.BAD)
+        for one in reports
+    )
