@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fabtui.model.job_evidence import GpuSample, JobSample, RankProcess, RankSample
+from fabtui.model.job_sample import GpuSample, JobSample, RankProcess, RankSample
 
 #: Utilization (percent) up to which a GPU is idle, and from which a kernel may spin.
 IDLE, SPINNING = 5.0, 90.0

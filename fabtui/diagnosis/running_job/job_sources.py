@@ -13,7 +13,8 @@ from fabtui.diagnosis.running_job.node_evidence import node_evidence
 from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, RankStack, grouped, ranges, rank_stacks, ranks_text
 from fabtui.model.facts.node_view import dicts, number, text
-from fabtui.model.job_evidence import GpuSample, JobEvidenceLog, JobReading, JobSample, JobSource
+from fabtui.model.job_evidence import JobEvidenceLog, JobReading, JobSource
+from fabtui.model.job_sample import GpuSample, JobSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
 

@@ -11,7 +11,8 @@ from fabtui.diagnosis.running_job import job_sources as sources
 from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, stack_command
-from fabtui.model.job_evidence import GpuSample, JobEvidenceLog, JobSample, JobSource, RankProcess, RankSample
+from fabtui.model.job_evidence import JobEvidenceLog, JobSource
+from fabtui.model.job_sample import GpuSample, JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
