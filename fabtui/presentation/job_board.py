@@ -11,7 +11,8 @@ from typing import NamedTuple
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranges
 from fabtui.model.endpoints import node_of
-from fabtui.model.job_evidence import JobEvidenceLog, JobSample, JobSource
+from fabtui.model.job_evidence import JobEvidenceLog, JobSource
+from fabtui.model.job_sample import JobSample
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.numbers import value_text
