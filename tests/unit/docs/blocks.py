@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from fabtui.cli.parser import COMMANDS
 
@@ -59,10 +61,15 @@ class Block(NamedTuple):
         return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@functools.cache
+def _tokens(name: str) -> list[Token]:
+    return MarkdownIt().enable("table").parse((ROOT / name).read_text())
+
+
 def blocks(name: str) -> Iterator[Block]:
     """Yield the code blocks of a page."""
     reason = ""
-    for token in MarkdownIt().parse((ROOT / name).read_text()):
+    for token in _tokens(name):
         if token.type in ("fence", "code_block"):
             assert token.map is not None
             yield Block(f"{name}:{token.map[0] + 1}", token.info.strip(), token.content, reason)
@@ -73,7 +80,7 @@ def blocks(name: str) -> Iterator[Block]:
 
 def inline_commands(name: str) -> Iterator[str]:
     """Yield the commands of fabtui between backticks of a page."""
-    for token in MarkdownIt().enable("table").parse((ROOT / name).read_text()):
+    for token in _tokens(name):
         for child in token.children or ():
             if child.type == "code_inline" and child.content.startswith("fabtui "):
                 yield child.content

@@ -161,7 +161,7 @@ def run(statement: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if any(not block.reason for block in blocks(name))])
+@pytest.mark.parametrize("name", NAMES)
 def test_blocks_run(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any
 
 from fabtui_node.parsers.nvidia import smi_nvlink, smi_query
@@ -12,10 +14,14 @@ from tests.unit.probes.places import sample
 Results = dict[str, dict[str, Any]]
 
 
+@functools.cache
+def _h200() -> dict[str, Any]:
+    return gpu_health.from_query(0, smi_query.parse_query(sample("h200x8/nvidia-smi-q.txt")).values["gpus"][0])
+
+
 def gpu(**changes: Any) -> dict[str, Any]:
     """Return an H200 as nvidia-smi printed it, in the form of NVML, with some values changed."""
-    (first, *_) = smi_query.parse_query(sample("h200x8/nvidia-smi-q.txt")).values["gpus"]
-    return {**gpu_health.from_query(0, first), **changes}
+    return {**copy.deepcopy(_h200()), **changes}
 
 
 def gpus(*found: dict[str, Any], **more: Any) -> Results:
