@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabtui.importers import catalogue
@@ -17,6 +17,8 @@ from fabtui_node.parsers import base
 
 from ...effort import examples
 from .places import REAL, SAMPLES
+from .test_any_text import damaged as shuffled
+from .test_any_text import ends_soon
 
 pytestmark = pytest.mark.fuzz
 
@@ -40,8 +42,12 @@ def text_of(path: Path) -> str:
 def check(form: base.Format, text: str) -> base.Reading:
     likely = form.likely(text[:65536])
     assert 0.0 <= likely <= 1.0
-    reading = form.parse(text)
-    protocol.encode({"value": reading})
+    try:
+        reading = form.parse(text)
+        protocol.encode({"value": reading})
+    except Exception as error:
+        error.add_note(f"{form.name} of {text[:2000]!r}")
+        raise
     assert len(reading.warnings) <= base.UNKNOWN_LINES
     assert len(reading.unknown) <= base.UNKNOWN_LINES
     assert all(len(line) <= base.UNKNOWN_WIDTH for line in (*reading.warnings, *reading.unknown))
@@ -51,10 +57,18 @@ def check(form: base.Format, text: str) -> base.Reading:
 named = pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 
 
-@named
 @given(text=st.text())
-def test_any_text(form: base.Format, text: str) -> None:
-    check(form, text)
+@settings(max_examples=examples(5))
+def test_any_text(text: str) -> None:
+    for form in FORMATS.values():
+        check(form, text)
+
+
+@given(text=shuffled())
+@settings(max_examples=examples(10))
+def test_damaged_outputs(text: str) -> None:
+    for form in FORMATS.values():
+        check(form, text)
 
 
 @named
@@ -64,14 +78,8 @@ def test_every_output_in_every_format(form: base.Format) -> None:
 
 
 @named
-@pytest.mark.parametrize(
-    "piece", ["9", "9.", "- ", "a: ", "GUID 0x1 port 1:", "[1]", "(", "'", '"', "0x", "\n", "#", "==(", "\t1", " 4X"]
-)
-@pytest.mark.timeout(20)
-def test_long_lines_end_soon(form: base.Format, piece: str) -> None:
-    text = piece * (300_000 // max(3, len(piece)))
-    form.likely(text[:65536])
-    form.parse(text)
+def test_long_lines_end_soon(form: base.Format) -> None:
+    ends_soon(functools.partial(check, form))
 
 
 def damaged(raw: bytes, chance: random.Random) -> bytes:
