@@ -6,7 +6,7 @@ client of fabtui get, text or JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
 from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source, sources
+from fabtui.nodeset import count
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_value
 
 NAME = "flight-recorder"
+INSPECTOR = "nccl-inspector"
 
 
 def dump_of(text: str) -> FlightDump | None:
@@ -103,13 +105,35 @@ class FlightDumps:
 
 
 def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
-    """Yield the result of each file; flight recorder dumps of the ranks of a job are one result, at the end."""
-    dumps = FlightDumps()
+    """Yield the result of each file; dumps and Inspector files of the ranks of a job are one result, at the end."""
+    dumps, inspected = FlightDumps(), list[Result]()
     for source in sources(files):
         result = read(source, kind)
-        if not dumps.take(result):
+        if result.kind == INSPECTOR and result.values.get("ranks"):
+            inspected.append(result)
+        elif not dumps.take(result):
             yield result
     yield from dumps.results()
+    yield from _together(inspected)
+
+
+def _together(inspected: Sequence[Result]) -> Iterator[Result]:
+    """Yield Inspector files of ranks that share a communicator as one result: alone, none shows who comes last."""
+    jobs: list[tuple[set[str], list[Result]]] = []
+    for result in inspected:
+        own = {row["communicator"] for row in result.values["communicators"]}
+        job = next((job for job in jobs if job[0] & own), None)
+        if job is None:
+            jobs.append((own, [result]))
+        else:
+            job[0].update(own)
+            job[1].append(result)
+    for _, results in jobs:
+        if len(results) == 1:
+            yield results[0]
+            continue
+        name = f"{results[0].source.name} and {count(len(results) - 1, 'more file')}"
+        yield read(Source(name, "\n".join(one.source.text for one in results)), INSPECTOR)
 
 
 def rows_of(dumps: Mapping[int, FlightDump]) -> list[dict[str, Any]]:

@@ -1,9 +1,7 @@
 """Output of the NCCL Inspector: bus bandwidth of the operations of a running job, by communicator and rank.
 
-Grammar (NVIDIA/nccl, ``plugins/profiler/inspector``: README and ``inspector_json.cc``, ``inspector_prom.cc``): JSON
-objects one after another, a line each or indented. They have ``header`` (communicator ``id``, ``rank``, ``n_ranks``,
-``nnodes``), ``metadata`` (``hostname``, ``pid``, ``dump_timestamp_us``) and one of ``coll_perf`` and ``p2p_perf``; or
-metrics of Prometheus, ``nccl_bus_bandwidth_gbs{labels} value``. RCCL has the same plugin.
+Records are those of `fabtui_node.parsers.nccl.inspector_records`; or metrics of Prometheus (``inspector_prom.cc``),
+``nccl_bus_bandwidth_gbs{labels} value``. RCCL has the same plugin.
 """
 
 from __future__ import annotations
@@ -12,51 +10,46 @@ import re
 import statistics
 from typing import Any
 
+from fabtui.diagnosis.running_job.inspector import InspectorTimes, is_measured
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import json_number, json_object, json_objects, json_whole, number, plain_lines
+from fabtui_node.parsers.lines import json_objects, number, plain_lines
+from fabtui_node.parsers.nccl.inspector_records import CompletedOperation, operations
 
 _METRIC = re.compile(
     r"nccl_(p2p_)?(bus_bandwidth_gbs|(?:collective_)?exec_time_microseconds)\{([^{}]{0,2000})\} (\S{1,40})\s*"
 )
 _LABEL = re.compile(r'(\w{1,40})="((?:[^"\\]|\\.){0,300})"')
-#: Maximum number of records that are read, and of operations and ranks that are listed.
-_MOST, _MOST_ROWS = 500_000, 4096
+#: Maximum number of records that are read, of operations and ranks that are listed, and of late ranks with a sentence.
+_MOST, _MOST_ROWS, _MOST_LATE = 500_000, 4096, 4
 
 
 class _Records:
-    """Collects records by communicator, operation and size, and the last operation of each rank."""
+    """Collects operations by communicator, name and size, and the last one of each rank."""
 
     def __init__(self) -> None:
         self.versions: dict[str, None] = {}
         self.operations: dict[tuple[str, str, int], list[tuple[float, float | None, int]]] = {}
         self.communicators: dict[str, dict[str, Any]] = {}
         self.ranks: dict[tuple[str, int], dict[str, Any]] = {}
+        self.times = InspectorTimes()
 
-    def take(self, value: dict[str, Any]) -> bool:
-        header, metadata = json_object(value, "header"), json_object(value, "metadata")
-        kind = "coll" if "coll_perf" in value else "p2p"
-        perf = json_object(value, f"{kind}_perf")
-        name, rank, operation = header.get("id"), json_whole(header.get("rank")), perf.get(kind)
-        if not isinstance(name, str) or rank is None or not isinstance(operation, str):
-            return False
-        version = metadata.get("inspector_output_format_version")
-        if isinstance(version, str):
-            self.versions.setdefault(version)
-        known = self.communicators.setdefault(name, {"communicator": name, "name": header.get("comm_name")})
-        known |= {"ranks": json_whole(header.get("n_ranks")), "nodes": json_whole(header.get("nnodes"))}
-        size, busbw = json_whole(perf.get(f"{kind}_msg_size_bytes")), json_number(perf.get(f"{kind}_busbw_gbs"))
-        if size is not None and busbw is not None:
-            time = json_number(perf.get(f"{kind}_exec_time_us"))
-            self.operations.setdefault((name, operation, size), []).append((busbw, time, rank))
-        self._last(name, rank, operation if kind == "p2p" else "collective", perf.get(f"{kind}_sn"), metadata)
-        return True
-
-    def _last(self, name: str, rank: int, kind: str, serial: Any, metadata: dict[str, Any]) -> None:
-        row = self.ranks.setdefault((name, rank), {"communicator": name, "rank": rank, "last": {}})
-        row |= {"node": metadata.get("hostname"), "pid": json_whole(metadata.get("pid"))}
-        number_of = json_whole(serial)
-        if number_of is not None:
-            row["last"][kind] = max(number_of, row["last"].get(kind, number_of))
+    def take(self, one: CompletedOperation) -> None:
+        if one.version is not None:
+            self.versions.setdefault(one.version)
+        name = one.communicator
+        known = self.communicators.setdefault(name, {"communicator": name, "name": one.name})
+        known |= {"ranks": one.ranks, "nodes": one.nodes}
+        if one.size is not None and one.busbw is not None:
+            kept = self.operations.setdefault((name, one.operation, one.size), [])
+            kept.append((one.busbw, one.time, one.rank))
+        row = self.ranks.setdefault((name, one.rank), {"communicator": name, "rank": one.rank, "last": {}})
+        row |= {"node": one.host, "pid": one.pid}
+        if one.serial is not None:
+            kind = one.operation if one.kind == "p2p" else "collective"
+            row["last"][kind] = max(one.serial, row["last"].get(kind, one.serial))
+        if one.kind == "coll" and is_measured(one.source) and None not in (one.size, one.serial, one.time):
+            self.times.place(name, one.rank, one.host or "", one.pid)
+            self.times.take(name, one.rank, one.operation, one.size or 0, one.serial or 0, one.time or 0.0)
 
     def values(self, notes: Notes) -> dict[str, Any]:
         rows = []
@@ -78,8 +71,18 @@ class _Records:
         ranks = sorted(self.ranks.values(), key=lambda row: (row["communicator"], row["rank"]))
         for communicator in self.communicators:
             self._behind(communicator, notes)
+        late = self.times.late()
+        for one in late[:_MOST_LATE]:
+            notes.warn(one.sentence())
         return {
             "version": " and ".join(self.versions) or None,
+            "late": [
+                {
+                    **{"communicator": one.communicator, "rank": one.place.rank, "node": one.place.node or None},
+                    **{"operation": one.operation, "bytes": one.size, "time": one.time, "time_of_waiting": one.longest},
+                }
+                for one in late
+            ],
             "communicators": list(self.communicators.values())[:_MOST_ROWS],
             "operations": rows,
             "ranks": ranks[:_MOST_ROWS],
@@ -129,13 +132,22 @@ def _gauges(text: str, notes: Notes) -> list[dict[str, Any]]:
 
 
 def parse(text: str) -> Reading:
-    """Return ``communicators``, ``operations`` (median and least bus bandwidth), ``ranks``; or ``metrics``."""
+    """Return ``communicators``, ``operations`` (median and least bus bandwidth), ``ranks``; or ``metrics``.
+
+    ``late`` has the ranks that come last to collectives, whose collectives are short. The rank with the least bandwidth
+    waits for them.
+    """
     notes = Notes()
     records = _Records()
     if re.search(r"^nccl_(?:p2p_)?(?:bus|exec|collective)\w+\{", text, re.M):
         return notes.reading({**records.values(notes), "metrics": _gauges(text, notes)})
     found, broken = json_objects("\n".join(line.rstrip() for line in text.split("\n")), _MOST)
-    others = sum(not records.take(value) for value in found)
+    others = 0
+    for one in operations(found):
+        if one is None:
+            others += 1
+        else:
+            records.take(one)
     if broken:
         notes.warn(f"{broken} records are cut off or damaged")
     if others:
@@ -151,5 +163,5 @@ _LIKELY = first_of(
     (0.8, r'"(?:coll_perf|p2p_perf)"[ \t]*:[ \t]*\{'),
 )
 _TITLE = "NCCL Inspector: bus bandwidth of the operations of a job, by communicator and rank"
-_UNITS = {"bytes": "B", "busbw": "GB/s", "busbw_min": "GB/s", "time": "us"}
+_UNITS = {"bytes": "B", "busbw": "GB/s", "busbw_min": "GB/s", "time": "us", "time_of_waiting": "us"}
 FORMATS = [Format("nccl-inspector", _TITLE, _LIKELY, parse, units=_UNITS, log=True, aliases="inspector|rccl-inspector")]
