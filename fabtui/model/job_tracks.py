@@ -68,8 +68,7 @@ class GpuTrack:
         if now.sm is not None:
             return now.sm < _SPINNING_SM
         most = _LIMIT_SHARE * now.limit if now.limit else 0.0
-        # A GPU that has not been seen at rest has no range.
-        if self.low is not None and self.high is not None and self.high >= max(2 * self.low, self.low + _RANGE):
+        if self.low is not None and self.high is not None and self.high - self.low >= _RANGE:
             most = max(most, self.low + _RANGE_SHARE * (self.high - self.low))
         return None if now.power is None or not most else now.power <= most
 
@@ -107,13 +106,14 @@ class RankTrack:
         """Take in a sample; ``nic``: whether the NICs of the node transfer data as they do while the job works."""
         before, self.last, self.seen = self.last, now, sample.time
         mine = list(gpus)
-        share = None
+        share, sent = None, False
         self.cpu = self.file_rate = None
         if before is not None and seconds > 0:
             self.cpu = _rate(before.cpu, now.cpu, seconds)
             share = _rate(before.cpu_all, now.cpu_all, seconds)
             rates = [_rate(before.written, now.written, seconds)]
-            # What ranks without a GPU send to each other counts as reading and writing.
+            # What ranks without a GPU send to each other counts as reading and writing; they send nothing in a hang.
+            sent = bool(_rate(before.files, now.files, seconds))
             rates += [_rate(before.files, now.files, seconds)] if mine else []
             self.file_rate = max((rate for rate in rates if rate is not None), default=None)
         moved = self.moved
@@ -122,7 +122,7 @@ class RankTrack:
             self._was_stopped = True
         else:
             self.stopped = None
-        if any(gpu.works for gpu in mine) or nic or (not mine and (share or 0.0) >= _CPU):
+        if any(gpu.works for gpu in mine) or nic or (not mine and ((share or 0.0) >= _CPU or sent)):
             self.active, self.filed_bytes = sample.time, 0.0
         if (self.file_rate or 0.0) >= _FILES:
             self.filed = sample.time

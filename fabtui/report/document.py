@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabtui.errors import InputError
-
-if TYPE_CHECKING:
-    from fabtui.model.layers import Layer
-    from fabtui.pictures.scene import Scene
+from fabtui.model.layers import Layer
+from fabtui.pictures.scene import Scene
 
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240

@@ -76,6 +76,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     with Network(folder, nodes=2, rails=1) as network:
         common = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": network.address("n0", 0), "MASTER_PORT": "29500"}
         common |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        common["LOCAL_WORLD_SIZE"] = str(RANKS // 2)
         made = Job(network, folder / "rank0.log")
         ranks = []
         for rank in range(RANKS):
@@ -126,10 +127,11 @@ def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
+    """Observed only after it had begun: the iterations in its log show that it has worked before."""
     job.signal(2, "USR1")
     time.sleep(1.0)
     try:
-        code, lines = job.fabtui("hang", "--json")
+        code, lines = job.fabtui("hang", "--json", "--logs", str(job.log))
     finally:
         job.signal(2, "USR2")
     found = json.loads(lines[0])

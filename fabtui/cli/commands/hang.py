@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.cli.printing import is_plain, print_json, print_text
@@ -25,7 +25,7 @@ from fabtui.report.running_job import job_blocks
 from fabtui.report.text import text
 from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
-from fabtui.session.running_job.job_session import JobSession, observed
+from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed
 from fabtui.session.running_job.watch import run_command
 
 HELP = """\
@@ -49,8 +49,6 @@ exit codes: 0 the job moves, pauses, starts or has ended; 1 it hangs or is held 
 BEHIND, UNREAD, INTERRUPTED = 1, 3, 130
 #: Verdicts that count as known.
 _KNOWN = frozenset(JobState) - {JobState.UNKNOWN}
-#: Time (s) between two looks at the verdict.
-_LOOK = 0.5
 
 
 class HangSettings(NamedTuple):
@@ -58,6 +56,7 @@ class HangSettings(NamedTuple):
 
     wait: bool = False  #: Whether it waits for a job that hangs.
     once: bool = True  #: Whether the first report ends it.
+    every: float = 0.5  #: Time (s) between two looks at the verdict.
     command: str = ""  #: The user's command, or "".
     as_json: bool = False
     unicode: bool = True
@@ -66,7 +65,12 @@ class HangSettings(NamedTuple):
 def execute(args: argparse.Namespace) -> int:
     """Take a snapshot, or wait; print the verdict; return the exit code."""
     given = vars(args)
-    settings = HangSettings("wait" in given, True, str(given.get("on_hang", "")), "json" in given, not is_plain(given))
+    settings = HangSettings(
+        wait="wait" in given,
+        command=str(given.get("on_hang", "")),
+        as_json="json" in given,
+        unicode=not is_plain(given),
+    )
     options, query = hang_options(args)
     try:
         return asyncio.run(HangCommand(options, query, settings).run())
@@ -113,13 +117,13 @@ class HangCommand:
         self._options = options
         self._query = query
         self._settings = settings
-        self._known = False
         self._commands: list[asyncio.Task[None]] = []
         self._code = UNREAD
 
     async def run(self) -> int:
         """Take a snapshot, or wait until the job hangs or ends; return the exit code."""
-        async with observed(self._options, notice, self._query) as session:
+        patience = None if self._settings.wait else PATIENCE
+        async with observed(self._options, notice, self._query, patience) as session:
             if self._settings.wait:
                 await self._watch(session)
             else:
@@ -128,7 +132,7 @@ class HangCommand:
                 self._report(session, verdict)
             await asyncio.gather(*self._commands)
         if self._options.record is not None:
-            self._print_lines([f"recorded in {self._options.record}"])
+            self._print(f"recorded in {self._options.record}")
         return self._code
 
     @staticmethod
@@ -145,11 +149,13 @@ class HangCommand:
         problems: set[str] = set()
         reported = False
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(self._settings.every)
             for problem in session.problems():
                 if problem not in problems:
                     problems.add(problem)
                     self._line(f"could not be read: {problem}")
+            if session.ended:
+                return self._line("the job has ended")
             verdict = session.observer.verdict
             if verdict is None or not verdict.settled:
                 continue
@@ -162,45 +168,61 @@ class HangCommand:
                 reported = False
             elif not reported:
                 reported, self._code = True, BEHIND
-                await session.complete()
-                self._report(session, session.observer.verdict)
+                self._report(session, await session.observer.complete(SNAPSHOT))
                 if self._settings.once:
-                    return
-            if verdict.state is JobState.ENDED:
-                return
+                    return None
 
     def _report(self, session: JobSession, verdict: JobVerdict | None) -> None:
         """Print a verdict with its evidence, and start the user's command if the job hangs."""
         if verdict is None:
             return self._nothing(session)
-        path = self._write(verdict) if verdict.bad and (self._settings.command or self._settings.wait) else ""
+        values = self._values(verdict)
+        path = self._write(verdict, values) if verdict.bad and (self._settings.command or self._settings.wait) else ""
         if self._settings.as_json:
-            record = self._options.record
-            more = {"report": path or None, "recording": None if record is None else str(record)}
-            print_json({**job_values(verdict), **more}, () if self._settings.unicode else ("ascii",))
+            self._print_json({**values, "report": path or None})
         else:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
             print_text(text(job_blocks(verdict), width, not self._settings.unicode))
-            self._print_lines([f"report: {path}"] if path else [])
+            if path:
+                self._print(f"report: {path}")
         sys.stdout.flush()
         if self._settings.command and verdict.bad:
             self._commands.append(asyncio.create_task(self._command(verdict, path)))
         return None
 
+    def _values(self, verdict: JobVerdict) -> dict[str, Any]:
+        """Return a verdict as JSON-able values, with the names that the reports of `watchdog` have."""
+        values, record = job_values(verdict), self._options.record
+        signals = [f"{one['name']}: {one['text']}" for one in values["sources"]]
+        return {
+            **values,
+            "recording": None if record is None else str(record),
+            "finding": values["sentence"],
+            "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "signals": signals,
+            "named_by": next((one.name for one in verdict.sources if one.suspects), None),
+            "answer": [values["sentence"], *signals],
+        }
+
     def _nothing(self, session: JobSession) -> None:
         """Print why there is no verdict."""
         lines = session.problems() or [f"no process with a rank is visible on {fold(self._options.hosts)}"]
         if self._settings.as_json:
-            print_json({"state": None, "problems": lines}, () if self._settings.unicode else ("ascii",))
-        else:
-            self._print_lines(lines)
+            return self._print_json({"state": None, "problems": lines})
+        for line in lines:
+            self._print(line)
+        return None
 
-    def _write(self, verdict: JobVerdict) -> str:
+    def _print_json(self, values: dict[str, Any]) -> None:
+        print_json(values, () if self._settings.unicode else ("ascii",))
+
+    def _write(self, verdict: JobVerdict, values: dict[str, Any]) -> str:
         """Write a report to a file of its own; return its path, "" if that is not possible."""
-        name = f"hang-{one_line(verdict.job, 40) or 'job'}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+        job = "".join(letter for letter in verdict.job if letter.isalnum())[:40] or "job"
+        name = f"hang-{job}-{time.strftime('%Y%m%d-%H%M%S')}.json"
         try:
             path = private_folder(state_folder() / "hangs") / name
-            write_bytes(path, json.dumps(job_values(verdict), indent=1).encode() + b"\n")
+            write_bytes(path, json.dumps(values, indent=1).encode() + b"\n")
         except OSError as error:
             self._line(f"the report cannot be written: {error}")
             return ""
@@ -217,14 +239,11 @@ class HangCommand:
         self._line(f"the command of --on-hang {await run_command(self._settings.command, variables)}")
 
     def _line(self, line: str) -> None:
-        """Print a line with the time; with ``--json`` to standard error."""
-        shown = f"{time.strftime('%H:%M:%S')}  {one_line(line, 1000)}"
+        """Print a line with the time."""
+        self._print(line, f"{time.strftime('%H:%M:%S')}  ")
+
+    def _print(self, line: str, before: str = "") -> None:
+        """Print a line; with ``--json`` to standard error."""
+        shown = before + one_line(line, 1000)
         shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
         print(shown, file=sys.stderr if self._settings.as_json else sys.stdout, flush=True)
-
-    def _print_lines(self, lines: list[str]) -> None:
-        """Print lines; with ``--json`` to standard error."""
-        for line in lines:
-            shown = one_line(line, 1000)
-            shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
-            print(shown, file=sys.stderr if self._settings.as_json else sys.stdout)

@@ -16,6 +16,7 @@ from fabtui.model.job_sample import GpuSample, JobSample, RankProcess, RankSampl
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
+from fabtui_node.parsers.lines import json_number
 
 #: Time (s) without any progress after which a job hangs, unless its pauses are usually longer.
 PATIENCE = 10.0
@@ -39,12 +40,12 @@ _SETTLED = 8.0
 _verdicts: WeakKeyDictionary[JobEvidenceLog, tuple[int, float, JobVerdict]] = WeakKeyDictionary()
 
 
-def job_verdict(model: Model, patience: float = PATIENCE) -> JobVerdict | None:
+def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | None:
     """Return the verdict about the job that runs on the nodes of a session; of several, about the worst one.
 
     Args:
         model: The session model.
-        patience: Time (s) without any progress after which a job hangs.
+        patience: Time (s) without any progress after which a job hangs; by default that of the session.
 
     Returns:
         None without evidence about a job.
@@ -52,6 +53,8 @@ def job_verdict(model: Model, patience: float = PATIENCE) -> JobVerdict | None:
     log = model.job
     if not log:
         return None
+    if patience is None:
+        patience = json_number(model.options.get("patience")) or PATIENCE
     known = _verdicts.get(log)
     if known is not None and known[:2] == (log.revision, patience):
         return known[2]
@@ -127,9 +130,15 @@ def _gone(
         if process.local_rank is not None and size.isdecimal() and len(size) < 5:
             start = process.rank - process.local_rank
             for rank in range(start, start + int(size)):
-                if rank not in alive and rank not in found and now - one.track.first >= _DEAD:
+                if rank not in alive and rank not in found and _long_there(one, now):
                     found[rank] = JobPlace(rank, process.node)
     return tuple(found[rank] for rank in sorted(found))
+
+
+def _long_there(one: JobRank, now: float) -> bool:
+    """Return True if the others of a rank's node would be there as well."""
+    age = one.track.last.age if one.track.last is not None else None
+    return now - one.track.first >= _DEAD or (age is not None and age >= _STARTING)
 
 
 class _Named(NamedTuple):
@@ -175,7 +184,9 @@ class _Judge:
             assert self._ras is not None
             return self._made(JobState.HANGS, self._now - self._ras.stands, self._named())
         if since is None:
-            return self._made(JobState.STARTING, group.first, _Named(()))
+            needs = f"no progress was seen for {quiet:.0f} s so far"
+            state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
+            return self._made(state, group.first, _Named((), "", lacks))
         if (late := self._late()) is not None:
             return late
         return self._made(JobState.MOVES, group.first, self._struck())
@@ -200,14 +211,18 @@ class _Judge:
         group = self._group
         usual = min((one.track.usual_pause for one in group.ranks), default=0.0)
         limit = max(self._patience, _USUAL_TIMES * usual)
-        ages = [one.track.last.age for one in group.ranks if one.track.last is not None]
-        if since is None and any(age is not None and age < _YOUNG for age in ages):
+        if since is None and self._young():
             limit = max(limit, _STARTING)
         if any(one.state == "D" for one in group.ranks):
             limit = max(limit, _BLOCKED)
         # Nobody waits for a job of one rank, and one that nobody measures may work unseen.
         alone = group.world == 1 or (group.world is None and len(group.ranks) == 1)
         return float("inf") if alone or not self._measured() else limit
+
+    def _young(self) -> bool:
+        """Return True if the job may still compile and load."""
+        ages = [one.track.last.age for one in self._group.ranks if one.track.last is not None]
+        return any(age is not None and age < _YOUNG for age in ages)
 
     def _measured(self) -> bool:
         """Return True if progress would be seen: of GPUs, or of ranks that need none."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fabtui import __version__
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.model.events import NodeState, NodeUpdate, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump, Journal
@@ -20,8 +19,8 @@ from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import JobObserver
 from fabtui.session.running_job.watch import links_to
 
-#: Maximum time (s) of a snapshot.
-SNAPSHOT = 6.0
+#: Maximum time (s) of a snapshot, and time (s) without progress after which a job hangs in it.
+SNAPSHOT, PATIENCE = 6.0, 3.5
 
 
 class JobSession:
@@ -35,8 +34,8 @@ class JobSession:
         self._options = options
         self._reached: dict[str, str] = {}
         self._client_of = client_of
-        monitor = None if query is None else JobMonitor(query, self._client, every=True)
-        self.observer = JobObserver(pump, self._client, options.job, monitor)
+        self._monitor = None if query is None else JobMonitor(query, self._client, every=True)
+        self.observer = JobObserver(pump, self._client, options.job, self._monitor)
 
     async def _client(self, node: str) -> NodeClient:
         """Return the link to a node; note in the model whether it is reached."""
@@ -52,6 +51,13 @@ class JobSession:
             self.pump.emit(NodeUpdate(node=node, state=NodeState.READY, backend=client.link.backend))
         return client
 
+    @property
+    def ended(self) -> bool:
+        """True if the job has ended, as Slurm or the nodes show it."""
+        report, verdict = None if self._monitor is None else self._monitor.report, self.observer.verdict
+        by_slurm = report is not None and report.status.stage == "ended"
+        return by_slurm or (verdict is not None and verdict.settled and verdict.state is JobState.ENDED)
+
     def problems(self) -> list[str]:
         """Return why nodes could not be reached."""
         return [f"{node}: {text}" for node, text in self._reached.items() if text]
@@ -66,25 +72,20 @@ class JobSession:
         loop = asyncio.get_running_loop()
         until = loop.time() + within
         async with asyncio.TaskGroup() as group:
-            others = group.create_task(self.complete(within))
+            others = group.create_task(self.observer.complete(within))
             # A verdict of NVML and /proc alone may come sooner; what the others show belongs to the snapshot.
             await self.observer.settled(within)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
             others.cancel()
         return await self.observer.decided()
 
-    async def complete(self, within: float = SNAPSHOT) -> None:
-        """Ask the sources that are not asked all the time, for at most some time (s)."""
-        observer = self.observer
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await asyncio.gather(observer.read_stacks(), observer.read_dumps(), observer.read_kernel())
-        await observer.decided()
-
 
 @asynccontextmanager
 async def observed(
-    options: SessionOptions, notice: Callable[[str], None], query: JobQuery | None = None
+    options: SessionOptions,
+    notice: Callable[[str], None],
+    query: JobQuery | None = None,
+    patience: float | None = None,
 ) -> AsyncIterator[JobSession]:
     """Yield a session about the job on the nodes of the options, recorded if these name a file.
 
@@ -92,6 +93,7 @@ async def observed(
         options: The nodes, how they are reached, and the recording.
         notice: Called with notices of connections.
         query: Where the logs of the job are; None to read none.
+        patience: Time (s) without progress after which the job hangs; None for the usual one.
 
     Raises:
         InputError: The recording cannot be written.
@@ -99,7 +101,8 @@ async def observed(
     pump = EventPump(Model(), None if options.record is None else Journal(options.record))
     pumping = asyncio.create_task(pump.run())
     try:
-        recorded = {**options.recorded(), "looks_only": True}
+        # No tests, and no preflight.
+        recorded = {**options.recorded(), "probes": [], "patience": patience}
         pump.emit(SessionStart(nodes=list(options.hosts), options=recorded, version=__version__))
         async with links_to(options, notice) as links:
             session = JobSession(options, pump, links.client, query)

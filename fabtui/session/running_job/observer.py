@@ -115,6 +115,13 @@ class JobObserver:
         self.verdict = job_verdict(self._pump.model)
         return self.verdict
 
+    async def complete(self, within: float) -> JobVerdict | None:
+        """Ask the sources that are not asked all the time, for at most some time (s); return the verdict."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await asyncio.gather(self.read_stacks(), self.read_dumps(), self.read_kernel())
+        return await self.decided()
+
     async def close(self) -> None:
         """End all questions."""
         tasks = [*self._looks.values(), *self._beside]
@@ -159,7 +166,7 @@ class JobObserver:
         """Decide again and again; read stacks where ranks stand still, or nothing else shows what they do."""
         loop = asyncio.get_running_loop()
         revision = -1
-        reading: asyncio.Future[Any] | None = None
+        reading: asyncio.Task[Any] | None = None
         try:
             while True:
                 await asyncio.sleep(_JUDGE_EVERY)
@@ -171,7 +178,7 @@ class JobObserver:
                 still = self.verdict is not None and self.verdict.state in (JobState.HANGS, JobState.UNKNOWN)
                 now = loop.time()
                 if still and now - self._began >= _STACKS_AFTER and now - self._stacks_read >= _STACKS_EVERY:
-                    reading = asyncio.gather(self.read_stacks(), self.read_kernel())
+                    self._stacks_read, reading = now, asyncio.create_task(self.complete(_STACKS))
         finally:
             if reading is not None:
                 reading.cancel()
