@@ -233,7 +233,7 @@ def _ras_suspects(report: RasReport, group: JobGroup) -> tuple[tuple[JobPlace, .
         if silent and len(silent) < (one.size or len(one.places)):
             return tuple(dict.fromkeys(silent)), "", False
     for one in report.communicators.values():
-        if crossed := diverging(one):
+        if crossed := one.diverging():
             places = tuple(group.place(place) for place in crossed)
             counts = "; ".join(f"rank {place.rank}: {_counts(one, place.rank)}" for place in crossed[:_MOST])
             return places, f"ranks call different collectives ({counts})", False
@@ -253,24 +253,6 @@ def _ras_suspects(report: RasReport, group: JobGroup) -> tuple[tuple[JobPlace, .
 
 def _counts(one: RasCommunicator, rank: int) -> str:
     return ", ".join(f"{name} {counts[rank]}" for name, counts in one.counts.items() if counts.get(rank))
-
-
-def diverging(one: RasCommunicator) -> list[JobPlace]:
-    """Return the ranks that are ahead in one operation and behind in another: fewest first, all sides."""
-    shapes: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    operations = {name: counts for name, counts in one.counts.items() if len(set(counts.values())) > 1}
-    if len(operations) < 2:
-        return []
-    for rank in sorted({rank for counts in operations.values() for rank in counts}):
-        shape = tuple((name, counts.get(rank, 0)) for name, counts in sorted(operations.items()))
-        shapes.setdefault(shape, []).append(rank)
-    ordered = sorted(shapes.items(), key=lambda pair: (len(pair[1]), pair[1]))
-    for at, (shape, ranks) in enumerate(ordered):
-        for other, others in ordered[at + 1 :]:
-            signs = {(a > b) - (a < b) for (_, a), (_, b) in zip(shape, other, strict=True)}
-            if {1, -1} <= signs:
-                return [one.place(rank) for rank in (ranks if len(ranks) < len(others) else [*ranks, *others])]
-    return []
 
 
 def stacks(log: JobEvidenceLog, group: JobGroup) -> SourceReading | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from fabtui.diagnosis.running_job.flight_recorder import answer as flight_answer
+from fabtui.diagnosis.running_job.inspector import conclusion as inspector_conclusion
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.diagnosis.running_job.who_is_behind import Answer
@@ -29,15 +30,18 @@ EVERY, _NODES_EACH_SECOND = 1.0, 128
 #: Time (s) between two looks at a node that has no rank.
 _IDLE_EVERY = 10.0
 #: Deadlines (s) of the probes.
-_ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL = 4.0, 20.0, 12.0, 20.0, 12.0
+_ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL, _INSPECTOR = 4.0, 20.0, 12.0, 20.0, 12.0, 6.0
 #: Time (s) between two questions to RAS, and where nobody listens. The larger the report, the rarer the question.
 _RAS_EVERY, _RAS_AGAIN, _RAS_BYTES_EACH_SECOND = 1.0, 30.0, 200_000
 #: Nodes that are asked for RAS at the same time, until one answers, and nodes whose stacks are read.
 _RAS_TOGETHER, _MOST_STACKS = 4, 64
 #: Time (s) between two verdicts, from the first sample to the first stacks, and between two readings of stacks.
 _JUDGE_EVERY, _STACKS_AFTER, _STACKS_EVERY = 0.5, 3.0, 60.0
-#: Time (s) between two readings of the logs.
+#: Time (s) between two readings of the logs, and of the files of NCCL's Inspector.
 _LOGS_EVERY = 5.0
+INSPECTOR_EVERY = 5.0
+#: Variable of a rank that names the folder of these files.
+_FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
 #: Maximum time (s) from the first sample until a verdict counts as settled.
 SETTLE = 15.0
 
@@ -94,7 +98,7 @@ class JobObserver:
         if self._looks and self._started is None:
             self._started = asyncio.get_running_loop().time()
         if self._looks and not self._beside:
-            works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras]
+            works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras, self._poll_inspector]
             works += [self._read_logs] if self._monitor is not None else []
             self._beside = [asyncio.create_task(work()) for work in works]
 
@@ -239,6 +243,20 @@ class JobObserver:
                 self._emit(reply.node, JobSource.RAS, {**(reply.value or {}), "text": texts[-1]})
                 return len(texts[-1])
         return None
+
+    async def _poll_inspector(self) -> None:
+        """Emit who comes last to collectives by the files of NCCL's Inspector, where the ranks name its folder."""
+        while True:
+            await asyncio.sleep(INSPECTOR_EVERY)
+            nodes = [node for node in self.nodes if self._has_inspector(node)][:_MOST_STACKS]
+            replies = await asyncio.gather(*(self._one(node, "inspector", _INSPECTOR) for node in nodes))
+            values = {reply.node: reply.value for reply in replies if reply.value and reply.value.get("ranks")}
+            if values:
+                self._emit("", JobSource.INSPECTOR, await asyncio.to_thread(inspector_conclusion, values))
+
+    def _has_inspector(self, node: str) -> bool:
+        latest = self._pump.model.job.latest(node)
+        return latest is not None and any(dict(one.process.env).get(_FOLDER) for one in latest.ranks)
 
     async def _read_logs(self) -> None:
         """Emit what the logs of the job show of its progress."""

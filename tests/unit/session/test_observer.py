@@ -9,6 +9,7 @@ import pytest
 
 from fabtui.config.options import session_changes
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.model.job_evidence import JobSource
 from fabtui.session.running_job import observer
 from fabtui_node import registry
 from tests.unit.session.fakenodes import Script
@@ -97,3 +98,26 @@ async def test_a_read_only_session_observes_and_watches_without_tests() -> None:
     assert {message["t"] for message in sent} == {"probe"}
     assert all(registry.PROBES[message["name"]].passive for message in sent)
     assert any("watching without tests" in line.text for line in feed.model.log)
+
+
+async def test_the_files_of_the_inspector_are_read_where_the_ranks_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "INSPECTOR_EVERY", 0.1)
+    value = activity("a", {0: "R", 1: "R"})
+    for one in value["ranks"]:
+        one["env"] = {"NCCL_INSPECTOR_DUMP_DIR": "/dumps"}
+    rows = [
+        {
+            **{"communicator": "0x1", "rank": rank, "pid": 100 + rank},
+            "operations": [["AllReduce", 1 << 20, serial, time] for serial in range(8)],
+        }
+        for rank, time in ((0, 20_300.0), (1, 253.0))
+    ]
+    script = Script(
+        {"a": 2, "b": 2},
+        busy={("a", 0), ("a", 1)},
+        probe_results={"a": {"activity": value, "inspector": {"folders": [], "ranks": rows, "problems": []}}},
+    )
+    model, nodes = await run(script)
+    (reading,) = [kept[-1] for _, kept in model.job.readings(JobSource.INSPECTOR)]
+    assert [one["rank"] for one in reading.value["suspects"]] == [1]
+    assert not [message for message in nodes.links["b"].sent if message.get("name") == "inspector"]
