@@ -65,9 +65,13 @@ _MEANINGS: tuple[tuple[RankState, str], ...] = (
 )
 _BAD = frozenset({CellStyle.FAILED, CellStyle.SLOW, CellStyle.TIMEOUT})
 _BLOCKS, _PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+#: Maximum number of nodes whose rates are added up.
+_MOST_NODES = 32
 #: Maximum number of groups of ranks, of ranks that are behind, and of commands that are listed.
 _MOST_GROUPS, _MOST_BEHIND, _MOST_STEPS = 8, 3, 3
 _TEXT = 300
+#: Age (s) from which evidence is marked with its age.
+_FRESH = 4.0
 
 
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
@@ -112,6 +116,9 @@ class JobBoard:
     def __init__(self, verdict: JobVerdict, log: JobEvidenceLog | None = None) -> None:
         self.verdict = verdict
         self._log = log
+        #: Number of nodes whose rates are added up, of all.
+        self.rated = (0, 0)
+        self._rates: dict[tuple[int, float], list[Rate]] = {}
 
     @property
     def style(self) -> CellStyle:
@@ -205,17 +212,22 @@ class JobBoard:
     # -- rates --------------------------------------------------------------------------------------------------------
 
     def rates(self, steps: int, seconds: float) -> list[Rate]:
-        """Return the rates of the job over the last steps of some seconds each."""
-        log, verdict = self._log, self.verdict
-        if log is None:
-            return []
+        """Return the rates of the job over the last steps of some seconds each; of many nodes, those of some."""
+        if (steps, seconds) not in self._rates:
+            self._rates[steps, seconds] = [] if self._log is None else self._rates_of(self._log, steps, seconds)
+        return self._rates[steps, seconds]
+
+    def _rates_of(self, log: JobEvidenceLog, steps: int, seconds: float) -> list[Rate]:
+        verdict = self.verdict
         start = verdict.at - steps * seconds
         nvlink = _Timeline(start, seconds, steps)
         nic = _Timeline(start, seconds, steps)
-        for node in log.nodes:
+        nodes = log.nodes[:: -(-len(log.nodes) // _MOST_NODES)]
+        for node in nodes:
             samples = log.samples(node)
             nvlink.add(samples, lambda one: _total((gpu.tx, gpu.rx) for gpu in one.gpus))
             nic.add(samples, lambda one: _total((port.tx, port.rx) for port in one.nics))
+        self.rated = len(nodes), len(log.nodes)
         before = int((verdict.since - start) / seconds) if verdict.bad else steps
         found = [Rate("iterations/min", *_iterations(log, _Timeline(start, seconds, steps), before))]
         found += [
@@ -243,12 +255,10 @@ class _Timeline:
     def add(self, samples: Sequence[JobSample], read: Callable[[JobSample], int | None]) -> None:
         """Add the rate of a counter of a node."""
         begin = self._start - self._seconds
-        for one, other in pairwise(samples):
-            if other.time < begin or other.clock <= one.clock:
-                continue
-            before, after = read(one), read(other)
-            if before is not None and after is not None and after >= before:
-                self.put(one.time, other.time, (after - before) / (other.clock - one.clock))
+        found = [(one.time, one.clock, read(one)) for one in samples if one.time >= begin]
+        for (time, clock, before), (end, later, after) in pairwise(found):
+            if before is not None and after is not None and after >= before and later > clock:
+                self.put(time, end, (after - before) / (later - clock))
 
 
 def _total(pairs: Iterable[tuple[int | None, int | None]]) -> int | None:
@@ -494,19 +504,20 @@ def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.
         now = rate.now or 0.0
         parts += [(f" {'0' if now < 0.0005 else value_text(now)}", "bold"), (usual, MUTED)]
         lines.append(clipped(parts, width, glyphs.ellipsis))
+    if lines and board.rated[0] < board.rated[1]:
+        lines.append([(f"rates of {board.rated[0]} of {board.rated[1]} nodes", MUTED)])
     return lines
 
 
-def sentence_line(board: JobBoard, width: int, glyphs: Glyphs) -> Line:
-    """Return the verdict in its colour, in the longest form that fits."""
+def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None = None) -> Line:
+    """Return the verdict in its colour, in the longest form that fits; its age if it is old at the time ``now``."""
     verdict, style = board.verdict, f"{CELL}{board.style.key}"
     mark = {CellStyle.FAILED: "x ", CellStyle.SLOW: "! "}.get(board.style, "")
-    forms = [
-        verdict.sentence,
-        verdict.sentence.split("; next: ")[0],
-        f"{'job ' + verdict.job if verdict.job else 'the job'} {verdict.says}",
-    ]
-    texts = [f" {mark}{one_line(form, 2 * _TEXT)} " for form in forms]
+    age = 0.0 if now is None else now - verdict.at
+    seen = f" (seen {clock_text(age)} ago)" if age > _FRESH else ""
+    short = f"job {verdict.job} {verdict.says}" if verdict.job else f"the job {verdict.says}"
+    forms = [verdict.sentence, verdict.sentence.split("; next: ")[0], short]
+    texts = [f" {mark}{one_line(form, 2 * _TEXT)}{seen} " for form in forms]
     fitting = next((text for text in texts if len(text) <= width), texts[-1])
     return clipped([(fitting, style)], width, glyphs.ellipsis)
 

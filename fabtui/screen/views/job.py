@@ -29,7 +29,7 @@ from fabtui.presentation.job_board import (
     traffic_lines,
 )
 from fabtui.presentation.job_lines import job_text
-from fabtui.presentation.wording import CELL, MUTED, Part, clock_text
+from fabtui.presentation.wording import MUTED, Part, clock_text
 from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
@@ -208,7 +208,7 @@ class JobScreen(TitledScreen):
     def _watch_lines(self, width: int) -> Lines:
         """Return the verdict about the ranks, with the next command; nothing if they are not observed."""
         board, glyphs = self.context.job(), self.context.glyphs
-        lines: Lines = [] if board is None else [sentence_line(board, width, glyphs)]
+        lines: Lines = [] if board is None else [sentence_line(board, width, glyphs, self.context.now())]
         if self._asking:
             lines.append([(f" asking for stacks, dumps and kernel reports{glyphs.ellipsis}", MUTED)])
         for command in [] if board is None else steps_of(board)[:1]:
@@ -369,15 +369,16 @@ class RanksScreen(SteppedScreen):
     """The running job: a map of its ranks, who is behind, the evidence of each source, and rates over time."""
 
     DEFAULT_CSS = """
-    RanksScreen #ranks-sentence { height: auto; margin: 0 0 1 0; }
+    RanksScreen #ranks-sentence { margin: 0 0 1 0; }
+    RanksScreen.narrow #ranks-sentence { margin: 0; }
     RanksScreen #ranks-body { height: 1fr; layout: horizontal; }
     RanksScreen #ranks-left { width: 1fr; height: 1fr; }
     RanksScreen #ranks-map { height: auto; }
     RanksScreen #ranks-rates { height: auto; margin: 1 0 0 1; }
     RanksScreen #detail-body { width: 1fr; }
-    RanksScreen #ranks-body.narrow { layout: vertical; }
-    RanksScreen .narrow #ranks-left { height: auto; }
-    RanksScreen .narrow #detail-body { margin: 1 0 0 0; }
+    RanksScreen.narrow #ranks-body { layout: vertical; }
+    RanksScreen.narrow #ranks-left { height: auto; }
+    RanksScreen.narrow #detail-body { margin: 1 0 0 0; }
     """
     BINDING_GROUP_TITLE = "Running job"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -418,10 +419,8 @@ class RanksScreen(SteppedScreen):
             return
         width, height = self.size
         glyphs, half = self.context.glyphs, (width - 2) // 2 if self._wide else width
-        self.query_one("#ranks-body").set_class(not self._wide, "narrow")
-        style = f"{CELL}{board.style.key}"
-        sentence = wrapped([(f" {one_line(board.verdict.says, 400)} ", style)], width, 1)
-        self._sentence.show(content_of(sentence), layout=True)
+        self.set_class(not self._wide, "narrow")
+        self._sentence.show(content_of([sentence_line(board, width, glyphs, self.context.now())]))
         self._draw_map(board, half, height)
         rates = rate_lines(board, half - 2, glyphs) if self._wide else []
         self._rates.show(content_of(rates), layout=True)

@@ -326,7 +326,7 @@ class MainScreen(Screen[None]):
         else:
             if self._panel_content is not None:
                 self._panel_content.diagnosis.follow()
-                self.verdict_bar.put([(self._panel_content.verdict(self.size.width, self._job), ALL_FINDINGS)])
+                self._draw_verdict()
             self._draw_around()
         log = self.event_log
         log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
@@ -350,6 +350,7 @@ class MainScreen(Screen[None]):
         """Update what changes with the clock."""
         self._draw_badges()
         self._draw_title()
+        self._draw_verdict()
         if self.view != "connecting" and self.panel.display:
             self._draw_cursor()
 
@@ -361,6 +362,10 @@ class MainScreen(Screen[None]):
         any_bad = self.findings is not None and any(self.findings.layers.values())
         line = title_content(model, title, elapsed, self._glyphs, self.size.width, self._title_badges, any_bad=any_bad)
         self.title_line.show(line)
+
+    def _draw_verdict(self) -> None:
+        if self._panel_content is not None and self.view != "connecting":
+            self.verdict_bar.put([(self._panel_content.verdict(self.size.width, self._job), ALL_FINDINGS)])
 
     def _draw_badges(self) -> None:
         """Show the badges on a line of their own, or in the title if there was no such line when the grid came."""

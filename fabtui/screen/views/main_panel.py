@@ -98,7 +98,12 @@ class PanelContent:
             [("F", "bold $primary"), (f" {number}", MUTED)] if width >= _WORDS_FROM else [("F", "bold $primary")]
         )
         room = width - len(plain(end)) - 1
-        return between(sentence_line(job, room, self._context.glyphs), end, width, self._context.glyphs.ellipsis)
+        return between(
+            sentence_line(job, room, self._context.glyphs, self._context.now()),
+            end,
+            width,
+            self._context.glyphs.ellipsis,
+        )
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is marked."""

@@ -22,7 +22,14 @@ _SHORT = 12
 
 
 def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs: Glyphs) -> list[TargetLine]:
-    """Return the lines of the panel; ``rank``: the rank under the cursor, None if it stands elsewhere."""
+    """Return the lines of the panel.
+
+    Args:
+        board: The running job.
+        rank: The rank under the cursor, None if it stands elsewhere.
+        size: Width and height.
+        glyphs: Characters of the screen.
+    """
     width, height = size
     steps: Lines = [
         [("  next  " if not at else " " * 8, MUTED), (one_line(step, 400), "$accent")]
