@@ -28,6 +28,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 IMAGES = HERE / "images"
 RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+#: A running job that hangs.
+JOB = ROOT / "recordings" / "job-h100x2-stopped.jsonl.gz"
 #: Nodes of eight GPUs in the synthetic fabric.
 LARGE = 128
 
@@ -39,6 +41,7 @@ class Picture(NamedTuple):
     size: tuple[int, int] = (120, 36)
     large: bool = False
     theme: str | None = None
+    recording: Path = RECORDING
 
 
 #: Picture of a page, which a browser draws.
@@ -61,6 +64,7 @@ PICTURES = {
     "light": Picture(BAD, (120, 26), theme="light"),
     "high-contrast": Picture(BAD, (120, 26), theme="high-contrast"),
     "mono": Picture(BAD, (120, 26), theme="mono"),
+    "hang": Picture(("J",), (120, 26), recording=JOB),
 }
 
 
@@ -95,7 +99,7 @@ async def at_rest(app: FabricApp, pilot: Any) -> list[list[Segment]]:
 
 async def drawn(picture: Picture, recording: Path) -> str:
     """Play a recording, press the keys, and return the picture."""
-    title = f"n[000-{LARGE - 1}]" if picture.large else "n[000-001]"
+    title = f"n[000-{LARGE - 1}]" if picture.large else "n000" if picture.recording == JOB else "n[000-001]"
     settings = ScreenSettings(title=title, colors="24", theme=picture.theme)
     app = FabricApp(lambda: ReplayFeed(recording), settings)
     async with app.run_test(size=picture.size) as pilot:
@@ -141,7 +145,10 @@ async def main(names: list[str]) -> None:
 
                 write(made, LARGE)
             path = IMAGES / f"{name}.svg"
-            path.write_text(await drawn(PICTURES[name], made if PICTURES[name].large else RECORDING), encoding="utf-8")
+            path.write_text(
+                await drawn(PICTURES[name], made if PICTURES[name].large else PICTURES[name].recording),
+                encoding="utf-8",
+            )
             print(path)
 
 
