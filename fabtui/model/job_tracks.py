@@ -172,7 +172,7 @@ class JobTracks:
 
     def _nic_rate(self, before: JobSample | None, now: JobSample, seconds: float) -> tuple[float | None, bool]:
         """Return the bytes per second of the NICs of a node, and whether that is the traffic of a job that works."""
-        if before is None or seconds <= 0:
+        if before is None or seconds <= 0 or not now.nics:
             return None, False
         earlier = {nic.name: nic for nic in before.nics}
         moved = 0.0

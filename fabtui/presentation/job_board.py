@@ -182,6 +182,22 @@ class JobBoard:
         """Return the row of a rank."""
         return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
 
+    def cell_lines(self, row: RankRow, width: int, glyphs: Glyphs) -> list[str]:
+        """Return the lines of the cell of a rank in a width: rank with state, utilization, power, and rates in GB/s."""
+        glyph = state_glyph(row.state, glyphs)
+        head = next(text for text in (f"{row.rank} {glyph}", f"{row.rank}{glyph}", glyph) if len(text) <= width)
+        texts = [head]
+        for value, unit in ((row.utilization, "%"), (row.power, "W")):
+            text = "-" if value is None else f"{value:.0f} {unit}"
+            texts.append(text if len(text) <= width else text.split()[0])
+        texts += [rate_text(row.nvlink), rate_text(row.nic)]
+        return [text[:width] for text in texts]
+
+    def pair_text(self, src: str, dst: str) -> str:
+        """Return the traffic of a pair of endpoints in GB/s, "" if no counter proves it."""
+        known = next((one for one in self.traffic if src != dst and {src, dst} == set(one.ends)), None)
+        return "" if known is None else rate_text(known.rate)
+
     # -- traffic ------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -285,24 +301,6 @@ def _iterations(log: JobEvidenceLog, line: _Timeline, before: int) -> tuple[tupl
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
-
-
-def rank_texts(row: RankRow, width: int, glyphs: Glyphs) -> list[str]:
-    """Return the lines of the cell of a rank, each at most ``width`` characters: rank, utilization, power, rates."""
-    glyph = state_glyph(row.state, glyphs)
-    head = f"{row.rank} {glyph}"
-    if len(head) > width:
-        head = f"{row.rank}{glyph}" if len(f"{row.rank}{glyph}") <= width else glyph
-    texts = [head]
-    for value, unit in ((row.utilization, "%"), (row.power, "W")):
-        text = "-" if value is None else f"{value:.0f} {unit}"
-        texts.append(text if len(text) <= width else text.split()[0])
-    texts += [rate_text(row.nvlink), rate_text(row.nic)]
-    return [text[:width] for text in texts]
-
-
-#: Names of the lines of a cell below its first one.
-LINE_NAMES = ("util", "power", "NVLink", "NIC")
 
 
 def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -15,6 +16,8 @@ from fabtui.presentation.findings import title
 from fabtui.report.summary import summary
 
 FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
+#: Sessions that test pairs; the others observe a running job.
+TESTS = [path for path in FILES if not path.name.startswith("job-")]
 #: What ships in the wheel stays small.
 LARGEST = 512 * 1024
 
@@ -29,7 +32,7 @@ def test_the_list_is_complete() -> None:
             assert (shipped_recordings_folder() / name).is_file(), name
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
 def test_a_recording_replays_to_its_end(path: Path) -> None:
     assert path.stat().st_size <= LARGEST
     model = Model()
@@ -46,7 +49,7 @@ def test_a_recording_replays_to_its_end(path: Path) -> None:
     assert summary(diagnose(model)).startswith("fabtui ")
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if "faults" not in path.name], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in TESTS if "faults" not in path.name], ids=lambda path: path.name)
 def test_a_healthy_recording_has_no_findings(path: Path) -> None:
     """Real values of real GPUs spread: a few pairs of each lab are far above the others."""
     model = Model()
@@ -55,3 +58,17 @@ def test_a_healthy_recording_has_no_findings(path: Path) -> None:
     found = diagnose(model).findings
     assert [title(one) for one in found] == []
     assert diagnose(model).code == 0
+
+
+def test_a_recording_of_a_job_names_the_rank_that_is_behind() -> None:
+    path = shipped_recordings_folder() / "job-h100x2-stopped.jsonl.gz"
+    assert path.stat().st_size <= LARGEST
+    model = Model()
+    for event in read_events(path):
+        model.apply(event)
+    verdict = job_verdict(model)
+    assert verdict is not None
+    assert verdict.sentence.startswith("the job on n000 (2 ranks) hangs for 0:")
+    assert verdict.sentence.endswith("rank 1 on n000:1 is stopped; next: ssh n000 kill -CONT 1041")
+    assert [one.rule.id for one in diagnose(model).findings] == ["J20"]
+    assert diagnose(model).code == 1

@@ -16,13 +16,13 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import MARKED, STYLES, CellStyle, Glyphs, cell_text, transport_style
-from fabtui.presentation.job_board import JobBoard, Traffic, rank_texts, rate_text
 from fabtui.presentation.numbers import brief_text, percent_text, short_value, spoken, value_text
 from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, CellShape
 
 if TYPE_CHECKING:
+    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.grid.prompts import Filter
 
 
@@ -120,7 +120,6 @@ class EndpointCells(CellSource):
         self._axis_key = self._key()
         self._drawn_with: list[float | None] = []
         self._board: JobBoard | None = None
-        self._traffic: dict[tuple[str, str], Traffic] = {}
         self._unit: tuple[str, int | None] = ("", None)
         self._unit_version = -1
         self.take_medians()
@@ -166,21 +165,19 @@ class EndpointCells(CellSource):
     def take_board(self, board: JobBoard) -> None:
         """Show the ranks of a running job in the layer ``job``, and the traffic of pairs that counters prove."""
         self._board = board
-        self._traffic = {end: one for one in board.traffic for end in (one.ends, one.ends[::-1])}
 
     def _job_cell(self, row: int, column: int, width: int) -> tuple[CellStyle, str]:
         """Return the rank of an endpoint on the diagonal, and the traffic of a pair elsewhere; blank if unknown."""
-        ends = self.axis.entries[row], self.axis.entries[column]
-        if self._board is None or any(end.number is None or not end.index.isdecimal() for end in ends):
-            return CellStyle.UNTESTED, " " * width
-        if row == column:
-            found = self._board.at(ends[0].node, int(ends[0].index))
-            text = "" if found is None else rank_texts(found, width, self.glyphs)[0]
-            return CellStyle.UNTESTED if found is None else self._board.style_of(found), f"{text:^{width}}"
-        known = self._traffic.get((f"{ends[0].node}:{ends[0].index}", f"{ends[1].node}:{ends[1].index}"))
-        if known is None:
-            return CellStyle.UNTESTED, " " * width
-        return CellStyle.GOOD if known.rate else CellStyle.SKIPPED, f"{rate_text(known.rate)[:width]:^{width}}"
+        a, b = self.axis.entries[row], self.axis.entries[column]
+        style, text = CellStyle.UNTESTED, ""
+        if self._board is None or a.number is None or b.number is None:
+            pass
+        elif row != column:
+            text = self._board.pair_text(str(self.model.endpoints[a.number]), str(self.model.endpoints[b.number]))
+            style = CellStyle.UNTESTED if not text else CellStyle.SKIPPED if text == "0" else CellStyle.GOOD
+        elif a.index.isdecimal() and (found := self._board.at(a.node, int(a.index))) is not None:
+            style, text = self._board.style_of(found), self._board.cell_lines(found, width, self.glyphs)[0]
+        return style, f"{text[:width]:^{width}}"
 
     def take_filter(self, chosen: Filter | None) -> None:
         self.filter = chosen

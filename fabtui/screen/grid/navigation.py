@@ -16,7 +16,6 @@ from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
-from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.wording import CELL, MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
@@ -28,6 +27,7 @@ from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.finding import Finding
+    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 
 #: Why an order by groups is not possible, and what to do.

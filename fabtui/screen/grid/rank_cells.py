@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.running_job.job_verdict import RankRow
+from typing import TYPE_CHECKING
+
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
-from fabtui.presentation.job_board import LINE_NAMES, JobBoard, rank_texts, state_glyph
 from fabtui.presentation.wording import common_domain
 from fabtui.screen.grid.axis import Axis, AxisEntry, fit_text
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import CellShape
 
-#: Width from which a cell has rank and glyph; a narrower one has the glyph alone.
-_NAMED_FROM = 3
+if TYPE_CHECKING:
+    # The first frame has no job, and the diagnosis takes long to import.
+    from fabtui.diagnosis.running_job.job_verdict import RankRow
+    from fabtui.presentation.job_board import JobBoard
 
 
 class RankCells(CellSource):
     """Ranks of a job: rank and state, and below them utilization, power, NVLink and NIC rate."""
 
     shape = CellShape(widest=9, tall=5, apart_from=4, tall_from=4, halves=False)
-    line_names = LINE_NAMES
+    line_names = ("util", "power", "NVLink", "NIC")
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__(Axis([], of_nodes_alone=True))
@@ -59,13 +61,10 @@ class RankCells(CellSource):
         found = self.rank(row, column)
         if found is None or self.board is None:
             return CellStyle.UNTESTED, " " * width
-        style = self.board.style_of(found)
-        if width < _NAMED_FROM:
-            return style, f"{state_glyph(found.state, self._glyphs):^{width}}"
-        return style, f"{rank_texts(found, width, self._glyphs)[0]:^{width}}"
+        return self.board.style_of(found), f"{self.board.cell_lines(found, width, self._glyphs)[0]:^{width}}"
 
     def below(self, row: int, column: int, width: int, most: int) -> list[str]:
         found = self.rank(row, column)
-        if found is None:
+        if found is None or self.board is None:
             return []
-        return [f"{text:^{width}}" for text in rank_texts(found, width, self._glyphs)[1 : most + 1]]
+        return [f"{text:^{width}}" for text in self.board.cell_lines(found, width, self._glyphs)[1 : most + 1]]

@@ -21,7 +21,6 @@ from fabtui.model.layers import Layer, key_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, traffic_of
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Line, clipped
@@ -48,7 +47,6 @@ from fabtui.screen.views.main_layout import (
 )
 from fabtui.screen.widgets.connecting import ConnectingView
 from fabtui.screen.widgets.event_log import EventLog
-from fabtui.screen.widgets.job_panel import job_panel
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.minimap import ColorKey, Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
@@ -67,6 +65,7 @@ from fabtui.screen.widgets.title_bar import LayerTabs, badges, lost_badge, title
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
+    from fabtui.presentation.job_board import JobBoard
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.screen.views.main_panel import PanelContent
 
@@ -416,7 +415,7 @@ class MainScreen(Screen[None]):
         if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
             if job is not None:
-                self.panel.put(job_panel(job, self._rank_line(job), size, self._glyphs))
+                self.panel.put(self._panel_content.job_lines(job, size, self._rank_line(job)))
             else:
                 self.panel.put(self._panel_content.lines(entries, self.cursor_block(), size))
             return
@@ -428,14 +427,9 @@ class MainScreen(Screen[None]):
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _rank_line(self, job: JobBoard) -> Line:
-        """Return the rank under the cursor on one line; between two nodes their traffic, or why there is none."""
+        """Return the rank under the cursor on one line; between two ranks their traffic, or why there is none."""
         entries = self.cursor_entries()
-        if entries is None:
-            return []
-        if entries[0] != entries[1]:
-            return traffic_of(job, *(f"{one.node}:{one.index}" for one in entries))
-        found = job.at(entries[0].node, int(entries[0].index)) if entries[0].index.isdecimal() else None
-        return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._glyphs)
+        return [] if entries is None or self._panel_content is None else self._panel_content.rank_line(job, *entries)
 
     def _draw_findings_below(self) -> None:
         """Show the findings below the grid if there is no side panel: in the lines that the grid leaves, or a few."""
@@ -447,7 +441,7 @@ class MainScreen(Screen[None]):
             ranks = self.view_state.shows_ranks and self._job is not None
             room = lines_for_findings(self.grid, width, self.size.height - taken, more=ranks)
             if ranks and self._job is not None:
-                lines = job_panel(self._job, None, (self.size.width, room), self._glyphs)
+                lines = self._panel_content.job_lines(self._job, (self.size.width, room))
             else:
                 lines = self._panel_content.findings(self.cursor_entries(), self.size.width, room)
         below = self.findings_below
@@ -538,8 +532,9 @@ class MainScreen(Screen[None]):
         row, column = rows[at[0]], columns[at[1]]
         view = self.view_state
         if view.shows_ranks:
-            found = view.ranks.rank(*at)
-            parts = [] if found is None or self._job is None else rank_parts(self._job, found, self._glyphs)
+            here = view.entry_of(row, column)
+            content, job = self._panel_content, self._job
+            parts = [] if content is None or job is None else content.rank_line(job, here, here)
         elif view.zoom is not Zoom.FABRIC:
             parts = status_parts(self.model, self.source.layer, row, column, self._glyphs)
         else:
@@ -820,7 +815,7 @@ class MainScreen(Screen[None]):
 
     def action_copy(self) -> None:
         entries = self.cursor_entries()
-        if self.view_state.shows_ranks and self._job is not None:
-            self._app_context.copy(board_text(self._job, 120, self._glyphs))
+        if self.view_state.shows_ranks and self._job is not None and self._panel_content is not None:
+            self._app_context.copy(self._panel_content.job_text(self._job))
         elif entries is not None:
             self._app_context.copy(summary_text(self.model, *entries))

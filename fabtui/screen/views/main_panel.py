@@ -7,7 +7,7 @@ import itertools
 from fabtui.diagnosis.finding import Severity
 from fabtui.nodeset import count
 from fabtui.presentation.findings import headline
-from fabtui.presentation.job_board import JobBoard, sentence_line
+from fabtui.presentation.job_board import JobBoard, board_text, rank_parts, sentence_line, traffic_of
 from fabtui.presentation.preflight_lines import short_lines
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.verdict_line import verdict_line
@@ -18,6 +18,7 @@ from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.navigation import GridNavigation, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_lines import class_lines, styled, summary_lines
+from fabtui.screen.widgets.job_panel import job_panel
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
 from fabtui.screen.widgets.sorted_table import Sorting, table_lines
 from fabtui.screen.widgets.sparkline import LABEL
@@ -104,6 +105,21 @@ class PanelContent:
             width,
             self._context.glyphs.ellipsis,
         )
+
+    def job_lines(self, job: JobBoard, size: tuple[int, int], rank: Line | None = None) -> list[TargetLine]:
+        """Return the lines about a running job; ``rank``: the rank under the cursor, None if it stands elsewhere."""
+        return job_panel(job, rank, size, self._context.glyphs)
+
+    def rank_line(self, job: JobBoard, row: AxisEntry, column: AxisEntry) -> Line:
+        """Return the rank of an endpoint on one line; of two endpoints their traffic, or why there is none."""
+        if row != column:
+            return traffic_of(job, *(f"{one.node}:{one.index}" for one in (row, column)))
+        found = job.at(row.node, int(row.index)) if row.index.isdecimal() else None
+        return [("no rank here", MUTED)] if found is None else rank_parts(job, found, self._context.glyphs)
+
+    def job_text(self, job: JobBoard) -> str:
+        """Return all about a running job as text."""
+        return board_text(job, 120, self._context.glyphs)
 
     def findings(self, entries: tuple[AxisEntry, AxisEntry] | None, width: int, height: int) -> list[TargetLine]:
         """Return the findings in at most ``height`` lines; the one about the cursor's pair is marked."""

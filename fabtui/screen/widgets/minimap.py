@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.geometry import Region
@@ -12,10 +13,12 @@ from textual.strip import Strip
 from fabtui.model.cell_level import Level
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
-from fabtui.presentation.job_board import JobBoard
 from fabtui.presentation.legends import meanings
 from fabtui.screen.grid.navigation import ViewState
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs, half_style, pack
+
+if TYPE_CHECKING:
+    from fabtui.presentation.job_board import JobBoard
 
 #: Maximum number of tiles in each direction: with the panel, without it.
 _MAX_TILES = 44
