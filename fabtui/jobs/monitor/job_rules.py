@@ -12,7 +12,7 @@ from fabtui.jobs.monitor.gpu_history import GpuHistory, idle_among
 from fabtui.jobs.monitor.iteration_times import iteration_of
 from fabtui.jobs.monitor.job_logs import LogFile
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeRow
-from fabtui.jobs.monitor.settings import is_shared, meaning, partition
+from fabtui.jobs.monitor.settings import is_of_devices, is_shared, meaning, partition
 from fabtui.nodeset import count, fold
 
 #: How long (s), and in how many samples, the GPUs of a node are idle before that counts.
@@ -269,16 +269,22 @@ def _different_settings(rule: JobRule, facts: JobFacts) -> Found:
     for name in settings.names():
         values = settings.values(name)
         # Where the configuration file has it, the next rule names those that are wrong.
-        if is_shared(name) and len(values) > 1 and name not in (facts.conf or {}):
-            parts = sorted(values.items(), key=lambda one: len(one[1]))
-            text = ", ".join(f"{_value(value)} on {_sources(who)}" for value, who in parts[:_MOST])
-            nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
-            yield rule.found(f"{name} differs between nodes: {text}", nodes, (), _CONF_NEXT)
+        if not is_shared(name) or len(values) < 2 or name in (facts.conf or {}):
+            continue
+        tasks = not any(who in facts.logs.nodes for sources in values.values() for who in sources)
+        if tasks and is_of_devices(name) and len({len(sources) for sources in values.values()}) == 1:
+            # Each rank of a node has GPUs of its own, and as many nodes have each.
+            continue
+        parts = sorted(values.items(), key=lambda one: len(one[1]))
+        text = ", ".join(f"{_value(value)} on {_sources(who)}" for value, who in parts[:_MOST])
+        nodes = tuple(who for who in parts[0][1] if who in facts.logs.nodes)
+        where = "ranks" if tasks and is_of_devices(name) else "nodes"
+        yield rule.found(f"{name} differs between {where}: {text}", nodes, (), _CONF_NEXT)
 
 
 def _unlike_configuration(rule: JobRule, facts: JobFacts) -> Found:
     for name, expected in (facts.conf or {}).items():
-        if name == "NODE_RANK":
+        if name == "NODE_RANK" or is_of_devices(name):
             continue
         wrong = {value: who for value, who in facts.logs.settings.values(name).items() if value != expected}
         for value, who in list(wrong.items())[:_MOST]:
@@ -463,8 +469,8 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
      "The training printed a loss that is NaN or infinite, or skipped iterations because of NaN.",
      "Check the data and the learning rate; look for memory errors of GPUs: fabtui preflight."),
     ("J06", "setting-differs", _different_settings,
-     "A setting differs between nodes",
-     "Nodes printed different values of a setting that all nodes should share.",
+     "A setting or variable differs between nodes",
+     "Nodes printed, or ranks have, different values of a setting or variable that all should share.",
      "Compare the scripts and the exported variables of the nodes."),
     ("J07", "setting-unlike-file", _unlike_configuration,
      "A setting differs from the configuration file",

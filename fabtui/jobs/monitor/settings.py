@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from fabtui.jobs.monitor.error_lines import unlabelled
 
-_PRINTED = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{1,39})(?:: ?|=)([^=].{0,199})?$", re.ASCII)
+_PRINTED = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{1,39})(?:: ?| ?= ?)([^=].{0,199})?$", re.ASCII)
 _ASSIGNED = re.compile(
     r"\s{0,40}(?:export\s{1,20}|declare -\w{1,4}\s{1,20})?([A-Za-z_]\w{0,60})=(.{0,1000})$", re.ASCII
 )
@@ -31,6 +31,16 @@ _SHARED = frozenset(
 )
 #: Names that differ between nodes although they contain such a word.
 _OWN = frozenset(("NODE_RANK", "MASTER_PORT", "LOCAL_ADDR", "NODE_ADDR", "HOST_ADDR", "LOCAL_WORLD_SIZE"))
+#: How variables of libraries begin that all ranks should share, and how the names of those end that are of one rank.
+LIBRARIES = (
+    *("NCCL_", "TORCH_NCCL_", "GLOO_", "RCCL_", "UCX_", "FI_", "PYTORCH_", "OMP_NUM_THREADS", "HSA_", "HIP_", "ROCR_"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_", "CUDA_MODULE_LOADING", "CUDA_CACHE_"),
+)
+_OF_RANK = ("_FILE", "_DIR", "_DIRECTORY", "_PATH", "_ADDR", "_PORT", "_RANK", "_ID", "_HOSTID", "_NET_DEVICES")
+#: Variables that may differ between the ranks of a node; the nodes should have the same values.
+_DEVICES = frozenset(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"))
+#: What separates the values of several ranks.
+_AND = " and "
 #: Maximum number of settings of a source, and of sources of a job.
 _MOST, _MOST_SOURCES = 200, 20_000
 #: Lines of a file in which settings are looked for.
@@ -74,12 +84,27 @@ def printed(line: str) -> Printed | None:
 
 def is_setting(name: str) -> bool:
     """Return whether a name is one of a job's settings: other words in capitals are words of a log."""
-    return name in _KNOWN or not _SHARED.isdisjoint(name.split("_"))
+    return name in _KNOWN or is_variable(name) or not _SHARED.isdisjoint(name.split("_"))
+
+
+def is_variable(name: str) -> bool:
+    """Return whether a name is one of a variable that libraries of the ranks read."""
+    return name.startswith(LIBRARIES)
 
 
 def is_shared(name: str) -> bool:
     """Return whether all nodes should have the same value."""
-    return name not in _OWN
+    return name not in _OWN and not (is_variable(name) and name.endswith(_OF_RANK))
+
+
+def is_of_devices(name: str) -> bool:
+    """Return whether a variable names the GPUs of a rank."""
+    return name in _DEVICES
+
+
+def joined(values: Iterable[str]) -> str:
+    """Return the values that several ranks have, each once."""
+    return _AND.join(sorted(dict.fromkeys(values)))
 
 
 class Settings:
@@ -102,9 +127,14 @@ class Settings:
                 turn += 1
             name = f"print {turn}"
         if name in self.of or len(self.of) < _MOST_SOURCES:
-            values = self.of.setdefault(name, {})
-            if found.name in values or len(values) < _MOST:
-                values[found.name] = found.value
+            self.set(name, found.name, found.value)
+
+    def set(self, source: str, name: str, value: str) -> None:
+        """Set the value of a source; where its ranks have GPUs of their own, those of all of them."""
+        values = self.of.setdefault(source, {})
+        if name in values or len(values) < _MOST:
+            several = is_of_devices(name) and name in values
+            values[name] = joined([*values[name].split(_AND), value])[:400] if several else value
 
     def values(self, name: str) -> dict[str, list[str]]:
         """Return the values of a setting with those who printed them."""

@@ -17,7 +17,7 @@ from fabtui.jobs.monitor import job_logs
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import STALE, report_of
 from fabtui.jobs.monitor.report import JobFacts, JobReport, NodeFacts
-from fabtui.jobs.monitor.settings import configured
+from fabtui.jobs.monitor.settings import LIBRARIES, configured, is_variable, joined
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus, node_addresses, status_of
@@ -35,6 +35,8 @@ BUDGET = log_files.Budget(2 << 20, 16 << 20)
 _MOST_CONF, _MOST_NAMES = 1 << 20, 256
 #: Maximum size (characters) of the parts of files in an answer of a node.
 _MOST_TEXT = 8 << 20
+#: Maximum number of variables of the ranks of a node.
+_MOST_VARIABLES = 100
 
 
 class _Read(NamedTuple):
@@ -152,6 +154,7 @@ class JobMonitor:
         known = [[path, one.inode, one.offset] for path, one in self._logs.known(node).items()]
         wanted = not before.addresses
         args = {"patterns": patterns, "known": known, "job": self.query.job, "addresses": wanted}
+        args |= {"prefixes": list(LIBRARIES)}
         reply = await ask_node(self.client_of, node, "job", args, NODE_DEADLINE, _MOST_TEXT)
         if reply.value is None:
             self._nodes[node] = NodeFacts(most_ranks=before.most_ranks, problem=reply.problem)
@@ -168,6 +171,7 @@ class JobMonitor:
         fresh = bool(files) and (self._logs.age(files[-1]) or 0.0) <= STALE
         if isinstance(rows := value.get("gpus"), list) and rows and not fresh:
             self._logs.take_gpus(node, rows[:64], time.time())
+        self._take_variables(node, value.get("variables"))
         found = value.get("ranks")
         # A rank of a shell script may have several processes.
         ranks = {int(one["rank"]): str(one["state"])[:2] for one in (found if isinstance(found, list) else [])}
@@ -176,6 +180,13 @@ class JobMonitor:
         since = None if len(ranks) == most else before.fewer_since or time.time()
         problem = one_line(str(value.get("gpu_problem") or ""), 200)
         return NodeFacts(tuple(ranks.items()), most, since, addresses, "", problem)
+
+    def _take_variables(self, node: str, found: Any) -> None:
+        """Take the variables of the ranks on a node: they count more than what its logs print."""
+        for name, values in list(found.items())[:_MOST_VARIABLES] if isinstance(found, dict) else ():
+            texts = [one[:200] for one in values if isinstance(one, str)] if isinstance(values, list) else []
+            if texts and isinstance(name, str) and is_variable(name):
+                self._logs.settings.of.setdefault(node, {})[name] = joined(texts)[:400]
 
     def _is_of_another(self, node: str, path: str, inode: int) -> bool:
         """Return True for a shared file: it is being read already, or it bears the name of another node."""

@@ -75,6 +75,20 @@ def test_each_fault_is_found_alone_while_the_job_runs_and_after_it(
     assert found.next
 
 
+DEVICES = "CUDA_VISIBLE_DEVICES"
+PER_RANK = "".join(f"{DEVICES}={rank}\n" for rank in range(4))
+FAULTS += [
+    ({f"{node}_out": settings(rank, **{DEVICES: "0" if rank == 2 else "0,1"}) for rank, node in enumerate(NODES)},
+     "J06", "CUDA_VISIBLE_DEVICES differs between nodes: 0 on n062, 0,1 on n[060-061,063]", ("n062",)),
+    # Each rank has a GPU of its own, and on one node two have the same.
+    ({f"{node}_out": settings(rank) + (PER_RANK if rank else PER_RANK.replace("=3", "=2"))
+      for rank, node in enumerate(NODES)}, "J06",
+     "CUDA_VISIBLE_DEVICES differs between nodes: 0 and 1 and 2 on n060, 0 and 1 and 2 and 3 on n[061-063]", ("n060",)),
+    ({f"{node}_out": settings(rank) + f"NCCL_IB_HCA: {'mlx5_1' if rank == 1 else 'mlx5_0'}\n"
+      for rank, node in enumerate(NODES)}, "J06",
+     "NCCL_IB_HCA differs between nodes: mlx5_1 on n061, mlx5_0 on n[060,062-063]", ("n061",)),
+]  # fmt: skip
+
 HARMLESS = [
     {"n061_err": "  0%|    | 0/50\r 10%|█   | 5/50 [00:07<01:03,  1.41s/it]\rError rate 0\n0 errors, 3 warnings\n"},
     {"n061_err": "torch/x.py:3: FutureWarning: RuntimeError: will be raised\n***\nOMP_NUM_THREADS: error\n"},
@@ -85,6 +99,9 @@ HARMLESS = [
     # Another interface of a node than the one that Slurm knows.
     {f"{node}_out": settings(rank, MASTER_ADDR="198.51.100.7") for rank, node in enumerate(NODES)},
     {f"{node}_out": settings(rank, MASTER_PORT=str(rank)) + f"HOST_NAME: {node}\n" for rank, node in enumerate(NODES)},
+    # What is of a rank or a node by intention.
+    {f"{node}_out": settings(rank) + f"NCCL_DEBUG_FILE: /l/{node}\nNCCL_HOSTID={rank}\nRANK: {rank}\n" + PER_RANK
+     for rank, node in enumerate(NODES)},
 ]  # fmt: skip
 
 
@@ -236,6 +253,17 @@ def test_lines_of_one_log_for_all_nodes_are_separated() -> None:
     logs = logs_of({})
     logs.take("", [part("/logs/slurm-12.out", interleaved)], 1.0)
     assert logs.files["", "/logs/slurm-12.out"].node == ""
+
+
+def test_gpus_of_ranks_in_one_log_for_all_nodes() -> None:
+    """Each task of a node has a GPU of its own, and as many tasks have each."""
+    tasks = [f"{task}: {DEVICES}={task % 4}\n" for task in range(8)]
+    assert findings(facts_of({"slurm-12.out": "".join(tasks)})) == []
+    tasks[7] = f"7: {DEVICES}=2\n"
+    (found,) = findings(facts_of({"slurm-12.out": "".join(tasks)}))
+    assert found.facts["text"].startswith(
+        "CUDA_VISIBLE_DEVICES differs between ranks: 3 on task 3, 0 on task 0, task 4"
+    )
 
 
 def test_findings_about_jobs_are_diagnosed_like_all_others() -> None:

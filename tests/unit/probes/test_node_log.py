@@ -38,3 +38,12 @@ def test_only_ranks_of_the_job_count(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [one["rank"] for one in value["ranks"]] == [7, 9]
     assert [(one["text"], one["unfinished"]) for one in parts] == [("one\n", "two")]
     assert all(not address.startswith("127.") for address in value["addresses"])
+
+
+def test_variables_of_the_ranks(tmp_path: Path) -> None:
+    for pid, gpu in ((7, "0"), (8, "1"), (9, "1")):
+        (tmp_path / str(pid)).mkdir()
+        environ = f"CUDA_VISIBLE_DEVICES={gpu}\0HOME=/root\0NCCL_DEBUG={'x' * 999}\0TOKEN=secret\0"
+        (tmp_path / str(pid) / "environ").write_text(environ)
+    found = node_log.variables([7, 8, 9, 10], ("CUDA_VISIBLE", "NCCL_"), str(tmp_path))
+    assert found == {"CUDA_VISIBLE_DEVICES": ["0", "1"], "NCCL_DEBUG": ["x" * 200]}

@@ -199,6 +199,25 @@ async def test_a_requeued_job_has_the_nodes_of_its_logs(tmp_path: Path, monkeypa
     assert (report.verdict, report.exit_code) == ("waiting", 0)
 
 
+async def test_variables_of_the_ranks_are_compared_between_nodes(tmp_path: Path, slurm: list[str]) -> None:
+    write(tmp_path, healthy())
+    node = Node(tmp_path)
+    same = {"CUDA_VISIBLE_DEVICES": ["0", "1"], "NCCL_DEBUG": ["WARN"]}
+
+    def change(name: str, value: dict[str, Any]) -> None:
+        value["variables"] = (
+            {**same, "NCCL_DEBUG": ["INFO", "WARN"]} if name == "n062" else {**same, "EVIL": ["x"], "a": 7}
+        )
+
+    node.change = change
+    report = await JobMonitor(JobQuery("12", ("/scratch",)), node.client).refresh()
+    assert [one.facts["text"] for one in report.findings] == [
+        "NCCL_DEBUG differs between nodes: INFO and WARN on n062, WARN on n[060-061,063]"
+    ]
+    assert "EVIL" not in report.facts.logs.settings.names()
+    assert node.asked[0][1]["prefixes"]
+
+
 async def test_a_link_to_a_log_is_not_read_twice(tmp_path: Path, slurm: list[str]) -> None:
     (tmp_path / "n061.err").write_text("ValueError: x\n")
     (tmp_path / "latest.err").symlink_to("n061.err")

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.registry import Emit, ProbeSpec, Value
-from fabtui_node.system import job_processes, log_files
+from fabtui_node.system import job_processes, log_files, sysfs
 
 #: Maximum number of bytes of all files in one answer, and of a file that is new.
 MOST_BYTES = 256 * 1024
 _MAX_PROCESSES = 64
+_MOST_VARIABLES = 100
 
 
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Read what is new in the files of ``patterns``, of which ``known`` has path, inode and offset.
 
     The value has ``now`` (this node's clock), ``ranks`` of the job ``job`` (``rank``, ``pid``, ``state``),
-    ``addresses``, ``problems``, and ``gpus`` or ``gpu_problem``. Memory is in bytes, ``power`` in W.
+    ``variables`` of the ranks that begin with ``prefixes`` (the values of all of them by name), ``addresses``,
+    ``problems``, and ``gpus`` or ``gpu_problem``. Memory is in bytes, ``power`` in W.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     asked = nvml.NvmlTask(lambda library: gpus(library, setting))
@@ -38,10 +40,24 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
         "ranks": [{name: one[name] for name in ("rank", "pid", "state")} for one in ranks],
         "problems": problems[:16],
     }
+    prefixes = tuple(str(one) for one in args.get("prefixes") or ())
+    if prefixes:
+        value["variables"] = variables([one["pid"] for one in ranks], prefixes, proc)
     if args.get("addresses"):
         value["addresses"] = _addresses(deadline / 4)
     value["gpus"], value["gpu_problem"] = asked.result(deadline / 2)
     return value
+
+
+def variables(pids: List[int], prefixes: Tuple[str, ...], proc: str = "/proc") -> Dict[str, List[str]]:
+    """Return the values of the variables of processes that begin with prefixes, each once."""
+    found: Dict[str, Dict[str, None]] = {}
+    for pid in pids:
+        environ = job_processes.variables(sysfs.text(proc, str(pid), "environ", limit=1 << 18))
+        for name, text in environ.items():
+            if name.startswith(prefixes) and (name in found or len(found) < _MOST_VARIABLES):
+                found.setdefault(name[:64], {}).setdefault(text[:200])
+    return {name: sorted(values) for name, values in found.items()}
 
 
 def _addresses(deadline: float) -> List[str]:
