@@ -13,6 +13,7 @@ The value of a source is a JSON object from a node, of which nothing is trusted:
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -99,6 +100,20 @@ class JobEvidenceLog:
         """Return the samples of a node, the oldest first: all of the last seconds, some of the time before."""
         found = self._samples.get(node)
         return () if found is None else [*found.earlier, *found.recent]
+
+    def recent(self, node: str, since: float) -> list[JobSample]:
+        """Return the samples of a node since a time, as far as all of them are kept; the oldest first."""
+        found = self._samples.get(node)
+        kept = () if found is None else itertools.takewhile(lambda one: one.time >= since, reversed(found.recent))
+        return [*kept][::-1]
+
+    def kills(self, node: str) -> int:
+        """Return the processes that the kernel killed for memory since the first sample of a node."""
+        found = self._samples.get(node)
+        if found is None:
+            return 0
+        first = (found.earlier or found.recent)[0].oom
+        return max(0, (found.recent[-1].oom or 0) - first) if first is not None else 0
 
     def latest(self, node: str) -> JobSample | None:
         """Return the latest sample of a node."""

@@ -88,6 +88,9 @@ class JobSample(NamedTuple):
 
     def gpu(self, number: int) -> GpuSample | None:
         """Return the GPU with a number."""
+        # Most nodes number theirs without gaps.
+        if number < len(self.gpus) and self.gpus[number].number == number:
+            return self.gpus[number]
         return next((one for one in self.gpus if one.number == number), None)
 
 

@@ -14,7 +14,7 @@ from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, RankStack, grouped, ranges, rank_stacks, ranks_text
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.job_evidence import JobEvidenceLog, JobReading, JobSource
-from fabtui.model.job_sample import GpuSample, JobSample
+from fabtui.model.job_sample import GpuSample
 from fabtui.model.job_tracks import GpuTrack, RankTrack
 from fabtui_node.parsers.base import Notes
 
@@ -347,20 +347,18 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
     at = 0.0
     clean = 0
     for node in group.nodes:
-        here = [one.place for one in group.ranks if one.place.node == node]
         for report in log.kernel_reports(node):
             at = max(at, report.time)
             sentences.append(f"{node}: {_reported(report.value)}")
             causes.update(_struck(report.value, node, group))
-        samples = log.samples(node)
-        kills = _kills(samples)
-        if kills:
+        if kills := log.kills(node):
             at = max(at, group.now)
             sentences.append(f"{node}: OOM kills in the job's cgroup: {kills}")
             causes.update({place: "was killed for memory (OOM)" for place in group.gone if place.node == node})
         reading = log.reading(JobSource.KERNEL, node)
         if reading is not None:
-            found = node_evidence(node, reading.value, [*here, *(p for p in named if p.node == node)])
+            here = [one.place for one in group.ranks if one.place.node == node]
+            found = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
             sentences += [f"{sign.place}: {sign.text}" for sign in found.signs]
             at = max(at, reading.time)
             clean += not found.signs and found.log == "yes"
@@ -370,11 +368,6 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
         fabric = "no sign of the fabric: no Xid, PCIe or link report, no port down"
     text_ = "; ".join(sentences[:_MOST]) or fabric
     return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, causes, fabric)
-
-
-def _kills(samples: Sequence[JobSample]) -> int:
-    known = [one.oom for one in samples if one.oom is not None]
-    return max(0, known[-1] - known[0]) if known else 0
 
 
 def _reported(value: Mapping[str, Any]) -> str:

@@ -338,6 +338,10 @@ class _Judge:
         group = self._group
         if len(group.ranks) < 2 or not all(one.gpus for one in group.ranks):
             return None
+        now = [one.utilization or 0.0 for one in group.ranks]
+        if min(now) > _LATE * max(now):
+            # Windows of thousands of ranks take long.
+            return None
         shares = {one.place: self._window(one) for one in group.ranks}
         if any(share is None for share in shares.values()):
             return None
@@ -358,12 +362,12 @@ class _Judge:
 
     def _window(self, one: JobRank) -> tuple[float, float] | None:
         """Return median utilization and power of a rank's GPUs in the window; None if it has not worked throughout."""
+        covered = self._log.recent(one.place.node, self._now - _WINDOW)
         rows = [
             (use, power)
-            for sample in self._samples(one, _WINDOW)
+            for sample in covered
             if (use := _use(sample, one)) is not None and (power := _watts(sample, one)) is not None
         ]
-        covered = self._samples(one, _WINDOW)
         if len(rows) < _FEWEST or covered[-1].time - covered[0].time < _WINDOW - 2:
             return None
         active = one.track.active
@@ -371,14 +375,11 @@ class _Judge:
             return None
         return median(use for use, _ in rows), median(power for _, power in rows)
 
-    def _samples(self, one: JobRank, seconds: float) -> list[JobSample]:
-        return [each for each in self._log.samples(one.place.node)[-64:] if self._now - each.time <= seconds]
-
     def _late_since(self, place: JobPlace, usual: float) -> float:
         """Return since when a rank is late, as far back as it shows."""
         rank = self._group.rank(place)
         since = self._now
-        for sample in reversed(self._samples(rank, 3600.0) if rank is not None else []):
+        for sample in reversed(self._log.samples(place.node)):
             use = _use(sample, rank) if rank is not None else None
             if use is None or use > _LATE * usual:
                 break
@@ -481,7 +482,7 @@ def _watts(sample: JobSample, one: JobRank) -> float | None:
 
 
 def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
-    return [gpu for gpu in sample.gpus if gpu.number in one.track.process.gpus]
+    return [found for number in one.track.process.gpus if (found := sample.gpu(number)) is not None]
 
 
 def _ranks(places: Sequence[JobPlace]) -> str:
