@@ -25,6 +25,7 @@ import termios
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from terminal import keep_compiled
@@ -38,6 +39,20 @@ _TICK = 1000.0 / os.sysconf("SC_CLK_TCK")
 #: The switch to the alternate screen; the first frame has the name of the program in it.
 _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
+
+
+RECORDING = Path(__file__).parents[1] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+#: The least that an app of Textual does until its first frame.
+_TEXTUAL = """
+import gc
+gc.disable()
+from textual.app import App
+from textual.widgets import Static
+class Alone(App):
+    def compose(self):
+        yield Static("fabtui")
+Alone().run()
+"""
 
 
 class Times(NamedTuple):
@@ -139,20 +154,21 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         app = [fabtui, "--lab", "1x2", "--no-record"]
+        replay = [fabtui, "replay", str(RECORDING)]
         keep_compiled(state)
-        # Compiles what was not compiled yet.
-        subprocess.run([fabtui, "--help"], stdout=subprocess.DEVNULL, check=True)
-        of_first_frame(app)
         rows = [
             Row("python3 -c pass", lambda: of_command([python, "-c", "pass"])),
             *(
                 Row(f"fabtui {option}", partial(of_command, [fabtui, option]), "cpu", BAR_COMMAND)
                 for option in ("--version", "--help")
             ),
+            Row("frame of Textual alone", lambda: of_first_frame([python, "-c", _TEXTUAL]), "wall"),
             Row("first frame", lambda: of_first_frame(app), "wall", BAR_FRAME),
+            Row("first frame of replay", lambda: of_first_frame(replay), "wall", BAR_FRAME),
             Row("first connection", lambda: of_first_connection(fabtui, state), "wall", BAR_CONNECTION),
         ]
-        turns = [[row.measure() for row in rows] for _ in range(rounds)]
+        # The first turn compiles what was not compiled yet.
+        turns = [[row.measure() for row in rows] for _ in range(rounds + 1)][1:]
     found = [Times(*map(min, zip(*times, strict=True))) for times in zip(*turns, strict=True)]
     print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'bar':>7}")
     missed = 0

@@ -64,11 +64,13 @@ class _History:
     def __init__(self) -> None:
         self.recent: deque[JobSample] = deque()
         self.earlier: deque[JobSample] = deque()
+        self.kills: int | None = None  #: Kills for memory in the first sample that has them.
 
     def add(self, sample: JobSample, most: int) -> None:
         """Add the latest sample; keep at most a number of them."""
         recent, earlier = self.recent, self.earlier
         recent.append(sample)
+        self.kills = sample.oom if self.kills is None else self.kills
         while sample.time - recent[0].time > _DENSE or len(recent) > most // 2:
             leaving = recent.popleft()
             if not earlier or leaving.time - earlier[-1].time >= _THIN:
@@ -110,10 +112,7 @@ class JobEvidenceLog:
     def kills(self, node: str) -> int:
         """Return the processes that the kernel killed for memory since the first sample of a node."""
         found = self._samples.get(node)
-        if found is None:
-            return 0
-        first = (found.earlier or found.recent)[0].oom
-        return max(0, (found.recent[-1].oom or 0) - first) if first is not None else 0
+        return 0 if found is None or found.kills is None else max(0, (found.recent[-1].oom or 0) - found.kills)
 
     def latest(self, node: str) -> JobSample | None:
         """Return the latest sample of a node."""

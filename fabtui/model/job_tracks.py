@@ -68,7 +68,8 @@ class GpuTrack:
         if now.sm is not None:
             return now.sm < _SPINNING_SM
         most = _LIMIT_SHARE * now.limit if now.limit else 0.0
-        if self.low is not None and self.high is not None and self.high - self.low >= _RANGE:
+        # A GPU that has not been seen at rest has no range.
+        if self.low is not None and self.high is not None and self.high >= max(2 * self.low, self.low + _RANGE):
             most = max(most, self.low + _RANGE_SHARE * (self.high - self.low))
         return None if now.power is None or not most else now.power <= most
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.errors import InputError
-from fabtui.model.layers import Layer
-from fabtui.pictures.scene import Scene
+
+if TYPE_CHECKING:
+    from fabtui.model.layers import Layer
+    from fabtui.pictures.scene import Scene
 
 #: Width of grids in a pipe or a file.
 USUAL_WIDTH = 240

@@ -58,7 +58,8 @@ PHASES = {
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 _PACKAGE = "fabtui_node.probes"
-_DECLARATION = re.compile(r"^[A-Z][A-Z0-9_]* = ProbeSpec\($", re.MULTILINE)
+#: Begins with its literal part: where a pattern begins with the name, each line of all probes is tried.
+_DECLARATION = re.compile(r" = ProbeSpec\($", re.MULTILINE)
 
 
 class ProbeSpec(NamedTuple):
@@ -105,7 +106,10 @@ def declared(module: str, source: str) -> Iterator[ProbeSpec]:
         ValueError: A field is neither a literal nor the name of a function.
     """
     for match in _DECLARATION.finditer(source):
-        call: Any = ast.parse(source[match.start() :]).body[0]
+        begin = source.rfind("\n", 0, match.start()) + 1
+        if not source[begin].isupper():
+            continue
+        call: Any = ast.parse(source[begin:]).body[0]
         fields: Dict[str, Any] = {}
         for keyword in call.value.keywords:
             if isinstance(keyword.value, ast.Name):

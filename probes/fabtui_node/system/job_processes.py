@@ -30,8 +30,8 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
         fields = _stat(sysfs.text(proc, name, "stat"))
         if rank is None or fields is None or fields["state"] == "Z" or is_of_another(environ, job):
             continue
-        if "fabtui_node" in (sysfs.text(proc, name, "cmdline") or ""):
-            # The node side itself, in a step of the job or in a container with a rank.
+        if _is_fabtui(sysfs.text(proc, name, "cmdline") or ""):
+            # The node side itself or its controller, in a step of the job or in a container with a rank.
             sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
         found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
@@ -43,6 +43,12 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
                 helpers[above].append(pid)
     kept = ("rank", "name", "state", "ras")
     return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
+
+
+def _is_fabtui(cmdline: str) -> bool:
+    """Return True for the command line of the node side or of the controller."""
+    words = cmdline.split("\0")[:8]
+    return "fabtui_node" in cmdline or "fabtui" in [os.path.basename(word) for word in words]
 
 
 def _above(pid: int, found: Dict[int, Dict[str, Any]]) -> List[int]:

@@ -80,6 +80,16 @@ def test_the_node_side_in_a_step_of_the_job_is_no_rank(tmp_path: Path) -> None:
     assert listed(tmp_path) == [(20, 0)]
 
 
+@pytest.mark.parametrize("words", [("/opt/bin/python3", "/opt/bin/fabtui", "hang"), ("python3", "-m", "fabtui", "run")])
+def test_the_controller_in_a_step_of_the_job_is_no_rank(tmp_path: Path, words: tuple[str, ...]) -> None:
+    program(tmp_path, 20, 1, "/usr/bin/python3.11", "0")
+    (tmp_path / "20" / "cmdline").write_text("python3\0train.py\0--out\0/data/fabtui-trial\0")
+    program(tmp_path, 21, 1, "/usr/bin/python3.11", "0")
+    (tmp_path / "21" / "cmdline").write_text("\0".join(words))
+    program(tmp_path, 22, 21, "ssh", "0")
+    assert listed(tmp_path) == [(20, 0)]
+
+
 @pytest.fixture
 def rank() -> Iterator[int]:
     """Yield the process id of a rank that sleeps."""

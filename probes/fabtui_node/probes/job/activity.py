@@ -136,10 +136,10 @@ class Ranks:
         self._scanned = float("-inf")
         self._cgroups: Dict[str, None] = {}
 
-    def read(self, gpus: Dict[int, List[int]], visible: List[int]) -> List[Dict[str, Any]]:
-        """Return the ranks now, with their GPUs by the processes that NVML knows, else by their variables."""
+    def read(self, gpus: Dict[int, List[int]]) -> List[Dict[str, Any]]:
+        """Return the ranks now; ``gpus`` are the processes on each GPU."""
         if time.monotonic() - self._scanned >= SCAN:
-            self._scan(gpus, visible)
+            self._scan(gpus)
         rows = []
         for pid, one in list(self._known.items()):
             row = one.read()
@@ -150,7 +150,7 @@ class Ranks:
                 rows.append(row)
         return sorted(rows, key=lambda row: (row["rank"], row["pid"]))
 
-    def _scan(self, gpus: Dict[int, List[int]], visible: List[int]) -> None:
+    def _scan(self, gpus: Dict[int, List[int]]) -> None:
         self._scanned = time.monotonic()
         before, self._known = self._known, {}
         for found in job_processes.find(self._proc, self._job):
@@ -164,7 +164,7 @@ class Ranks:
         matched = bool(seen.intersection(self._known))
         for pid, one in self._known.items():
             mine = [index for index, pids in gpus.items() if pid in pids]
-            one.row["gpus"] = mine if matched else _assigned(one, visible)
+            one.row["gpus"] = mine if matched else _assigned(one, list(gpus))
 
     def kills(self) -> Optional[int]:
         """Return the processes of the ranks' cgroups that the kernel has killed for memory so far."""
@@ -227,7 +227,8 @@ class _Gpu:
 
     def _read_slow(self) -> None:
         library, handle = self._library, self._handle
-        reasons = getattr(library, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        reasons = next((found for name in names if (found := getattr(library, name, None)) is not None), None)
         bits = nvml.number(nvml.ask(reasons, handle)) or 0
         running = nvml.ask(library.nvmlDeviceGetComputeRunningProcesses, handle) or []
         pids = [nvml.number(getattr(one, "pid", None)) for one in running[:_MAX_PIDS]]
@@ -373,6 +374,7 @@ class Activity:
         self._gpu_source = counters.CounterSource(self._gpus.read)
         self._nic_source = counters.CounterSource(Nics(root).read)
         self._kernel = KernelTail(kmsg, root)
+        self._pids: Dict[int, List[int]] = {}
         self._lock = threading.Lock()
 
     def read(self, until: float) -> Value:
@@ -381,7 +383,10 @@ class Activity:
             now, began = time.time(), time.monotonic()
             readings = [source.begin() for source in (self._gpu_source, self._nic_source)]
             gpus, nics = (None if one is None else one.value(until) for one in readings)
-            rows = self._ranks.read({gpu["index"]: gpu["pids"] for gpu in gpus or []}, [g["index"] for g in gpus or []])
+            if gpus is not None:
+                # A driver that does not answer in time has not changed which rank has which GPU.
+                self._pids = {gpu["index"]: gpu["pids"] for gpu in gpus}
+            rows = self._ranks.read(self._pids)
             problems = [text for text in (self._gpus.problem, self._kernel.problem) if text]
             problems += [] if gpus is not None else ["NVML did not answer in time"]
             return {

@@ -1,0 +1,496 @@
+"""The judge of a running job: every state, from recorded samples and from invented ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
+from fabtui.diagnosis.running_job.judge import job_verdict
+from fabtui.model.events import JobEvidence
+from fabtui.model.session_model import Model
+
+from .played_job import T0, PlayedJob, gpu, play, rank
+
+#: Bytes over NVLinks in a second of work, and bytes of a second of a checkpoint.
+LINK, FILE = 10 << 30, 300 << 20
+
+
+def works(job: PlayedJob, seconds: int = 20, gpus: int = 2) -> None:
+    """Play a job that works evenly."""
+    for _ in range(seconds):
+        moved = int(job.now) * LINK
+        job.sample([spins(at, job) for at in range(gpus)], [gpu(at, 95, 698, moved) for at in range(gpus)])
+        job.step()
+
+
+def spins(number: int, job: PlayedJob, **more: Any) -> dict[str, Any]:
+    """Return a rank whose main thread spins in the driver."""
+    return rank(number, state="R", wait=None, cpu=job.now, cpu_all=job.now, **more)
+
+
+def sleeps(number: int, wait: str = "futex_wait_queue", **more: Any) -> dict[str, Any]:
+    """Return a rank whose threads all sleep."""
+    return rank(number, state="S", wait=wait, cpu=20.0, cpu_all=20.0, **more)
+
+
+def stands(job: PlayedJob, awaited: dict[str, Any], seconds: int = 15, use: float = 0, **more: Any) -> JobVerdict:
+    """Play a job whose rank 0 waits for the other one."""
+    moved = 20 * LINK
+    for _ in range(seconds):
+        job.sample([spins(0, job), awaited], [gpu(0, 100, 126, moved), gpu(1, use, 124, moved)], **more)
+        verdict = job.step()
+    return verdict
+
+
+def first_hang(job: PlayedJob) -> float:
+    return next((when for when, one in job.seen if one.state is JobState.HANGS), math.inf)
+
+
+# -- recorded runs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_ras", [False, True])
+@pytest.mark.parametrize("every", [1, 2])
+def test_nothing_fires_on_the_even_run(with_ras: bool, every: int) -> None:
+    seen = play("plain", with_ras, every)
+    assert {verdict.state for _, verdict in seen} == {JobState.STARTING, JobState.MOVES}
+    assert seen[-1][1].state is JobState.MOVES
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_late_rank_is_named(every: int) -> None:
+    seen = play("late", every=every, more=12.0)
+    slow = [(when, one) for when, one in seen if one.state is JobState.SLOW]
+    assert 12.0 < slow[0][0] <= 27.0
+    assert all(one.behind[0].rank == 1 and len(one.behind) == 1 for _, one in slow)
+    assert seen[-1][1].state is JobState.SLOW
+    assert {one.state for when, one in seen if when < 12.0} <= {JobState.STARTING, JobState.MOVES}
+    assert 11.0 <= slow[-1][1].since - T0 <= 13.0
+    assert "is slow: rank 1 on vm:1 is late: GPU busy 2" in slow[-1][1].sentence
+
+
+@pytest.mark.parametrize("with_ras", [False, True])
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_stopped_rank_is_named_by_the_gpus_alone(with_ras: bool, every: int) -> None:
+    seen = play("stop", with_ras, every)
+    hangs = [(when, one) for when, one in seen if one.state is JobState.HANGS]
+    assert 8.0 < hangs[0][0] <= 23.0
+    assert hangs[-1][0] < 32.5
+    assert all([place.rank for place in one.behind] == [1] for _, one in hangs)
+    assert 7.5 <= hangs[0][1].since - T0 <= 10.0
+    assert {one.state for when, one in seen if when < 8.0} <= {JobState.STARTING, JobState.MOVES}
+    # It goes on.
+    assert {one.state for when, one in seen if when > 32.5} == {JobState.MOVES}
+    # Rank 0 waits, and nobody names it.
+    row = hangs[0][1].ranks[0]
+    assert (row.state, row.utilization, row.nvlink) == (RankState.WAITING, 100, 0)
+    assert hangs[0][1].ranks[1].state is RankState.AWAITED
+
+
+# -- a rank that stands -----------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_rank_is_named_at_once() -> None:
+    job = PlayedJob()
+    works(job)
+    verdict = stands(job, rank(1, state="T", wait="do_signal_stop"), 1)
+    assert verdict.sentence == (
+        "the job on n1 (2 ranks) hangs for 0:00: rank 1 on n1:1 is stopped; next: ssh n1 kill -CONT 1041"
+    )
+    assert verdict.ranks[1].state is RankState.STOPPED
+    assert verdict.settled
+    assert verdict.bad
+
+
+def test_all_ranks_stopped_are_suspended() -> None:
+    job = PlayedJob()
+    works(job)
+    job.sample([rank(at, state="T") for at in (0, 1)], [gpu(0, 0, 120), gpu(1, 0, 120)])
+    assert job.verdict.state is JobState.PAUSED
+    assert "all ranks are stopped (suspended)" in job.verdict.sentence
+
+
+@pytest.mark.parametrize("wait", ["hrtimer_nanosleep", "futex_wait_queue"])
+def test_a_sleeping_rank_is_named_in_time(wait: str) -> None:
+    job = PlayedJob()
+    works(job)
+    verdict = stands(job, sleeps(1, wait))
+    assert first_hang(job) <= 20 + 15
+    assert f"rank 1 on n1:1 sleeps in {wait}; next: ssh n1 py-spy dump --pid 1041" in verdict.sentence
+
+
+def test_the_frame_of_the_rank_is_told() -> None:
+    job = PlayedJob()
+    works(job)
+    stands(job, sleeps(1))
+    frames = [{"name": "load", "site": "train.py:33"}]
+    job.take("n1", "stacks", {"ranks": [{"rank": 1, "pid": 1041, "state": "S", "frames": frames, "by": "py-spy"}]})
+    assert "rank 1 on n1:1 is in load (train.py:33)" in job.verdict.sentence
+
+
+def test_a_dead_rank_is_named() -> None:
+    job = PlayedJob()
+    works(job)
+    for _ in range(6):
+        job.sample([spins(0, job)], [gpu(0, 100, 126, 20 * LINK), gpu(1, 0, 80, 0)], oom=0)
+        verdict = job.step()
+    assert [place.rank for place in verdict.behind] == [1]
+    assert "rank 1 on n1:1 has ended while the others run; next: ssh n1 sudo dmesg" in verdict.sentence
+    assert verdict.ranks[1].state is RankState.DEAD
+    job.sample([spins(0, job)], [gpu(0, 100, 126, 20 * LINK)], oom=1)
+    assert "was killed for memory (OOM)" in job.verdict.sentence
+
+
+def test_a_job_that_ends_is_no_hang() -> None:
+    job = PlayedJob()
+    works(job)
+    for _ in range(3):
+        job.sample([spins(0, job)], [gpu(0, 95, 698, int(job.now) * LINK)])
+        job.step()
+    for _ in range(5):
+        job.sample([], [gpu(0, 0, 80, 0)])
+        job.step()
+    assert {one.state for _, one in job.seen} == {JobState.MOVES, JobState.ENDED}
+
+
+def test_started_after_the_hang() -> None:
+    job = PlayedJob()
+    verdict = stands(job, sleeps(1, age=4000.0))
+    assert first_hang(job) <= 12.0
+    assert [place.rank for place in verdict.behind] == [1]
+    # For a snapshot of 6 s.
+    quick = PlayedJob(patience=4.0)
+    assert stands(quick, sleeps(1), 6).state is JobState.HANGS
+
+
+def test_ranks_that_all_wait_are_not_separated_by_gpus() -> None:
+    job = PlayedJob()
+    works(job)
+    moved = 20 * LINK
+    for _ in range(14):
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 100, 126, moved)])
+        verdict = job.step()
+    assert verdict.state is JobState.HANGS
+    assert verdict.behind == ()
+    assert "not enough evidence: all GPUs wait in a collective, send or receive" in verdict.sentence
+    assert "flight recorder" in verdict.sentence
+    # RAS says that rank 0 is behind; its GPU waits as well, in what RAS does not count. So its partner is awaited.
+    job.take("n1", "ras", {"text": ras({0: {"AllReduce": 419}, 1: {"AllReduce": 420}})})
+    found = job.verdict
+    assert [place.rank for place in found.behind] == [1]
+    assert "has not matched a send or receive" in found.sentence
+    said = next(one for one in found.sources if one.name == "RAS")
+    assert (said.blind, said.suspects) == ("send and receive", found.behind)
+
+
+def test_different_collectives() -> None:
+    job = PlayedJob()
+    works(job)
+    counts = {0: {"AllReduce": 421, "AllGather": 100}, 1: {"AllReduce": 420, "AllGather": 101}}
+    moved = 20 * LINK
+    for _ in range(14):
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 100, 126, moved)])
+        job.take("n1", "ras", {"text": ras(counts)})
+        verdict = job.step()
+    assert verdict.state is JobState.HANGS
+    assert "ranks 0-1 on n1 call different collectives" in verdict.sentence
+    # Of three ranks, the one apart from the others.
+    third = PlayedJob()
+    works(third, gpus=3)
+    counts[2] = counts[0]
+    for _ in range(14):
+        third.sample([spins(at, third) for at in range(3)], [gpu(at, 100, 126, moved) for at in range(3)])
+        third.take("n1", "ras", {"text": ras(counts)})
+        verdict = third.step()
+    assert [place.rank for place in verdict.behind] == [1]
+
+
+def test_sources_that_contradict_are_both_shown() -> None:
+    job = PlayedJob()
+    works(job)
+    stands(job, sleeps(1))
+    suspect = {"rank": 0, "node": "n1", "pid": 1040}
+    job.take("n1", "flight", {"sentences": ["rank 0 has not called all_reduce 7"], "suspects": [suspect]})
+    found = job.verdict
+    assert [place.rank for place in found.behind] == [1]
+    assert "flight recorder names rank 0 instead" in found.sentence
+    assert {one.name: [place.rank for place in one.suspects] for one in found.sources}["flight recorder"] == [0]
+
+
+# -- held up, paused, healthy -----------------------------------------------------------------------------------------
+
+
+def test_50_ms_late() -> None:
+    job = PlayedJob()
+    works(job)
+    for _ in range(12):
+        moved = int(job.now) * LINK // 20
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 99, 240, moved), gpu(1, 15, 235, moved)])
+        verdict = job.step()
+    assert verdict.state is JobState.SLOW
+    assert [place.rank for place in verdict.behind] == [1]
+
+
+def test_a_stage_of_a_pipeline_with_less_work_holds_up_nobody() -> None:
+    job = PlayedJob()
+    for _ in range(30):
+        moved = int(job.now) * LINK
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 98, 650, moved), gpu(1, 50, 330, moved)])
+        job.step()
+    assert {one.state for _, one in job.seen[2:]} == {JobState.MOVES}
+
+
+@pytest.mark.parametrize("all_write", [False, True])
+def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
+    job = PlayedJob()
+    works(job)
+    moved = 20 * LINK
+    for second in range(1, 13):
+        written = second * FILE
+        writer = rank(1, state="D" if second % 2 else "R", cpu=20.0 + second, cpu_all=20.0 + second, files=written)
+        other = rank(0, cpu=20.0 + second, cpu_all=20.0 + second, files=written) if all_write else spins(0, job)
+        job.sample([other, writer], [gpu(0, 0 if all_write else 100, 126, moved), gpu(1, 0, 124, moved)])
+        job.step()
+    works(job, 5)
+    states = [one.state for _, one in job.seen]
+    assert JobState.HANGS not in states
+    assert states.count(JobState.PAUSED) >= 9
+    pause = next(one for when, one in job.seen if when == 30)
+    expected = "all ranks write or read files" if all_write else "rank 1 on n1:1 writes or reads files, 315 MB/s"
+    assert expected in pause.sentence
+    assert states[-1] is JobState.MOVES
+
+
+def test_a_checkpoint_that_hangs_is_a_hang() -> None:
+    job = PlayedJob()
+    works(job)
+    moved = 20 * LINK
+    for second in range(1, 40):
+        written = min(second, 5) * FILE
+        job.sample([spins(0, job), sleeps(1, files=written)], [gpu(0, 100, 126, moved), gpu(1, 0, 124, moved)])
+        job.step()
+    assert 25 + 9 <= first_hang(job) <= 25 + 15
+
+
+def test_an_evaluation_of_one_rank_is_no_hang() -> None:
+    job = PlayedJob()
+    works(job)
+    moved = 20 * LINK
+    for _ in range(60):
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 126, moved), gpu(1, 90, 600, moved)])
+        job.step()
+    assert {one.state for _, one in job.seen[2:]} == {JobState.MOVES}
+
+
+def test_pauses_of_a_data_loader_are_no_hang() -> None:
+    job = PlayedJob()
+    for _ in range(6):
+        works(job, 10)
+        moved = (int(job.now) - 1) * LINK
+        for _ in range(7):
+            job.sample([spins(0, job), sleeps(1, "pipe_read")], [gpu(0, 100, 126, moved), gpu(1, 0, 124, moved)])
+            job.step()
+    assert {one.state for _, one in job.seen[2:]} <= {JobState.MOVES, JobState.PAUSED}
+
+
+def test_longer_pauses_that_came_before_are_usual() -> None:
+    job = PlayedJob()
+    for _ in range(4):
+        works(job, 10)
+        moved = (int(job.now) - 1) * LINK
+        for _ in range(13):
+            job.sample([spins(0, job), sleeps(1)], [gpu(0, 100, 126, moved), gpu(1, 0, 124, moved)])
+            job.step()
+    late = [when for when, one in job.seen if one.state is JobState.HANGS]
+    assert late
+    assert max(late) < 46, "the third pause and the fourth are as long as the first two"
+
+
+def test_helpers_that_work_are_a_pause() -> None:
+    job = PlayedJob()
+    works(job)
+    moved = 20 * LINK
+    for second in range(30):
+        busy = rank(1, state="S", wait="pipe_read", cpu=20.0, cpu_all=20.0 + 3.0 * second)
+        job.sample([spins(0, job), busy], [gpu(0, 100, 126, moved), gpu(1, 0, 124, moved)])
+        verdict = job.step()
+    assert JobState.HANGS not in {one.state for _, one in job.seen}
+    assert "rank 1 on n1:1 computes on the CPU while the others wait" in verdict.sentence
+
+
+def test_a_start_that_compiles_is_no_hang() -> None:
+    job = PlayedJob()
+    for second in range(120):
+        at = float(second)
+        rows = [rank(0, state="R", age=at, cpu=at, cpu_all=at), rank(1, age=at, cpu=at, cpu_all=4 * at)]
+        job.sample(rows, [gpu(0, 100, 126), gpu(1, 0, 124)])
+        job.step()
+    works(job, 5)
+    assert {one.state for _, one in job.seen} == {JobState.STARTING, JobState.MOVES}
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    job = PlayedJob()
+    for _ in range(60):
+        job.sample([spins(0, job, world=1)], [gpu(0, 100, 126)])
+        job.step()
+    assert not any(one.bad for _, one in job.seen)
+
+
+def test_an_xid_while_the_job_moves() -> None:
+    job = PlayedJob()
+    works(job)
+    report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
+    moved = int(job.now) * LINK
+    job.sample([spins(0, job), spins(1, job)], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)], kernel=[report])
+    assert "moves; rank 1 on n1:1 has a GPU that reported Xid 79: GPU has fallen off the bus" in job.verdict.sentence
+    found = diagnose(job.model)
+    assert found.all_findings[0].rule.id == "J22"
+    assert found.code == 1
+
+
+# -- ranks without GPUs -----------------------------------------------------------------------------------------------
+
+
+def bare(number: int, node: str, share: float, job: PlayedJob, **more: Any) -> dict[str, Any]:
+    cpu = share * job.now
+    return rank(number, [], world=8, cpu=cpu, cpu_all=cpu, local_rank=number % 4, **more)
+
+
+def play_bare(job: PlayedJob, seconds: int, odd: dict[str, Any] | None = None) -> JobVerdict:
+    """Play eight ranks on two nodes; with ``odd``, rank 5 stands with these values, and the others wait for it."""
+    for _ in range(seconds):
+        for node in ("n1", "n2"):
+            rows = []
+            for number in range(4) if node == "n1" else range(4, 8):
+                if odd is None:
+                    rows.append(bare(number, node, 0.8, job, state="R", wait=None))
+                else:
+                    still = rank(number, [], world=8, cpu=10.0, cpu_all=10.0, local_rank=number % 4)
+                    rows.append({**still, **odd} if number == 5 else still)
+            job.sample(rows, [], node)
+        verdict = job.step()
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("odd", "where"),
+    [
+        ({"state": "T", "wait": "do_signal_stop"}, "rank 5 on n2:1 is stopped; next: ssh n2 kill -CONT 1045"),
+        ({"wait": "hrtimer_nanosleep"}, "rank 5 on n2:1 sleeps in hrtimer_nanosleep"),
+        ({"wait": "unix_stream_read_generic"}, "rank 5 on n2:1 sleeps in unix_stream_read_generic"),
+    ],
+)
+def test_ranks_without_gpus(odd: dict[str, Any], where: str) -> None:
+    job = PlayedJob(("n1", "n2"))
+    assert play_bare(job, 10).state is JobState.MOVES
+    verdict = play_bare(job, 13, odd)
+    assert verdict.state is JobState.HANGS
+    assert verdict.title == "the job on n[1-2] (8 ranks)" or verdict.title == "the job on n1,n2 (8 ranks)"
+    assert where in verdict.sentence
+    assert first_hang(job) <= 10 + 15
+
+
+def test_several_jobs() -> None:
+    job = PlayedJob()
+    for _ in range(14):
+        rows = [{**spins(at, job), "job": "7"} for at in (0, 1)]
+        others = [{**spins(0, job), "job": "8", "pid": 2040, "gpus": [2]}, {**sleeps(1), "pid": 2041, "gpus": [3]}]
+        others[1]["job"] = "8"
+        moved = int(job.now) * LINK
+        gpus = [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved), gpu(2, 100, 126), gpu(3, 0, 124)]
+        job.sample([*rows, *others], gpus)
+        verdict = job.step()
+    assert (verdict.state, verdict.job) == (JobState.HANGS, "8")
+
+
+# -- other sources, hostile values ------------------------------------------------------------------------------------
+
+
+def ras(counts: dict[int, dict[str, int]], silent: tuple[int, ...] = ()) -> str:
+    """Return an answer of NCCL RAS."""
+
+    def place(number: int) -> dict[str, Any]:
+        return {"rank": number, "host": "192.0.2.2", "pid": 1040 + number, "cuda_dev": number, "nvml_dev": number}
+
+    ranks = [{**place(number), "status": {}, "collective_counts": rows} for number, rows in counts.items()]
+    missing = [{**place(number), "status": {"unresponsive": True}} for number in silent]
+    size = len(ranks) + len(missing)
+    one = {"hash": "0x230ac0561b948aa7", "size": size, "ranks": ranks, "missing_ranks": missing}
+    return json.dumps({"nccl_version": "2.28.9", "communicators_count": 1, "communicators": [one]})
+
+
+def test_ras_alone_names_the_rank_that_is_behind() -> None:
+    job = PlayedJob()
+    counts = {0: {"AllReduce": 420}, 1: {"AllReduce": 400}}
+    for second in range(14):
+        cpu = float(second)
+        rows = [rank(at, [], cpu=cpu, cpu_all=cpu) for at in (0, 1)]
+        job.sample(rows, [], problems=["NVML: NVML Shared Library Not Found"])
+        job.take("n1", "ras", {"text": ras(counts)})
+        verdict = job.step()
+    assert verdict.state is JobState.HANGS
+    assert [place.rank for place in verdict.behind] == [1]
+
+
+def test_a_log_with_iterations_shows_progress() -> None:
+    job = PlayedJob()
+    for _ in range(14):
+        job.sample([spins(0, job), sleeps(1)], [gpu(0, 100, 126), gpu(1, 0, 124)])
+        job.take("", "log", {"iteration": 7, "interval": 0.5, "late": 0.3, "quiet": 0.3})
+        verdict = job.step()
+    assert verdict.state is JobState.MOVES
+    assert verdict.sentence == "the job on n1 (2 ranks) moves: 120 iterations/min"
+
+
+def test_nothing_about_a_job() -> None:
+    assert job_verdict(Model()) is None
+    job = PlayedJob()
+    job.sample([], [gpu(0, 0, 70)])
+    assert job.verdict.state is JobState.UNKNOWN
+    assert "no process with a rank" in job.verdict.sentence
+
+
+VALUES: list[Any] = [
+    *(None, True, -1, 0, 7, 1e99, 2**62, "", "x" * 1000, "\x1b[2J", [], {}, [[]], [{}], {"a": []}),
+    {"rank": 0, "pid": 1, "gpus": [0, "x", -1], "env": {"MASTER_PORT": 5}, "state": 7},
+    {"text": '{"communicators": [{"hash": "0x1", "ranks": [7, {"rank": 1}]}]}'},
+]
+NAMES = [
+    *("time", "clock", "ranks", "gpus", "nics", "kernel", "oom", "problems", "text", "events", "ports", "sentences"),
+    *("suspects", "hangs", "blind", "late", "interval", "quiet", "timeout", "per_minute", "addresses", "log", "since"),
+    *("rank", "pid", "index", "util", "power", "limit", "kind", "code", "gpu", "frames", "cpu", "state", "wait"),
+]
+
+
+def odd(chance: random.Random, depth: int = 0) -> Any:
+    kind = chance.random()
+    if depth < 4 and kind < 0.35:
+        return {chance.choice(NAMES): odd(chance, depth + 1) for _ in range(chance.randint(0, 6))}
+    if depth < 4 and kind < 0.55:
+        return [odd(chance, depth + 1) for _ in range(chance.randint(0, 4))]
+    return chance.choice(VALUES)
+
+
+def test_hostile_values_never_raise() -> None:
+    chance = random.Random(26)
+    sources = ["activity", "ras", "stacks", "flight", "log", "inspector", "kernel", "other"]
+    for _ in range(60):
+        model = Model()
+        for at in range(30):
+            value = odd(chance)
+            source = chance.choice(sources)
+            node = chance.choice(["n1", "n2", ""])
+            if isinstance(value, dict):
+                if source == "activity" and chance.random() < 0.7:
+                    value |= {"ranks": [rank(0), rank(1), odd(chance)], "gpus": [gpu(0, 100, 126), odd(chance)]}
+                model.apply(JobEvidence(node, source, value, time=T0 + at))
+            verdict = job_verdict(model)
+            assert verdict is None or "\x1b" not in verdict.sentence
+        diagnose(model)
