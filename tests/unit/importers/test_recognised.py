@@ -76,7 +76,12 @@ def test_files_that_cannot_be_recognised_exist() -> None:
     assert set(UNTELLABLE) <= {row["file"] for row in index()}
 
 
-OURS = sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*.*") if path.suffix != ".md")
+#: Samples of a running job that a script of ours took (`.jsonl.gz`) are no output of a tool.
+OURS = sorted(
+    str(path.relative_to(SAMPLES))
+    for path in SAMPLES.rglob("*.*")
+    if path.suffix != ".md" and path.suffixes[-2:] != [".jsonl", ".gz"]
+)
 
 
 @pytest.mark.parametrize("name", OURS)
