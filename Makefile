@@ -80,6 +80,7 @@ test: $(VENV)/.test
 endif
 
 test-fast: $(VENV)/.test
+	@$(BIN)/python tools/run_tests.py compile
 	$(BIN)/python -m pytest -n $(FAST_JOBS) --dist worksteal -m "not slow and not fuzz" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev

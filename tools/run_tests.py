@@ -4,17 +4,22 @@ Real SSH servers and ranks, networks and Slurm have deadlines: tests of these ru
 row beside all others, as they mostly wait. The others give way to them (``nice``). On a busy machine one of thousands
 may still miss a deadline, which is no fault of the product. One that fails alone too is one, and so are many.
 
-Usage: python tools/run_tests.py JOBS
+Usage: python tools/run_tests.py JOBS, or python tools/run_tests.py compile, which runs none
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 BUILD = Path("build")
+TESTS = Path("tests")
+#: Number of changed files from which on they are compiled before the tests begin.
+MANY = 20
 #: Arguments of pytest for the rows that print at the end; to collect what they do not run takes 10 s of CPU each.
 QUIET = ["--durations", "20", "--ignore", "tests/unit", "--ignore", "tests/screen"]
 #: Rows of tests and the arguments of pytest for them; the last row prints as it goes.
@@ -22,7 +27,10 @@ ROWS = {
     "wire": ["-m", "wire", *QUIET],
     "lab": ["-m", "lab and not slurm", *QUIET],
     "slurm": ["-m", "slurm", *QUIET],
-    "others": ["-m", "not wire and not lab and not slurm", "--dist", "worksteal"],
+    "others": [
+        *("-m", "not wire and not lab and not slurm", "--dist", "worksteal"),
+        *("--ignore", "tests/wire", "--ignore", "tests/lab"),
+    ],
 }
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
@@ -52,6 +60,24 @@ def _failed(row: str) -> list[str]:
     return list(json.loads(file.read_text())) if file.exists() else []
 
 
+def compile_tests() -> None:
+    """Compile the tests, each file once: rows and their workers would all do it, at the same time."""
+    tail = f".{sys.implementation.cache_tag}-pytest-{version('pytest')}.pyc"
+    changed = []
+    for file in TESTS.rglob("test_*.py"):
+        compiled = file.parent / "__pycache__" / (file.stem + tail)
+        if not compiled.exists() or compiled.stat().st_mtime < file.stat().st_mtime:
+            changed.append(str(file))
+    if len(changed) < MANY:
+        return
+    # What is wrong with a file, its row reports.
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    jobs = min(os.cpu_count() or 1, len(changed) // MANY)
+    running = [subprocess.Popen([*collect, *changed[at::jobs]], stdout=subprocess.DEVNULL) for at in range(jobs)]
+    for one in running:
+        one.wait()
+
+
 def _run_rows(jobs: str) -> dict[str, int]:
     """Run all rows side by side, and return the exit code of each."""
     quiet = {}
@@ -68,6 +94,7 @@ def _run_rows(jobs: str) -> dict[str, int]:
 def main(jobs: str) -> int:
     """Run all tests, and return the exit code."""
     BUILD.mkdir(exist_ok=True)
+    compile_tests()
     codes = _run_rows(jobs)
     again = {row: _failed(row) for row, code in codes.items() if code == FAILED}
     names = [name for row in again.values() for name in row]
@@ -78,4 +105,4 @@ def main(jobs: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(compile_tests() if sys.argv[1] == "compile" else main(sys.argv[1]))

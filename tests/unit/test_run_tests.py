@@ -23,7 +23,7 @@ FLAKES = """\
 pytestmark = pytest.mark.slow
 
 
-def run(folder: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, jobs: int = 0, **bodies: str) -> subprocess.CompletedProcess[str]:
     """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``others``)."""
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n")
     text = "import pathlib, pytest\n"
@@ -35,12 +35,12 @@ def run(folder: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
     # Only the plugin that is used: importing all of them takes most of the time.
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     return subprocess.run(
-        [sys.executable, SCRIPT, "1"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, SCRIPT, str(jobs)], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
     )
 
 
 def test_all_pass(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, 1, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("1 passed") == 4
     assert "once more" not in done.stdout
@@ -52,11 +52,13 @@ def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
     assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
 
 
-@pytest.mark.parametrize("row", ["wire", "lab", "slurm", "others"])
-def test_one_that_fails_alone_too_fails(tmp_path: Path, row: str) -> None:
-    done = run(tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "others": PASSES} | {row: FAILS}))
+@pytest.mark.parametrize("rows", [("wire", "lab", "slurm", "others"), ("slurm",)])
+def test_one_that_fails_alone_too_fails(tmp_path: Path, rows: tuple[str, ...]) -> None:
+    fails = dict.fromkeys(rows, FAILS)
+    done = run(tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "others": PASSES} | fails))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
+    for row in rows:
+        assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
 
 
 @pytest.mark.parametrize(("files", "tests"), [(6, 1), (1, 41)])
@@ -77,6 +79,19 @@ def test_those_that_share_a_failed_session_are_repeated(tmp_path: Path) -> None:
     done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 failed beside all others" in done.stdout
+
+
+def test_files_that_were_not_compiled_are_compiled_once(tmp_path: Path) -> None:
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"test_{number}.py").write_text(f"def test_it():\n{PASSES}")
+    times: list[set[int]] = []
+    for _ in range(2):
+        subprocess.run([sys.executable, SCRIPT, "compile"], cwd=tmp_path, check=True, timeout=60)
+        times.append({file.stat().st_mtime_ns for file in folder.rglob("*pytest*.pyc")})
+    assert len(times[0]) == 20
+    assert times[0] == times[1]
 
 
 def test_a_row_without_tests_fails(tmp_path: Path) -> None:
