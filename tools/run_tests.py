@@ -105,4 +105,7 @@ def main(jobs: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(compile_tests() if sys.argv[1] == "compile" else main(sys.argv[1]))
+    if sys.argv[1] == "compile":
+        compile_tests()
+    else:
+        sys.exit(main(sys.argv[1]))

@@ -23,7 +23,7 @@ FLAKES = """\
 pytestmark = pytest.mark.slow
 
 
-def run(folder: Path, jobs: int = 0, **bodies: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
     """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``others``)."""
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n")
     text = "import pathlib, pytest\n"
@@ -35,12 +35,12 @@ def run(folder: Path, jobs: int = 0, **bodies: str) -> subprocess.CompletedProce
     # Only the plugin that is used: importing all of them takes most of the time.
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
     return subprocess.run(
-        [sys.executable, SCRIPT, str(jobs)], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, SCRIPT, "0"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
     )
 
 
 def test_all_pass(tmp_path: Path) -> None:
-    done = run(tmp_path, 1, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("1 passed") == 4
     assert "once more" not in done.stdout

@@ -60,7 +60,7 @@ class Net:
             usual = {"state": "up", "mtu": 9000}
             nics = [{"name": f"eth{r}", **usual, **self.nics.get((node, r), {})} for r in self.rails]
             maker.add("inventory", node=node, value={"data_addresses": entries, "nics": nics})
-        maker.add("measured", measurements=[m.to_json() for m in self.measured()])
+        maker.events.append(Measured(self.measured(), seq=len(maker.events), time=maker.now))
         for node, changes in self.flaps.items():
             net = {nic: {"carrier_changes": count, "rx_bytes": 5} for nic, count in changes.items()}
             maker.add("counters", node=node, since=0.0, until=1.0, deltas={"net": net})
