@@ -72,11 +72,18 @@ _MOST_GROUPS, _MOST_BEHIND, _MOST_STEPS = 8, 3, 3
 _TEXT = 300
 #: Age (s) from which evidence is marked with its age.
 _FRESH = 4.0
+#: Share of the highest rate below which the job is taken to pause.
+_PAUSED = 0.05
 
 
 def state_glyph(state: RankState, glyphs: Glyphs) -> str:
     """Return the glyph of a state."""
     return _GLYPHS[state][glyphs.plain]
+
+
+def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
+    """Return the glyph of each state of a rank with its meaning."""
+    return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
 
 
 def rate_text(value: float | None) -> str:
@@ -284,6 +291,8 @@ def _total(pairs: Iterable[tuple[int | None, int | None]]) -> int | None:
 
 def _usual(values: Sequence[float | None], before: int, scale: float = 1.0) -> float | None:
     known = [value for value in values[: max(0, before)] if value is not None]
+    # A pause is not usual.
+    known = [value for value in known if value >= _PAUSED * max(known)]
     return sorted(known)[len(known) // 2] / scale if known else None
 
 
@@ -432,8 +441,8 @@ def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
         lines.append([(f"and {count(left, 'more rank')}", MUTED)])
     if verdict.needs:
         lines.append([(f"not enough evidence: {one_line(verdict.needs, _TEXT)}", "$warning")])
-    if verdict.fabric:
-        lines.append([("fabric: ", MUTED), (one_line(verdict.fabric, _TEXT), "")])
+    if verdict.fabric and (verdict.bad or verdict.behind):
+        lines.append([(one_line(verdict.fabric, _TEXT), MUTED)])
     return [[edge, *line] for line in stacked(lines, width - len(edge[0]), 2)]
 
 

@@ -41,6 +41,8 @@ class RankCells(CellSource):
         rows = [AxisEntry(node, label, "", None, True, False) for node, label in labels]
         columns = [AxisEntry("", "", str(at), None, not at, False) for at in range(board.columns)]
         self.axis = self.rows = Axis(rows, of_nodes_alone=True)
+        # Room for the names of the lines.
+        self.rows.label_width = max(self.rows.label_width, *map(len, self.line_names))
         self.columns = Axis(columns)
         self.row_at, self.column_at = range(len(rows)), range(len(columns))
         self.row_of, self.column_of = ({at: at for at in one} for one in (self.row_at, self.column_at))

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from fabtui.model.cell_level import FAIR_FROM, GOOD_FROM
 from fabtui.model.layers import key_layers
 from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.job_board import state_meanings
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped
@@ -96,6 +97,8 @@ class HelpScreen(FilteredScreen):
             for layer in key_layers()
         ]
         lines += self._matching("layers", layers) + self._matching("glyphs", self._glyph_lines())
+        ranks: Lines = [[(f"  {sign}  ", "bold"), (text, "")] for sign, text in state_meanings(self.context.glyphs)]
+        lines += self._matching("ranks of a job", ranks)
         for owner in self._elsewhere:
             lines += self._key_lines(owner, width)
         return lines or [[], [("  no line has these words", MUTED)]]
