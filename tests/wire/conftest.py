@@ -8,6 +8,21 @@ import pytest
 import pytest_asyncio
 
 from tests.wire import sshd
+from tests.wire.rank_controller import Controller, Zygote
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.end()
+
+
+@pytest.fixture
+def controller(zygote: Zygote) -> Iterator[Controller]:
+    """A controller whose rank hosts need not load torch again."""
+    with Controller(zygote) as controller:
+        yield controller
 
 
 @pytest.fixture

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
+import select
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -52,16 +55,96 @@ faulthandler.enable()
 if trace:
     faulthandler.dump_traceback_later(trace, exit=False)
 from fabtui_node.ranks import rank_host as rankhost
-rankhost.main({"fd": %d, **%r})
+rankhost.main({"fd": %%d, **%r})
+"""
+
+# A process of its own waits for each rank host, and reports its pid and how it ended.
+ZYGOTE = """\
+import json, os, signal, socket, struct, sys
+os.environ.update(OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
+import torch.distributed
+line = socket.socket(fileno=int(sys.argv[1]))
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    order, fds, _, _ = socket.recv_fds(line, 1 << 20, 3)
+    if not order:
+        os._exit(0)
+    if os.fork():
+        for fd in fds:
+            os.close(fd)
+        continue
+    line.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sock, errors, status = fds
+    if pid := os.fork():
+        os.close(sock)
+        os.write(status, struct.pack("i", pid))
+        os.write(status, struct.pack("i", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+        os._exit(0)
+    os.close(status)
+    os.dup2(errors, 2)
+    os.environ.update(json.loads(order)["env"])
+    exec(json.loads(order)["code"] % sock)
+    os._exit(0)
 """
 
 Message = dict[str, Any]
 
 
+class Zygote:
+    """A process that has loaded torch, which takes seconds, and that rank hosts are forked from."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        argv = [sys.executable, "-c", ZYGOTE, str(theirs.fileno())]
+        self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+
+    def fork(self, code: str, sock: socket.socket, env: dict[str, str]) -> Forked:
+        """Run code in a fork, in which ``%d`` is the number of a socket."""
+        near, far = os.pipe()
+        order = json.dumps({"code": code, "env": env}).encode()
+        socket.send_fds(self._line, [order], [sock.fileno(), 2, far])
+        os.close(far)
+        return Forked(near)
+
+    def end(self) -> None:
+        self._line.close()
+        self._process.wait()
+
+
+class Forked:
+    """A process of a `Zygote`; ``status`` gives its pid and its exit code."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+        self._code: int | None = None
+        self.pid = self._next(60)
+
+    def _next(self, seconds: float) -> int:
+        if not select.select([self._status], [], [], seconds)[0]:
+            raise subprocess.TimeoutExpired("forked", seconds)
+        number: int = struct.unpack("i", os.read(self._status, 4))[0]
+        return number
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code, or the negative number of a signal."""
+        if self._code is None:
+            self._code = self._next(timeout)
+            os.close(self._status)
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 class Host:
     """One rank host process."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], sock: socket.socket) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes] | Forked, sock: socket.socket) -> None:
         self.name, self.process, self.sock = name, process, sock
         self.decoder = protocol.Decoder()
         self.alive = True
@@ -88,9 +171,10 @@ def more_free(controller: Controller, before: int) -> bool:
 
 
 class Controller:
-    """All rank hosts of a test, and the store between them."""
+    """All rank hosts of a test, and the store between them; ``zygote`` is what they are forked from."""
 
-    def __init__(self) -> None:
+    def __init__(self, zygote: Zygote | None = None) -> None:
+        self._zygote = zygote
         self.hosts: dict[str, Host] = {}
         self.rank_host: dict[int, str] = {}
         self.messages: list[Message] = []
@@ -122,14 +206,18 @@ class Controller:
         config: dict[str, Any] | None = None,
     ) -> Host:
         ours, theirs = socket.socketpair()
-        code = CHILD % (str(PROBES), trace, theirs.fileno(), config or {})
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stderr=stderr,
-        )
+        code = CHILD % (str(PROBES), trace, config or {})
+        process: subprocess.Popen[bytes] | Forked
+        if self._zygote is not None:
+            process = self._zygote.fork(code, theirs, env or {})
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code % theirs.fileno()],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stderr=stderr,
+            )
         theirs.close()
         host = Host(name, process, ours)
         self.hosts[name] = host

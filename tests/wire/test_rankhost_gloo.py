@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import time
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -29,12 +28,6 @@ def started(controller: Controller, layout: dict[str, list[int]], **more: Any) -
         controller.init(name, ranks, world, ADDRESSES[name], **more)
     controller.until(lambda: all(controller.hosts[name].ready for name in layout), 90)
     assert all(rank["ok"] for name in layout for rank in controller.hosts[name].ready["ranks"])
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    with Controller() as controller:
-        yield controller
 
 
 def run_rounds(controller: Controller, pairs: list[tuple[int, int]], deadline: float, **more: object) -> None:
@@ -206,13 +199,15 @@ def test_abort_ends_a_wait_at_once(controller: Controller) -> None:
     assert {side["error_kind"] for side in controller.of("side")} <= {"cancelled", "peer_lost"}
 
 
-def test_a_missing_library_is_reported(controller: Controller) -> None:
-    controller.spawn("n0", env={"LD_LIBRARY_PATH": "/nonexistent"})
-    controller.init("n0", [0], 1, ADDRESSES["n0"], engine="nccl", library="/nonexistent/libnccl.so.2")
-    controller.until(lambda: bool(controller.of("failed")), 60)
-    failed = controller.of("failed")[0]
-    assert (failed["stage"], failed["error_kind"]) == ("import", "no_library")
-    assert failed["error"]
+def test_a_missing_library_is_reported() -> None:
+    # A process of its own: the variable counts from its start.
+    with Controller() as controller:
+        controller.spawn("n0", env={"LD_LIBRARY_PATH": "/nonexistent"})
+        controller.init("n0", [0], 1, ADDRESSES["n0"], engine="nccl", library="/nonexistent/libnccl.so.2")
+        controller.until(lambda: bool(controller.of("failed")), 60)
+        failed = controller.of("failed")[0]
+        assert (failed["stage"], failed["error_kind"]) == ("import", "no_library")
+        assert failed["error"]
 
 
 def test_an_address_of_another_host_is_reported(controller: Controller) -> None:

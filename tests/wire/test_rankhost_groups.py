@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,12 +28,6 @@ def started(controller: Controller, faults: list[dict[str, Any]] | None = None) 
     for name, ranks in LAYOUT.items():
         controller.init(name, ranks, 4, ADDRESSES[name], faults=faults or [])
     controller.until(lambda: all(controller.hosts[name].ready for name in LAYOUT), 90)
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    with Controller() as controller:
-        yield controller
 
 
 def free(controller: Controller, number: int, ranks: int, seconds: float = 40) -> float:

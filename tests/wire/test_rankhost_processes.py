@@ -6,7 +6,6 @@ import importlib.util
 import os
 import signal
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,12 +19,6 @@ pytestmark = [
 ]
 
 ADDRESSES = {"n0": "127.0.60.14", "n1": "127.0.60.15"}
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    with Controller() as controller:
-        yield controller
 
 
 def started(controller: Controller, layout: dict[str, list[int]]) -> None:
