@@ -32,7 +32,8 @@ REASONS = {
 
 
 def _run(folder: Path, *faults: str, timeout: float = TIMEOUT) -> Run:
-    return run_lab(folder, "2x3", "--probes", "p2p", "--timeout", str(timeout), faults=faults)
+    light = ("--bytes", "1M", "--iters", "5")
+    return run_lab(folder, "2x3", "--probes", "p2p", "--timeout", str(timeout), *light, faults=faults)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +46,10 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def _check(run: Run, healthy: Run, kind: str, verdict: str, *cells: Pair) -> None:
-    print(f"\n{kind}: {run.seconds:.1f} s, healthy {healthy.seconds:.1f} s, deadline {TIMEOUT:.0f} s")
-    check_cells(run, dict.fromkeys(cells, (verdict, kind)), REASONS, PAIRS, unsteady=["slow"])
+def _check(run: Run, healthy: Run, expected: dict[Pair, tuple[str, str]]) -> None:
+    kinds = sorted({kind for _, kind in expected.values()})
+    print(f"\n{kinds}: {run.seconds:.1f} s, healthy {healthy.seconds:.1f} s, deadline {TIMEOUT:.0f} s")
+    check_cells(run, expected, REASONS, PAIRS, unsteady=["slow"])
     # A healthy run more, and a little, for starting ranks again (which imports torch again) and for a busy machine.
     assert run.seconds <= 2 * healthy.seconds + TIMEOUT + 5.0, run.story()
 
@@ -57,31 +59,21 @@ def broken_in_world(run: Run) -> set[object]:
     return {pair for pair, (verdict, *_) in run.bad("world").items() if verdict != "slow"}
 
 
-def test_a_pair_that_never_joins(tmp_path: Path, healthy: Run) -> None:
-    run = _run(tmp_path, f"{SRC}>{DST}=absent")
+def test_a_pair_that_never_joins_and_corrupt_data(tmp_path: Path, healthy: Run) -> None:
+    run = _run(tmp_path, f"{SRC}>{DST}=absent", "n000:0>n001:1=corrupt")
     assert run.code == 1
-    _check(run, healthy, "absent", "timeout", (SRC, DST), (DST, SRC))
+    absent, corrupt = ("timeout", "absent"), ("failed", "corrupt")
+    _check(run, healthy, {(SRC, DST): absent, (DST, SRC): absent, ("n000:0", "n001:1"): corrupt})
     assert not broken_in_world(run)
 
 
-def test_corrupt_data(tmp_path: Path, healthy: Run) -> None:
-    run = _run(tmp_path, f"{SRC}>{DST}=corrupt")
+@pytest.mark.parametrize(("kind", "verdict"), [("kill", "failed"), ("stop", "timeout")])
+def test_a_rank_host_that_is_killed_or_stopped_in_mid_transfer(
+    tmp_path: Path, healthy: Run, kind: str, verdict: str
+) -> None:
+    run = _run(tmp_path, f"{SRC}>{DST}={kind}")
     assert run.code == 1
-    _check(run, healthy, "corrupt", "failed", (SRC, DST))
-    assert not broken_in_world(run)
-
-
-def test_a_rank_killed_in_mid_transfer(tmp_path: Path, healthy: Run) -> None:
-    run = _run(tmp_path, f"{SRC}>{DST}=kill")
-    assert run.code == 1
-    _check(run, healthy, "kill", "failed", (SRC, DST))
-    assert not broken_in_world(run)
-
-
-def test_a_stopped_rank_host(tmp_path: Path, healthy: Run) -> None:
-    run = _run(tmp_path, f"{SRC}>{DST}=stop")
-    assert run.code == 1
-    _check(run, healthy, "stop", "timeout", (SRC, DST))
+    _check(run, healthy, {(SRC, DST): (verdict, kind)})
     assert not broken_in_world(run)
 
 
@@ -90,6 +82,6 @@ def test_a_node_with_an_address_that_it_does_not_have(tmp_path: Path, healthy: R
     assert run.code == 3
     concerned = [pair for pair in healthy.layer("p2p") if "n001" in pair[0] + pair[1]]
     assert len(concerned) == PAIRS - 6
-    _check(run, healthy, "address", "untested", *concerned)
+    _check(run, healthy, dict.fromkeys(concerned, ("untested", "address")))
     assert len(run.layer("world")) == 6
     assert not broken_in_world(run), "it forms without the ranks that cannot be used"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli.main import main
 from tests.wire import fakeside
 
 #: Runs the words after the node; what they print is passed on line by line, as srun and kubectl do.
@@ -109,9 +110,8 @@ def test_a_wrapper_runs_in_front_of_the_node_side(tmp_path: Path, launcher: Path
         (("--jobid", "1", "--no-job"), "--jobid excludes --no-job"),
     ],
 )
-def test_mistakes_are_one_line(args: tuple[str, ...], expected: str) -> None:
-    words = [sys.executable, "-m", "fabtui", "run", "--no-record", "--nodes", "n060", *args]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert expected in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_mistakes_are_one_line(args: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--no-record", "--nodes", "n060", *args]) == 2
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert len(printed.splitlines()) == 1

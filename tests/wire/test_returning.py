@@ -43,7 +43,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_changed_host_key_is_not(
     field: sshd.Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconnection, "LONGEST", 2.0)
+    monkeypatch.setattr(reconnection, "LONGEST", 0.5)
     field.serve("a")
     late = field.nobody("b")
     async with session(field, "a", "b") as feed:
@@ -69,16 +69,16 @@ async def test_a_server_that_is_late_and_one_that_goes_are_joined_again_and_a_ch
         await until(lambda: record.retry is None)
         assert "HOST KEY CHANGED" in record.text
         tries = [line.text for line in feed.model.log if line.node == "b" and "HOST KEY CHANGED" in line.text]
-        await asyncio.sleep(3 * reconnection.LONGEST)
+        await asyncio.sleep(4 * reconnection.LONGEST)
         assert len(tries) == 1
         assert record.state == "lost"
 
 
 def test_a_controller_that_is_stopped_blames_no_node_and_tests_again(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl"
-    argv = [sys.executable, "-m", "fabtui", "run", "--lab", "3x2", "--lease", "3", "--record", str(record)]
+    argv = [sys.executable, "-m", "fabtui", "run", "--lab", "2x2", "--lease", "3", "--record", str(record)]
     # Many messages, one pair at a time: the sweep lasts for some seconds.
-    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--iters", "2000", "--isolated", "--timeout", "6"]
+    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "2000", "--isolated", "--timeout", "6"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     over = threading.Timer(150.0, process.kill)
     over.start()
@@ -89,7 +89,7 @@ def test_a_controller_that_is_stopped_blames_no_node_and_tests_again(tmp_path: P
         if line.startswith("p2p: ") and not any("this machine slept" in one for one in lines):
             process.send_signal(signal.SIGSTOP)
             # Longer than the lease, so that the nodes end themselves.
-            time.sleep(7.0)
+            time.sleep(5.0)
             process.send_signal(signal.SIGCONT)
     code = process.wait()
     over.cancel()
@@ -99,6 +99,6 @@ def test_a_controller_that_is_stopped_blames_no_node_and_tests_again(tmp_path: P
     assert states.isdisjoint({"lost", "failed"}), printed
     measured = [m for event in events if isinstance(event, Measured) for m in event.measurements]
     assert {m.verdict for m in measured} == {Verdict.OK}, printed
-    assert len({(m.src, m.dst) for m in measured if m.layer is Layer.P2P}) == 30, printed
+    assert len({(m.src, m.dst) for m in measured if m.layer is Layer.P2P}) == 12, printed
     assert printed.count("this machine slept, or fabtui was stopped, for ") == 1
     assert code in (0, 1), "busy processors slow pairs of CPU ranks"

@@ -54,7 +54,7 @@ def _run(folder: Path, config: Path, nodes: str, *more: str) -> tuple[subprocess
 ALIASES = "one machine under several names"
 
 #: Options of sessions that are about nodes, not about values; nothing waits for the deadline.
-FAST = ("--timeout", "60", "--bytes", "512K")
+FAST = ("--timeout", "60", "--bytes", "512K", "--iters", "5")
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:
@@ -66,16 +66,16 @@ def _verdicts(folder: Path, layer: str) -> dict[tuple[str, str], str]:
     return {(row["src"], row["dst"]): row["verdict"] for row in _rows(folder) if row["layer"] == layer}
 
 
-def test_four_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> None:
-    for name in ("n060", "n061", "n062", "n063"):
+def test_three_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> None:
+    for name in ("n060", "n061", "n062"):
         _node(field, name)
-    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict", *FAST)
+    done, model = _run(tmp_path, field.config(), "n[060-062]", "--host-key-policy", "strict", *FAST)
     # These nodes are one machine, which is a finding.
     assert ALIASES in done.stdout
     check_healthy(done.returncode, _rows(tmp_path), done.stderr + done.stdout, bad_findings=True)
     p2p = _verdicts(tmp_path, "p2p")
-    assert len(p2p) == 56
-    assert len(_verdicts(tmp_path, "ping")) == 12
+    assert len(p2p) == 30
+    assert len(_verdicts(tmp_path, "ping")) == 6
     assert {record.backend for record in model.nodes.values()} == {"asyncssh"}
     assert not any(server.sessions() for server in field.servers.values()), "nothing of ours is left on the nodes"
 
@@ -91,7 +91,7 @@ def test_bad_nodes_are_distinguished_and_do_not_hold_the_good_ones(field: sshd.F
     script = field.script("chatty.sh", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
     _node(field, "chatty", f"ForceCommand {script}")
     nodes = "good1,changed,unknown,down,hangs,chatty"
-    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "30", *FAST)
+    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "20", *FAST)
     assert ALIASES in done.stdout
     assert done.returncode == 1, done.stderr + done.stdout
     assert "not tested" in done.stdout

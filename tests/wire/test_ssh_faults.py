@@ -58,7 +58,7 @@ async def test_bad_nodes_do_not_delay_good_ones(field: sshd.Field, reach_for: Re
     reach = reach_for(
         field.config(),
         transport=transport,
-        connect_timeout=12,
+        connect_timeout=8,
         # Fewer places than bad nodes: those that hang must not keep them.
         direct_handshakes=1,
         **fakeside.options(),

@@ -116,9 +116,9 @@ async def test_a_silent_node_side_is_frozen(field: sshd.Field, reach_for: Reachi
 
 
 async def test_a_stop_of_this_side_is_no_silence_of_the_node(field: sshd.Field, reach_for: Reaching) -> None:
-    link = await open_link(field, reach_for, "local", limits=Limits(heartbeat=0.1, frozen=3.0))
+    link = await open_link(field, reach_for, "local", limits=Limits(heartbeat=0.1, frozen=2.0))
     await asyncio.sleep(0.3)
-    time.sleep(4)  # noqa: ASYNC251 - the whole loop stands still, as after ^Z
+    time.sleep(3)  # noqa: ASYNC251 - the whole loop stands still, as after ^Z
     for number in range(5):
         await link.send({"t": "echo", "n": number})
         assert (await link.receive())["n"] == number
@@ -153,12 +153,12 @@ async def wait_gone_or_kill(pid: int, transport: str) -> None:
 async def test_what_is_not_fetched_is_not_read_and_then_all_there(
     field: sshd.Field, reach_for: Reaching, transport: str
 ) -> None:
-    limits = Limits(heartbeat=0.1, frozen=3.0, queue=200_000, send=30)
+    limits = Limits(heartbeat=0.1, frozen=2.0, queue=200_000, send=30)
     link = await open_link(field, reach_for, transport, limits=limits)
     count, size = 300, 100_000
     await link.send({"t": "flood", "count": count, "size": size})
     # Longer than the bound on silence: a node that is held back is not frozen.
-    await asyncio.sleep(4.5)
+    await asyncio.sleep(3.0)
     assert link._queued < 400_000  # type: ignore[attr-defined]
     for number in range(count):
         assert (await link.receive())["number"] == number
