@@ -14,6 +14,11 @@ from fabtui.lab.namespaces.network import Network
 QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", "1")
 
 
+def network_in(folder: Path, nodes: int, rails: int, **more: Any) -> Network:
+    """Return a network whose users have a home without files of shells, which may take long."""
+    return Network(folder, nodes, rails, variables={"HOME": str(folder)}, **more)
+
+
 class Outcome(NamedTuple):
     """Exit code, output and saved session of ``fabtui run``."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from tests.lab.field import QUICK, Outcome, run
+from tests.lab.field import QUICK, Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -19,7 +19,7 @@ MESH = ("ping", "mtu", "udp", "tcp")
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    with Network(tmp_path, 4, 2) as made:
+    with network_in(tmp_path, 4, 2) as made:
         yield made
 
 
@@ -38,7 +38,7 @@ def check(found: Outcome, title: str, node: str, code: int = 1) -> dict[str, Any
 
 def test_a_management_network_is_no_rail(tmp_path: Path) -> None:
     # By its name, eno1 is the first of the interfaces.
-    with Network(tmp_path, 3, 2, management="eno1") as network:
+    with network_in(tmp_path, 3, 2, management="eno1") as network:
         healthy = run(network, tmp_path, "--probes", "ping,udp")
         ranks = run(network, tmp_path, "--probes", "p2p", "--layers", "p2p", *QUICK)
     assert (healthy.code, healthy.titles, healthy.cells(*MESH)) == (0, [], []), healthy.printed

@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from tests.lab.field import Outcome, run
+from tests.lab.field import Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -24,7 +24,7 @@ def blamed(found: Outcome) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("links"), nodes=4, rails=2) as network:
+    with network_in(tmp_path_factory.mktemp("links"), 4, 2) as network:
         yield network
 
 
@@ -35,11 +35,9 @@ def network(wired: Network) -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("rail", [0, 1])
-def test_an_interface_that_is_switched_off(tmp_path_factory: pytest.TempPathFactory, rail: int) -> None:
-    # Routes of an interface are lost with it, so the network is not used again.
-    with Network(tmp_path_factory.mktemp("down"), nodes=4, rails=2) as network:
-        network.plant(f"n2.eth{rail}=down")
-        found = run(network, network.folder, *MESH)
+def test_an_interface_that_is_switched_off(network: Network, rail: int) -> None:
+    network.plant(f"n2.eth{rail}=down")
+    found = run(network, network.folder, *MESH)
     assert found.titles == [f"n2 rail {rail} (eth{rail} {network.address('n2', rail)}) is down"], found.printed
     assert blamed(found) == [("nic", f"n2 eth{rail}")]
     evidence = found.saved["findings"][0]["evidence"]
@@ -59,14 +57,11 @@ def test_a_link_that_flaps(network: Network) -> None:
     assert found.cells(*LAYERS, without="n1") == []
 
 
-@pytest.mark.parametrize("percent", [1, 5])
-def test_packets_that_are_lost_in_one_direction_of_a_nic(network: Network, percent: int) -> None:
-    network.plant(f"n1.eth0=loss-out:{percent}%")
+def test_packets_that_are_lost_in_one_direction_of_a_nic(network: Network) -> None:
+    network.plant("n1.eth0=loss-out:1%", "n3.eth1=loss-out:5%")
     found = run(network, network.folder, *MESH)
-    title, *others = found.titles
-    assert re.fullmatch(r"n1 rail 0 \(eth0 10\.1\.0\.2\), outgoing: [\d to]+ % of packets are lost", title), (
-        found.printed
-    )
-    assert others == []
-    assert blamed(found) == [("nic", "n1 eth0")]
-    assert found.cells(*LAYERS, without="n1") == []
+    for name, words in (("n1", r"n1 rail 0 \(eth0 10\.1\.0\.2\)"), ("n3", r"n3 rail 1 \(eth1 10\.2\.0\.4\)")):
+        (title,) = (one for one in found.titles if one.startswith(name))
+        assert re.fullmatch(words + r", outgoing: [\d to]+ % of packets are lost", title), found.printed
+    assert sorted(blamed(found)) == [("nic", "n1 eth0"), ("nic", "n3 eth1")]
+    assert found.cells(*LAYERS, without="n1,n3") == []

@@ -15,7 +15,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
-from tests.lab.field import Outcome, run
+from tests.lab.field import Outcome, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -32,7 +32,7 @@ time.{function} = broken"""
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("nodes"), nodes=3, rails=2) as network:
+    with network_in(tmp_path_factory.mktemp("nodes"), 3, 2) as network:
         yield network
 
 

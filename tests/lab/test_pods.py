@@ -15,6 +15,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -50,7 +51,7 @@ sys.exit(child.wait())
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("pods"), nodes=3, rails=1) as network:
+    with network_in(tmp_path_factory.mktemp("pods"), 3, 1) as network:
         pids = {name: network.holder(name).pid for name in network.names}
         tool = network.folder / "kubectl"
         tool.write_text(KUBECTL.replace("{python}", sys.executable).replace("{pids}", repr(pids)))

@@ -13,6 +13,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
+from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -31,7 +32,7 @@ table inet filter {
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("preflight"), nodes=NODES, rails=2) as network:
+    with network_in(tmp_path_factory.mktemp("preflight"), NODES, 2) as network:
         yield network
 
 

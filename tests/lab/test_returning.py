@@ -14,6 +14,7 @@ from fabtui.lab.namespaces.network import Network
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
+from tests.lab.field import network_in
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -23,7 +24,7 @@ CUT = 14.0
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("cut"), nodes=3, rails=1, management="mgmt0") as network:
+    with network_in(tmp_path_factory.mktemp("cut"), 3, 1, management="mgmt0") as network:
         yield network
 
 
@@ -40,7 +41,7 @@ def test_a_node_that_is_cut_off_in_mid_sweep_comes_back_and_its_pairs_are_tested
         str(record),
     ]
     # Many messages, one pair at a time: the sweep lasts for some seconds.
-    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "1M", "--iters", "2000", "--isolated", "--timeout", "8"]
+    argv += ["--probes", "p2p", "--layers", "p2p", "--bytes", "256K", "--iters", "2000", "--isolated", "--timeout", "8"]
     process = subprocess.Popen(network.controller(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     over = threading.Timer(150.0, process.kill)
     over.start()

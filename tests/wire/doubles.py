@@ -108,9 +108,9 @@ def keeper_of(pid: int) -> int:
     return child
 
 
-def nasty_everywhere(clean: bool = False, **config: Any) -> NodeSide:
+def nasty_everywhere(clean: bool = False, extra: dict[str, str] | None = None, **config: Any) -> NodeSide:
     """A node side with a hostile rank host, a stuck probe and a daemonised process of the worker."""
-    node = NodeSide(EXTRA, **config)
+    node = NodeSide({**EXTRA, **(extra or {})}, **config)
     node.listen()
     node.expect("hello")
     spawn_rank_host(node)

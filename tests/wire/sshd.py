@@ -154,7 +154,10 @@ class Field:
         if known:
             self.know(server.known_name, server.host_key)
         (self.folder / f"authorized_{name}").write_text(self.authorized + "\n")
+        # Of several lines of this kind the first counts. A home without files of shells, which may take long.
+        own = [line.removeprefix("SetEnv ") for line in sshd if line.startswith("SetEnv ")]
         lines = [
+            f"SetEnv {' '.join([f'HOME={self.folder}', *own])}",
             *sshd,
             f"ListenAddress {server.address}",
             f"Port {server.port}",

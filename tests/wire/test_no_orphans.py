@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.wire.doubles import keeper_of, nasty_everywhere
-from tests.wire.nodeside import living, wait_gone, wait_until
+from tests.wire.nodeside import living, modules, wait_gone, wait_until
 
 
 def test_nothing_is_left_after_the_controller_was_killed() -> None:
@@ -65,7 +65,8 @@ def test_a_frozen_keeper_is_ended_too() -> None:
 
 
 def test_a_supervisor_does_not_wait_for_ever_for_a_frozen_keeper() -> None:
-    node = nasty_everywhere()
+    name = "fabtui_node.runtime.supervisor"
+    node = nasty_everywhere(extra={name: modules()[name] + "\n\nMAX_UNANSWERED = 3\n"})
     keeper = keeper_of(node.process.pid)
     os.kill(keeper, signal.SIGSTOP)
     assert "keeper process hangs" in node.expect("log", 30)["text"]

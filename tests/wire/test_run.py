@@ -31,7 +31,8 @@ LIGHT = ("--bytes", "1M", "--iters", "5")
 
 
 def _command(folder: Path, *args: str) -> list[str]:
-    return [sys.executable, "-m", "fabtui", "run", "--csv", str(folder / "s.csv"), "--record", str(folder / "r"), *LIGHT, *args]
+    files = ("--csv", str(folder / "s.csv"), "--record", str(folder / "r"))
+    return [sys.executable, "-m", "fabtui", "run", *files, *LIGHT, *args]
 
 
 def _run(folder: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], Rows]:
