@@ -83,10 +83,11 @@ class RankTrack:
         self.seen = first  #: Latest sample.
         self.active: float | None = None  #: It made progress: its GPU worked, or data moved.
         self.filed: float | None = None  #: It read or wrote files.
+        self.filed_since: float | None = None  #: Start of the latest time in which it read or wrote files.
+        self.writes = False  #: Whether it wrote, rather than read, files at last.
         self.busy: float | None = None  #: It used the processor while its GPU was idle.
         self.stopped: float | None = None  #: Since when it is stopped by a signal.
         self.file_rate: float | None = None  #: Bytes per second of files.
-        self.filed_bytes = 0.0  #: Bytes of files since it was active last.
         self.cpu: float | None = None  #: Share of a processor of its main thread.
         self.nic: float | None = None  #: Bytes per second of the NICs of its node.
         self.last: RankSample | None = None  #: Latest sample.
@@ -124,10 +125,12 @@ class RankTrack:
         else:
             self.stopped = None
         if any(gpu.works for gpu in mine) or nic or (not mine and ((share or 0.0) >= _CPU or sent)):
-            self.active, self.filed_bytes = sample.time, 0.0
-        if (self.file_rate or 0.0) >= _FILES:
+            self.active = sample.time
+        if (self.file_rate or 0.0) >= _FILES and before is not None:
+            if self.filed is None or sample.time - self.filed > _PAUSE:
+                self.filed_since = sample.time - seconds
             self.filed = sample.time
-            self.filed_bytes += (self.file_rate or 0.0) * seconds
+            self.writes = (_rate(before.written, now.written, seconds) or 0.0) >= _FILES
         if mine and all(gpu.idle for gpu in mine) and (share or 0.0) >= BUSY:
             self.busy = sample.time
         if self.moved == sample.time:

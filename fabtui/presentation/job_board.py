@@ -42,10 +42,15 @@ _STYLES: dict[RankState, CellStyle] = {
     RankState.UNKNOWN: CellStyle.INCONCLUSIVE,
 }
 #: Style of a rank that others wait for, by the state of the job: only what is wrong is loud.
-_AWAITED = {JobState.HANGS: CellStyle.FAILED, JobState.SLOW: CellStyle.SLOW}
+_AWAITED = {
+    JobState.HANGS: CellStyle.FAILED,
+    JobState.SLOW: CellStyle.SLOW,
+    JobState.DIVERGES: CellStyle.FAILED,
+}
 _JOB_STYLES: dict[JobState, CellStyle] = {
     JobState.HANGS: CellStyle.FAILED,
     JobState.SLOW: CellStyle.SLOW,
+    JobState.DIVERGES: CellStyle.FAILED,
     JobState.MOVES: CellStyle.GOOD,
     JobState.PAUSED: CellStyle.RUNNING,
     JobState.STARTING: CellStyle.RUNNING,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.job_verdict import SourceReading
-from fabtui.diagnosis.running_job.node_evidence import node_evidence
+from fabtui.diagnosis.running_job.node_evidence import addresses_of, node_evidence
 from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, RankStack, grouped, ranges, rank_stacks, ranks_text
 from fabtui.model.facts.node_view import dicts, number, text
@@ -22,6 +22,10 @@ from fabtui_node.parsers.base import Notes
 FRESH = 90.0
 #: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
 _BETWEEN = 2.0
+#: Time (s) for which RAS misses a rank that has ended.
+_MISSING = 4.0
+#: Reports that show ranks apart before they count, and maximum number of ranks that are compared.
+_REPORTS, _RANKS = 8, 512
 #: Maximum number of sentences of a source, and of groups of alike ranks.
 _MOST, _MOST_GROUPS = 3, 4
 _COLLECTIVES_ONLY = "send and receive"
@@ -187,6 +191,8 @@ class RasEvidence(NamedTuple):
     stands: float  #: Time (s) over which counts were seen to stand.
     differ: bool  #: Whether the counts of ranks differ or ranks are silent.
     pending: bool  #: Whether the suspects come from ranks that wait in a send or receive.
+    gone: tuple[JobPlace, ...]  #: Silent ranks whose processes are no longer on their nodes.
+    apart: tuple[JobPlace, ...]  #: Ranks that call other collectives than the rest, while counts grow.
 
 
 def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
@@ -210,7 +216,74 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     said = answer(latest, reports[0][1] if len(reports) > 1 else None).sentences[:_MOST]
     words = "; ".join(dict.fromkeys([sentence, *said] if sentence else said))
     blind = "" if suspects and not pending else _COLLECTIVES_ONLY
-    return RasEvidence(SourceReading("RAS", words, blind, at, suspects), grew, stands, differ, pending)
+    gone = _ended(log, reports, group)
+    apart = tuple(group.place(place) for place in _apart(reports))
+    if apart:
+        words = f"{ranks_text(apart)} are never even, ahead in one operation and behind in another; {words}"
+    reading = SourceReading("RAS", words, blind, at, apart or gone or suspects)
+    return RasEvidence(reading, grew, stands, differ, pending, gone, apart)
+
+
+def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], group: JobGroup) -> tuple[JobPlace, ...]:
+    """Return the ranks that RAS misses for some time, and whose processes are not on nodes that show the others."""
+    lately = [report for when, report in reports if reports[-1][0] - when <= _MISSING]
+    if reports[-1][0] - reports[0][0] < _MISSING or not all(map(_silent, lately)):
+        # A job that ends loses its ranks one after the other.
+        return ()
+    report = lately[-1]
+    nodes: dict[str, str] = {}
+    for source in (JobSource.RAS, JobSource.KERNEL):
+        for node, kept in log.readings(source):
+            nodes.update(dict.fromkeys(addresses_of(kept[-1].value), node))
+    alive = {(one.place.node, one.place.pid) for one in group.ranks}
+    found: dict[JobPlace, None] = {}
+    for one in report.communicators.values():
+        places = {rank: place._replace(node=nodes.get(place.node, place.node)) for rank, place in one.places.items()}
+        # In a container, RAS may number processes in another way than the node.
+        known = {place.node for rank, place in places.items() if (place.node, place.pid) in alive}
+        for rank in one.silent:
+            place = places.get(rank)
+            if place is not None and place.node in known and (place.node, place.pid) not in alive:
+                found.setdefault(place)
+    return tuple(found)
+
+
+def _silent(report: RasReport) -> bool:
+    return any(one.silent for one in report.communicators.values())
+
+
+def _apart(reports: Sequence[tuple[float, RasReport]]) -> list[JobPlace]:
+    """Return the ranks that are ahead in one operation and behind in another in report after report.
+
+    Ranks that are late are behind in all operations, and others are even with each other now and then.
+    """
+    if len(reports) < _REPORTS or reports[-1][0] - reports[0][0] < _REPORTS - 1:
+        return []
+    for name, latest in reports[-1][1].communicators.items():
+        rows = [one for _, report in reports[-_REPORTS:] if (one := report.communicators.get(name)) is not None]
+        if len(rows) < _REPORTS or not _launched(reports[-_REPORTS][1], reports[-1][1]):
+            continue
+        ranks = sorted({rank for counts in latest.counts.values() for rank in counts})[:_RANKS]
+        odd = [rank for rank in ranks[1:] if _crossed(rows, ranks[0], rank)]
+        if odd:
+            # If most differ from the first one, it is the odd one.
+            chosen = odd if 2 * len(odd) < len(ranks) else ranks[:1] if len(odd) == len(ranks) - 1 > 1 else ranks
+            return [latest.place(rank) for rank in chosen]
+    return []
+
+
+def _crossed(rows: Sequence[RasCommunicator], one: int, other: int) -> bool:
+    """Return True if a rank is never even with another one, ahead in an operation at times, behind in another."""
+    signs: dict[str, set[int]] = {}
+    for row in rows:
+        apart = {name: counts.get(one, 0) - counts.get(other, 0) for name, counts in row.counts.items()}
+        if not any(apart.values()):
+            return False
+        for name, number_ in apart.items():
+            signs.setdefault(name, set()).add((number_ > 0) - (number_ < 0))
+    ahead = any(1 in found and -1 not in found for found in signs.values())
+    behind = any(-1 in found and 1 not in found for found in signs.values())
+    return ahead and behind
 
 
 def _launched(before: RasReport, after: RasReport) -> bool:
@@ -272,6 +345,13 @@ def stacks(log: JobEvidenceLog, group: JobGroup) -> SourceReading | None:
     words = "; ".join(one.sentence() for one in groups[:_MOST_GROUPS])
     suspects = tuple(one.place for one in apart if one.frames)
     return SourceReading("stacks", words, blind, at, suspects)
+
+
+def without_tool(log: JobEvidenceLog, place: JobPlace) -> bool:
+    """Return True if the node of a rank has no tool that shows its stack."""
+    reading = log.reading(JobSource.STACKS, place.node)
+    rows = dicts(reading.value.get("ranks")) if reading is not None else []
+    return any(str(row.get("problem", "")).startswith("neither") for row in rows)
 
 
 def stack_of(log: JobEvidenceLog, place: JobPlace) -> str:

@@ -14,6 +14,7 @@ class JobState(StrEnum):
 
     HANGS = "hangs"
     SLOW = "slow"  #: It moves, held up by a rank.
+    DIVERGES = "diverges"  #: It moves, but its ranks call different collectives.
     MOVES = "moves"
     PAUSED = "paused"  #: It writes a checkpoint, reads data, or is suspended.
     STARTING = "starting"
@@ -81,11 +82,12 @@ class JobVerdict(NamedTuple):
     needs: str = ""  #: What the evidence lacks, and what would give it; "" if it suffices.
     world: int | None = None  #: Number of ranks of the job, None if unknown.
     settled: bool = False  #: Whether more samples of the same sources will hardly change it.
+    note: str = ""  #: What happened shortly before: ``rank 1 wrote files for 0:11``.
 
     @property
     def bad(self) -> bool:
-        """True if the job hangs or is held up."""
-        return self.state in (JobState.HANGS, JobState.SLOW)
+        """True if the job hangs, is held up, or computes what nobody wants."""
+        return self.state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES)
 
     @property
     def seconds(self) -> float:
@@ -117,7 +119,9 @@ class JobVerdict(NamedTuple):
                 return "is slow" + (f": {who}" if who else "")
             case JobState.MOVES:
                 pace = "" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min"
-                return f"moves{pace}" + (f"; {who}" if who else "")
+                return "; ".join(filter(None, (f"moves{pace}", who, self.note)))
+            case JobState.DIVERGES:
+                return f"moves, but {who}"
             case JobState.PAUSED:
                 return f"pauses for {clock(self.seconds)}" + (f": {who}" if who else "")
             case JobState.STARTING:

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.running_job import job_sources as sources
 from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, stack_command
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text, stack_command, state_command
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import GpuSample, JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
@@ -28,6 +28,10 @@ _USUAL_TIMES = 1.5
 _BUSY, _BLOCKED = 60.0, 30.0
 #: Time (s) since the last sign of something within which it goes on.
 _RECENT = 3.0
+#: Time (s) for which files that ranks used are told after they have gone on.
+_BEFORE = 30.0
+#: Maximum number of ranks whose samples are compared.
+_MOST = 256
 #: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
 _DEAD, _OLD = 4.0, 15.0
 #: Samples of the time (s) that show a rank that holds up the others, least number of them, and how they are judged:
@@ -157,6 +161,9 @@ class _Judge:
         self._patience = patience
         self._now = group.now
         self._ras = sources.ras(self._log, group)
+        if self._ras is not None and self._ras.gone:
+            ranks = {place.rank: place for place in (*self._ras.gone, *group.gone)}
+            group = self._group = group._replace(gone=tuple(ranks[rank] for rank in sorted(ranks)))
         self._logs = sources.logs(self._log)
         self._nvml = sources.nvml(group)
         self._processes = sources.processes(group)
@@ -187,9 +194,11 @@ class _Judge:
             needs = f"no progress was seen for {quiet:.0f} s so far"
             state, lacks = (JobState.STARTING, "") if self._young() else (JobState.UNKNOWN, needs)
             return self._made(state, group.first, _Named((), "", lacks))
+        if self._ras is not None and self._ras.apart:
+            return self._made(JobState.DIVERGES, group.first, _Named(self._ras.apart, self._different()))
         if (late := self._late()) is not None:
             return late
-        return self._made(JobState.MOVES, group.first, self._struck())
+        return self._made(JobState.MOVES, group.first, self._struck(), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
         """Return since when a rank is stopped or gone."""
@@ -242,18 +251,13 @@ class _Judge:
         """Return the verdict about ranks that write files or compute alone while the others wait."""
         group = self._group
         active = max((one.track.active for one in group.ranks if one.track.active is not None), default=None)
-        still = self._now - (group.first if active is None else active)
+        still = _since(active, self._now)
         writing = [one for one in group.ranks if _since(one.track.filed, self._now) <= _RECENT]
         bare = not any(one.gpu_tracks for one in group.ranks)
         if writing and (still >= _RECENT - 1 or (bare and not self._others_work(writing))):
-            total = sum(one.track.file_rate or 0.0 for one in writing)
             places = tuple(one.place for one in writing) if len(writing) < len(group.ranks) else ()
-            who = "" if places else "all ranks "
-            where = f"{who}{'writes' if len(places) == 1 else 'write'} or read files" + (
-                f", {sources.rate(total)}" if total else ""
-            )
-            where = where.replace("writes or read", "writes or reads")
-            return self._made(JobState.PAUSED, active or group.first, _Named(places, where))
+            began = min(one.track.filed_since or self._now for one in writing)
+            return self._made(JobState.PAUSED, max(began, active or 0.0), _Named(places, _files(writing, not places)))
         busy = [one for one in group.ranks if _since(one.track.busy, self._now) <= _RECENT]
         allowed = _BUSY if since is not None else 900.0
         if busy and quiet >= _RECENT and quiet < allowed:
@@ -298,7 +302,7 @@ class _Judge:
         """Return what the first late rank does."""
         found = self._group.rank(behind[0])
         if self._ras is not None and self._ras.reading.suspects and "different collectives" in self._ras.reading.text:
-            return "call different collectives" if len(behind) > 1 else "calls another collective than the others"
+            return self._different()
         if found is None:
             return ""
         does = sources.activity(found)
@@ -309,6 +313,22 @@ class _Judge:
         if self._ras is not None and self._ras.pending and behind[0] in self._ras.reading.suspects:
             does = "has not matched a send or receive of the others"
         return does
+
+    def _different(self) -> str:
+        """Return what ranks do that call different collectives."""
+        named = self._ras.reading.suspects if self._ras is not None else ()
+        return "call different collectives" if len(named) != 1 else "calls another collective than the others"
+
+    def _before(self) -> str:
+        """Return which ranks used files shortly before, or ""."""
+        found = [one for one in self._group.ranks if _since(one.track.filed, self._now) <= _BEFORE]
+        seconds = max(((one.track.filed or 0.0) - (one.track.filed_since or 0.0) for one in found), default=0.0)
+        if seconds < _RECENT:
+            return ""
+        whole = len(found) == len(self._group.ranks)
+        who = "all ranks" if whole else ranks_text(one.place for one in found)
+        did = "wrote" if all(one.track.writes for one in found) else "read or wrote"
+        return f"{who} {did} files for {clock(seconds)} before"
 
     def _struck(self) -> _Named:
         """Return the ranks that a report of the kernel is about."""
@@ -338,11 +358,14 @@ class _Judge:
         group = self._group
         if len(group.ranks) < 2 or not all(one.gpus for one in group.ranks):
             return None
-        now = [one.utilization or 0.0 for one in group.ranks]
-        if min(now) > _LATE * max(now):
-            # Windows of thousands of ranks take long.
+        now = {one.place: one.utilization or 0.0 for one in group.ranks}
+        odd = [one for one in group.ranks if now[one.place] <= _LATE * max(now.values())]
+        if not odd or 2 * len(odd) > len(group.ranks):
             return None
-        shares = {one.place: self._window(one) for one in group.ranks}
+        # Windows of thousands of ranks take long.
+        shares = {
+            one.place: self._window(one) for one in [*odd, *(one for one in group.ranks if one not in odd)][:_MOST]
+        }
         if any(share is None for share in shares.values()):
             return None
         uses = {place: share[0] for place, share in shares.items() if share is not None}
@@ -388,10 +411,13 @@ class _Judge:
 
     # -- the verdict --------------------------------------------------------------------------------------------------
 
-    def _made(self, state: JobState, since: float, named: _Named) -> JobVerdict:
+    def _made(self, state: JobState, since: float, named: _Named, quiet: float = 0.0) -> JobVerdict:
+        """Return a verdict; ``quiet`` is the time (s) since the last progress of a job that moves."""
         group = self._group
-        seen = self._now - group.first
-        settled = state in (JobState.HANGS, JobState.SLOW) or seen >= _SETTLED
+        sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
+        # A job that starts may hang; one that moved a moment ago, too.
+        moves = state is JobState.MOVES and quiet < _RECENT
+        settled = sure or (moves and self._now - group.first >= _SETTLED)
         read = [self._nvml, self._processes, self._ras.reading if self._ras else None, self._stacks, self._flight]
         read += [self._inspector, self._logs.reading if self._logs else None, self._kernel.reading]
         return JobVerdict(
@@ -410,10 +436,11 @@ class _Judge:
             named.needs,
             group.world,
             settled,
+            self._before() if state is JobState.MOVES else "",
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:
-        if not named.behind and state is not JobState.HANGS:
+        if state is JobState.PAUSED or (not named.behind and state is not JobState.HANGS):
             return ()
         place = named.behind[0] if named.behind else self._group.ranks[0].place
         rank = self._group.rank(place)
@@ -423,6 +450,8 @@ class _Judge:
             command = "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault|Xid' | tail"
         elif rank is not None and rank.state in ("T", "t"):
             command = f"kill -CONT {place.pid}"
+        elif sources.without_tool(self._log, place):
+            command = state_command(place)
         else:
             command = stack_command(place)
         record = self._model.nodes.get(place.node)
@@ -445,9 +474,9 @@ class _Judge:
         stands = state in (JobState.HANGS, JobState.PAUSED, JobState.SLOW, JobState.STARTING)
         if one.state in ("T", "t"):
             found = RankState.STOPPED
-        elif one.place in behind and state in (JobState.HANGS, JobState.SLOW, JobState.PAUSED):
+        elif one.place in behind and state in (JobState.HANGS, JobState.SLOW, JobState.PAUSED, JobState.DIVERGES):
             found = RankState.AWAITED
-        elif one.spins or (state is JobState.SLOW) or (stands and not one.gpu_tracks):
+        elif one.spins or state is JobState.SLOW or (stands and not one.gpu_tracks):
             found = RankState.WAITING
         elif one.idle:
             found = RankState.IDLE
@@ -465,6 +494,14 @@ class _Judge:
             one.track.nic,
             one.track.cpu,
         )
+
+
+def _files(ranks: Sequence[JobRank], whole: bool) -> str:
+    """Return what ranks do with files."""
+    verb = "s" if len(ranks) == 1 and not whole else ""
+    does = f"write{verb}" if all(one.track.writes for one in ranks) else f"read{verb} or write{verb}"
+    total = sum(one.track.file_rate or 0.0 for one in ranks)
+    return f"{'all ranks ' if whole else ''}{does} files" + (f", {sources.rate(total)}" if total else "")
 
 
 def _since(when: float | None, now: float) -> float:

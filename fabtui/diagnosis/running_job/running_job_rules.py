@@ -108,6 +108,18 @@ class JobHeldUp(_RunningJobRule):
 
 
 @register
+class JobDiverges(_RunningJobRule):
+    """Ranks of a running job call different collectives: it moves, and what it computes is wrong."""
+
+    id = "J23"
+    name = "running-job-diverges"
+    title = "Ranks of a running job call different collectives"
+    state = JobState.DIVERGES
+    message = "{job} moves, but[ {who}]"
+    next_step = "Compare what these ranks call: a branch that not all ranks take."
+
+
+@register
 class RankStruck(_RunningJobRule):
     """The kernel reported an Xid or an OOM kill that struck a rank of a running job, which still moves."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import random
@@ -12,10 +13,10 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.events import JobEvidence
+from fabtui.model.events import JobEvidence, event_from_line
 from fabtui.model.session_model import Model
 
-from .played_job import T0, PlayedJob, gpu, play, rank
+from .played_job import SAMPLES, T0, PlayedJob, gpu, play, rank
 
 #: Bytes over NVLinks in a second of work, and bytes of a second of a checkpoint.
 LINK, FILE = 10 << 30, 300 << 20
@@ -53,6 +54,46 @@ def first_hang(job: PlayedJob) -> float:
 
 
 # -- recorded runs ----------------------------------------------------------------------------------------------------
+
+
+#: Faults of a training on two H200s, observed from the event on for 15 s: the end of the sentence.
+FAULTS = {
+    "stopped": "hangs for 0:13: rank 1 on vm:1 is stopped; next: kill -CONT 718",
+    "late-20-ms": "is slow: rank 1 on vm:1 is late: GPU busy 20 %, the others wait at 99 %; next: ps ",
+    "late-50-ms": "is slow: rank 1 on vm:1 is late: GPU busy 11 %, the others wait at 100 %; next: ps ",
+    "loader": "hangs for 0:14: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "lock": "hangs for 0:14: rank 1 on vm:1 sleeps in futex_do_wait; next: ps ",
+    "left": "hangs for 0:14: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "receive": "hangs for 0:14: rank 0 on vm:0 has not matched a send or receive of the others; next: ps ",
+    "collectives": "moves, but ranks 0-1 on vm call different collectives; next: ps ",
+    "killed": "hangs for 0:13: rank 1 on vm:1 has ended while the others run; next: sudo dmesg -T ",
+    "checkpoint-one": "moves; rank 1 on vm wrote files for 0:10 before",
+    "checkpoint-all": "moves; all ranks wrote files for 0:09 before",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_of_a_training(name: str) -> None:
+    model = Model()
+    first, states = None, []
+    with gzip.open(SAMPLES.parent / "running-job-h200x2" / f"{name}.jsonl.gz") as file:
+        for event in map(event_from_line, file):
+            model.apply(event)
+            verdict = job_verdict(model)
+            if verdict is not None:
+                states.append(verdict.state)
+                first = verdict if verdict.settled and first is None else first
+    assert verdict is not None
+    assert first is not None
+    assert verdict.sentence.startswith(f"the job on vm (2 ranks) {FAULTS[name]}")
+    # Settled in time, on the same ranks, and never anything else that is wrong.
+    assert first.at - model.started <= 14.0
+    if name.startswith("checkpoint"):
+        assert first.state is JobState.PAUSED
+        assert not {JobState.HANGS, JobState.SLOW} & set(states)
+    else:
+        assert (first.state, first.behind) == (verdict.state, verdict.behind)
+        assert {state for state in states if state not in (JobState.MOVES, JobState.STARTING)} == {verdict.state}
 
 
 @pytest.mark.parametrize("with_ras", [False, True])
@@ -252,9 +293,9 @@ def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
     works(job)
     moved = 20 * LINK
     for second in range(1, 13):
-        written = second * FILE
-        writer = rank(1, state="D" if second % 2 else "R", cpu=20.0 + second, cpu_all=20.0 + second, files=written)
-        other = rank(0, cpu=20.0 + second, cpu_all=20.0 + second, files=written) if all_write else spins(0, job)
+        written: dict[str, Any] = {"files": second * FILE, "written": second * FILE}
+        writer = rank(1, state="D" if second % 2 else "R", cpu=20.0 + second, cpu_all=20.0 + second, **written)
+        other = rank(0, cpu=20.0 + second, cpu_all=20.0 + second, **written) if all_write else spins(0, job)
         job.sample([other, writer], [gpu(0, 0 if all_write else 100, 126, moved), gpu(1, 0, 124, moved)])
         job.step()
     works(job, 5)
@@ -262,9 +303,12 @@ def test_a_checkpoint_is_a_pause(all_write: bool) -> None:
     assert JobState.HANGS not in states
     assert states.count(JobState.PAUSED) >= 9
     pause = next(one for when, one in job.seen if when == 30)
-    expected = "all ranks write or read files" if all_write else "rank 1 on n1:1 writes or reads files, 315 MB/s"
+    expected = "all ranks write files, 629 MB/s" if all_write else "rank 1 on n1:1 writes files, 315 MB/s"
     assert expected in pause.sentence
+    assert pause.settled
     assert states[-1] is JobState.MOVES
+    who = "all ranks" if all_write else "rank 1 on n1"
+    assert job.seen[-1][1].sentence == f"the job on n1 (2 ranks) moves; {who} wrote files for 0:12 before"
 
 
 def test_a_checkpoint_that_hangs_is_a_hang() -> None:
