@@ -91,6 +91,11 @@ _LABEL = re.compile(r"^\s{0,4}(?:\d{1,6}: |\[(?:rank|default|Rank )\d{1,7}\]: ?)
 _LEADING_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:Z+-]{0,16}\]?:? {1,4}", re.ASCII)
 #: What srun prints about a task that ended, and torchrun about a process.
 _TASK = re.compile(r"^srun: error: (\S{1,2000}): tasks? ([\d,-]{1,2000}): (.{1,200})$", re.ASCII)
+#: What srun prints about tasks that it could not start.
+_LAUNCH = re.compile(
+    r"^srun: error: (?:task (\d{1,9}) launch failed|Task launch for \S{1,60} failed on node (\S{1,255})): (.{1,200})$",
+    re.ASCII,
+)
 _ELASTIC = re.compile(r"failed \(exitcode: (-?\d{1,4})\) local_rank: (\d{1,6}) \(pid: (\d{1,9})\)", re.ASCII)
 
 
@@ -124,6 +129,12 @@ class DeadTask(NamedTuple):
     nodes: str  #: Its node, or several, as the launcher writes them; "" if the launcher does not name it.
     task: str  #: Its number or numbers in the step, or the rank on its node.
     how: str  #: How it ended, in the words of the launcher.
+    started: bool = True  #: False if it could not be started.
+
+    @property
+    def text(self) -> str:
+        """What happened to the task, without its node."""
+        return f"has {'ended' if self.started else 'not started'}: {self.how}"
 
 
 def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
@@ -149,6 +160,8 @@ def dead_task(line: str) -> DeadTask | None:
     if line.startswith("srun:") and (found := _TASK.match(line)):
         how = found[3].strip()
         return None if how.startswith("Terminated") else DeadTask(found[1], found[2], how)
+    if line.startswith("srun:") and (found := _LAUNCH.match(line)):
+        return DeadTask(found[2] or "", found[1] or "", found[3].strip(), started=False)
     if "exitcode" in line and (found := _ELASTIC.search(line)):
         # torchrun ends the others by SIGTERM.
         return None if found[1] == "-15" else DeadTask("", found[2], f"exit code {found[1]} (process {found[3]})")

@@ -108,11 +108,13 @@ def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
             where = f" on {task.nodes}" if task.nodes else f" on {file.node}" if file.node else ""
             more = f"; {count(len(errors.tasks) - 1, 'more line')} of this kind" if len(errors.tasks) > 1 else ""
             node = task.nodes or file.node
+            name = f"task {task.task}" if task.task else "a task"
             yield rule.found(
-                f"task {task.task}{where} has ended: {task.how}{more}",
+                f"{name}{where} {task.text}{more}",
                 (node,) if node in facts.logs.nodes else (),
                 (file.path,),
-                _look(facts, node, f"ssh {node} dmesg -T | tail" if node in facts.logs.nodes else ""),
+                _look(facts, node, f"ssh {node} dmesg -T | tail" if node in facts.logs.nodes else "")
+                or f"fabtui explain {file.path}",
             )
     if facts.status.stage != "running":
         return
