@@ -29,7 +29,7 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
         yield _without_empty([_HEADINGS, *rows])
     lines = []
     for source in verdict.sources:
-        blind = f"; cannot see {source.blind}" if source.blind else ""
+        blind = f"; but {source.blind}" if source.blind else ""
         lines.append(one_line(f"{source.name}: {source.text or 'nothing'}{blind}", 1000))
     if verdict.fabric:
         lines.append(one_line(f"fabric: {verdict.fabric}", 1000))

@@ -35,6 +35,7 @@ from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph,
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.problems import entry, findings_head
 from fabtui.report.summary import outcome_text, verdicts_line
+from fabtui.sanitize import one_line
 
 
 def state_of(code: int) -> str:
@@ -47,6 +48,7 @@ def verdict(one: Diagnosis) -> tuple[str, list[str]]:
     model = one.model
     if model.options.get("looks_only"):
         return plain(head_line(one.preflight)), []
+    text = one_line(one.job.sentence, 1000) if one.job is not None and one.job.bad else outcome_text(one.code)
     whole = not any(map(model.gone, model.nodes))
     numbers = numbers_line(
         one.tally.counts,
@@ -59,7 +61,7 @@ def verdict(one: Diagnosis) -> tuple[str, list[str]]:
         measured=0,
     )
     # Two blanks separate the parts of a line on the screen.
-    return outcome_text(one.code), [
+    return text, [
         plain(numbers).replace("  ", "; "),
         verdicts_line(model),
         findings_head(one.findings),

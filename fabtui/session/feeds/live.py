@@ -701,6 +701,8 @@ class LiveFeed(Feed):
         if code == NOT_TESTED:
             return "something could not be tested"
         if code == BAD:
+            if (job := self.diagnosis().job) is not None and job.bad:
+                return one_line(job.sentence, 500)
             if any(verdict.bad for verdict in self.model.confirmed()):
                 counts = self.diagnosis().tally.counts
                 bad, pairs = sum(number for verdict, number in counts.items() if verdict.bad), sum(counts.values())
