@@ -489,16 +489,16 @@ class FabricApp(App[int]):
             self.push_screen(self._deferred.RanksScreen())
         elif name not in ("job", "logs"):
             self.push_screen(self._deferred.VIEWS[name]())
-        elif (watch := self.feed.job_watch()) is not None:
-            self.push_screen(self._deferred.JobScreen(watch))
+        elif (monitor := self.feed.job_monitor()) is not None:
+            self.push_screen(self._deferred.JobScreen(monitor))
         else:
             self.push_screen(self._deferred.VIEWS["jobs"]())
 
     def open_job(self, job: str) -> None:
         if self._deferred is None or self.feed is None:
             return
-        own = self.feed.job_watch()
-        known = own is not None and own.monitor.query.job == job
+        own = self.feed.job_monitor()
+        known = own is not None and own.query.job == job
         self.push_screen(self._deferred.JobScreen(own if own is not None and known else self._deferred.job_beside(job)))
 
     async def replay(self, file: str) -> Callable[[], object]:

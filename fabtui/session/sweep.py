@@ -33,6 +33,7 @@ from fabtui.session.ranks.rank_host import RankHost, RankSettings
 from fabtui_node import registry
 
 if TYPE_CHECKING:
+    from fabtui.session.running_job.monitor import JobMonitor
     from fabtui.session.running_job.observer import JobObserver
 
 #: Maximum time (s) that tests wait for a probe beside them; usually less.
@@ -65,6 +66,7 @@ class Sweep:
         self.runner = MeasurementRunner(options, self.context)
         self.probes = ProbeRunner(options, pump, self.clients)
         self.observer: JobObserver | None = None  #: Observer of the job on the nodes; None without a sign of one.
+        self.monitor: JobMonitor | None = None  #: Reader of the logs of that job; None if they are not known.
 
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
@@ -172,10 +174,10 @@ class Sweep:
             # It imports the diagnosis: not before the first frame.
             from fabtui.session.running_job.observer import JobObserver
 
-            self.observer = JobObserver(self._pump, self._client_of, options.job)
+            self.observer = JobObserver(self._pump, self._client_of, options.job, self.monitor)
         if self.observer is not None:
             self.observer.follow(busy, busy=True)
-            self.observer.follow(asked, once=not options.read_only)
+            self.observer.follow(asked, once=not (options.read_only or options.query))
 
     async def _client_of(self, node: str) -> NodeClient:
         return self.clients[node]

@@ -34,7 +34,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.base import Feed, Playback
-from fabtui.session.running_job.watch import JobWatch
+from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.fakeprobes import address, inventory, nvlink
 
@@ -84,8 +84,8 @@ class FakeFeed(Feed):
         #: What a server asks at a login, and what was answered.
         self.question: LoginQuestion | None = None
         self.answered: list[Sequence[str] | None] = []
-        #: Watch of the job whose nodes these are.
-        self.job: JobWatch | None = None
+        #: Monitor of the job whose nodes these are.
+        self.job: JobMonitor | None = None
         self._listeners: list[Callable[[], None]] = []
 
     async def run(self) -> None:
@@ -142,7 +142,7 @@ class FakeFeed(Feed):
     async def ask_job(self) -> None:
         self.asked += 1
 
-    def job_watch(self) -> JobWatch | None:
+    def job_monitor(self) -> JobMonitor | None:
         return self.job
 
     def watch(self, on: bool) -> None:

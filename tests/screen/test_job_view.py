@@ -8,7 +8,6 @@ import pytest
 from fabtui.model.events import JobEvidence
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import JobMonitor
-from fabtui.session.running_job.watch import JobWatch
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 from tests.screen.fakejob import judged_as, verdict_of
@@ -36,7 +35,7 @@ async def test_the_view_has_findings_nodes_iterations_and_the_end_of_a_log(
     for name, text in healthy(**faulty).items():
         (tmp_path / name).write_text(text)
     feed = FakeFeed(sweep_of_two().events)
-    feed.job = JobWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
+    feed.job = JobMonitor(JobQuery("", logs=(str(tmp_path),)))
     async with opened(feed, size=size) as (app, pilot):
         await pilot.press("J")
         await shows(app, pilot, "n060")
@@ -90,8 +89,8 @@ async def test_a_job_is_chosen_by_its_id(opened: Opened) -> None:
         assert any("No links to the nodes are open here" in note.message for note in app._notifications)
 
 
-class LinkedWatch(JobWatch):
-    """A watch whose nodes can be asked."""
+class LinkedMonitor(JobMonitor):
+    """A monitor whose nodes can be asked."""
 
     linked = True
 
@@ -105,8 +104,7 @@ async def test_the_logs_name_who_is_behind_and_run_a_next_step(
     story = sweep_of_two()
     story.add(JobEvidence(node="n001", source="activity", value={}))
     feed = FakeFeed(story.events)
-    feed.job = LinkedWatch(JobMonitor(JobQuery("", logs=(str(tmp_path),))))
-    feed.job.refresh = feed.job.monitor.refresh  # type: ignore[method-assign]
+    feed.job = LinkedMonitor(JobQuery("", logs=(str(tmp_path),)))
     async with opened(feed, size=(100, 30)) as (app, pilot):
         await pilot.press("J", "l")
         text = await shows(app, pilot, "n060")

@@ -29,7 +29,6 @@ from fabtui.screen.views.topology import TopologyTree
 from fabtui.session.feeds.base import Playback
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import JobMonitor
-from fabtui.session.running_job.watch import JobWatch
 from fabtui.transport.login_answers import LoginQuestion
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, REFUSED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
@@ -168,7 +167,7 @@ def with_a_job(feed: FakeFeed) -> None:
         Path(f"{node}.out").write_text("".join(f"line {number} of {node}\n" for number in range(60)))
         Path(f"{node}.err").write_text(f"ValueError: of {node}\n" if node == "n001" else "a warning\n")
         Path(f"{node}.gpu").write_text("[0] NVIDIA A10       | 61'C,  97 % | 14020 / 22731 MB | me(13980M)\n")
-    feed.job = JobWatch(JobMonitor(JobQuery("", logs=(os.getcwd(),))))
+    feed.job = JobMonitor(JobQuery("", logs=(os.getcwd(),)))
 
 
 def with_a_question(feed: FakeFeed) -> None:

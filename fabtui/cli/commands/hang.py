@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +30,6 @@ from fabtui.report.text import text
 from fabtui.sanitize import one_line
 from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed
-from fabtui.session.running_job.watch import run_command
 
 HELP = """\
 Say whether a running job hangs or is held up, which rank is behind and what to type next. The job does not notice.
@@ -247,3 +250,32 @@ class HangCommand:
         shown = before + one_line(line, 1000)
         shown = shown if self._settings.unicode else shown.encode("ascii", "replace").decode("ascii")
         print(shown, file=sys.stderr if self._settings.as_json else sys.stdout, flush=True)
+
+
+#: Timeout (s) of the user's command.
+COMMAND_DEADLINE = 600.0
+
+
+async def run_command(command: str, variables: Mapping[str, str], deadline: float = COMMAND_DEADLINE) -> str:
+    """Run a command of the user's shell on this machine; return how it ended.
+
+    It gets no input, writes to standard error, and is killed with its children after the deadline.
+    """
+    child = await asyncio.create_subprocess_shell(
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(deadline):
+            code = await child.wait()
+    except (TimeoutError, asyncio.CancelledError) as ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await child.wait()
+        if isinstance(ended, asyncio.CancelledError):
+            raise
+        return f"was ended after {deadline:.0f} s"
+    return f"ended with exit code {code}" if code else "ended well"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -46,10 +46,6 @@ from fabtui.screen.widgets.sorted_table import Columns, TableCell, TableRow
 from fabtui.screen.widgets.text_line import TextLine, content_of
 from fabtui.session.options import JobQuery
 from fabtui.session.running_job.monitor import ASK_EVERY, JobMonitor
-
-if TYPE_CHECKING:
-    from fabtui.session.running_job.watch import JobWatch
-
 
 #: Pause (s) between two readings; after a reading that takes long it is as many times longer.
 EVERY, _SHARE = 2.0, 5.0
@@ -107,14 +103,14 @@ class JobScreen(TitledScreen):
         shortcut("y", "copy", "job.copy", "copy the chosen next step, or the whole report as text", "copy"),
     ]
 
-    def __init__(self, watch: JobWatch) -> None:
+    def __init__(self, monitor: JobMonitor) -> None:
         super().__init__()
-        self._job = watch
+        self._job = monitor
         self._stream: Stream | None = None
         self._step: str | None = None
         self._following = True
         self._asking = False
-        self._report = watch.monitor.report
+        self._report = monitor.report
         self._read: float | None = None
         self._problem = ""
         names = ("job-findings", "job-watch", "job-summary", "job-log-title", "job-log")
@@ -331,7 +327,7 @@ class JobScreen(TitledScreen):
     def action_follow(self) -> None:
         self._following = not self._following
         if self._following:
-            self._report = self._job.monitor.report
+            self._report = self._job.report
         self.draw()
 
     def action_node(self) -> None:
@@ -521,11 +517,9 @@ class JobsTable(NodesTable):
     BINDINGS: ClassVar[list[BindingType]] = []
 
 
-def job_beside(job: str) -> JobWatch:
-    """Return the watch of a job that is not the session's: its logs and what Slurm knows, without links."""
-    from fabtui.session.running_job.watch import JobWatch
-
-    return JobWatch(JobMonitor(JobQuery(job)))
+def job_beside(job: str) -> JobMonitor:
+    """Return the monitor of a job that is not the session's: its logs and what Slurm knows, without links."""
+    return JobMonitor(JobQuery(job))
 
 
 def _row(one: OwnJob) -> TableRow:

@@ -11,7 +11,7 @@ from fabtui.model.verdict_changes import VerdictChange
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.knowledge.step_command import StepCommand
-    from fabtui.session.running_job.watch import JobWatch
+    from fabtui.session.running_job.monitor import JobMonitor
     from fabtui.transport.login_answers import Ask
 
 
@@ -69,8 +69,8 @@ class Feed:
     async def ask_job(self) -> None:
         """Ask the nodes of a running job for stacks, dumps and kernel reports; return when they have answered."""
 
-    def job_watch(self) -> JobWatch | None:
-        """Return the watch of the job whose nodes these are, always the same; None without a job or in a replay."""
+    def job_monitor(self) -> JobMonitor | None:
+        """Return the monitor of the job whose nodes these are, always the same; None without a job or in a replay."""
         return None
 
     def watch(self, on: bool) -> None:

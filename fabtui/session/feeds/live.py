@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from fabtui.diagnosis.diagnosis import Diagnosis
     from fabtui.diagnosis.knowledge.step_command import StepCommand
     from fabtui.session.running_job.monitor import JobMonitor
-    from fabtui.session.running_job.watch import JobWatch
 
 #: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
 SETTLE = 3.0
@@ -139,7 +138,7 @@ class LiveFeed(Feed):
         self._notes = AcknowledgementFile(file_of_site(lab=options.lab is not None))
         self._watch: Watch | None = None
         self._gpu_use: asyncio.Task[GpuUse] | None = None
-        self._job_watch: JobWatch | None = None
+        self._job_monitor: JobMonitor | None = None
         self._diagnosed: tuple[int, Diagnosis] | None = None  #: With the number of events that it is based on.
         self._sweeping = False
         self._swept: list[str] = []
@@ -195,10 +194,8 @@ class LiveFeed(Feed):
 
     def watch_job(self, monitor: JobMonitor) -> None:
         """Take over the monitor of a job, which then asks the nodes over their open links."""
-        from fabtui.session.running_job.watch import JobWatch
-
         monitor.client_of, monitor.every = self._client_of, True
-        self._job_watch = JobWatch(monitor, self._options, self._client_of)
+        self._job_monitor = monitor
 
     async def ask_job(self) -> None:
         """Ask the nodes of the observed job; InputError without one."""
@@ -207,15 +204,15 @@ class LiveFeed(Feed):
             raise InputError("no running job was seen on these nodes")
         await asyncio.gather(observer.read_stacks(), observer.read_dumps(), observer.read_kernel())
 
-    def job_watch(self) -> JobWatch | None:
-        """Return the watch of the job whose nodes these are; it asks them over their open links."""
+    def job_monitor(self) -> JobMonitor | None:
+        """Return the monitor of the job whose nodes these are; it asks them over their open links."""
         options = self._options
         job = options.job.partition(",")[0]
-        if self._job_watch is None and (options.query is not None or job):
+        if self._job_monitor is None and (options.query is not None or job):
             from fabtui.session.running_job.monitor import JobMonitor
 
             self.watch_job(JobMonitor(options.query or JobQuery(job)))
-        return self._job_watch
+        return self._job_monitor
 
     async def _client_of(self, node: str) -> NodeClient:
         if (client := self._clients.get(node)) is None:
@@ -291,6 +288,7 @@ class LiveFeed(Feed):
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self._go, faults)
+                self._sweep.monitor = self.job_monitor()
                 if self._options.resumed is not None:
                     self._sweep.resume()
                 self._hosts = self._sweep.context.hosts

@@ -77,6 +77,11 @@ class JobMonitor:
         self._nodes: dict[str, NodeFacts] = {}
         self._addresses: Mapping[str, frozenset[str]] | None = None
 
+    @property
+    def linked(self) -> bool:
+        """True if its nodes can be asked."""
+        return self.client_of is not None
+
     async def refresh(self, *, lost: bool = False) -> JobReport:
         """Read what is new and return the report; Slurm is asked at most every `ASK_EVERY` seconds.
 

@@ -16,7 +16,7 @@ from fabtui.diagnosis.running_job.inspector import conclusion as inspector_concl
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.diagnosis.running_job.who_is_behind import Answer
-from fabtui.jobs.watchdog import pulse_of
+from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.events import JobEvidence
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.job_evidence import JobSource
@@ -42,8 +42,10 @@ _LOGS_EVERY = 5.0
 INSPECTOR_EVERY = 5.0
 #: Variable of a rank that names the folder of these files.
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
-#: Maximum time (s) from the first sample until a verdict counts as settled.
-SETTLE = 15.0
+#: Kind of error line (`fabtui.jobs.monitor.error_lines`) of PyTorch's watchdog.
+_TIMEOUT = "collective_timeout"
+#: Maximum time (s) from the first question until the verdict is taken as it is: 15 s from the start of a command.
+SETTLE = 11.0
 
 
 class JobObserver:
@@ -225,10 +227,14 @@ class JobObserver:
 
         await asyncio.gather(*(one(node) for node in list(self._looks)[:_MOST_STACKS]))
 
-    async def _poll_ras(self) -> None:
-        """Emit the reports of the node that has one, as often as they are cheap."""
+    async def _some_rank(self) -> None:
+        """Wait until a node has a rank."""
         while not self._seen:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+
+    async def _poll_ras(self) -> None:
+        """Emit the reports of the node that has one, as often as they are cheap."""
+        await self._some_rank()
         while True:
             size = await self._read_ras()
             await asyncio.sleep(_RAS_AGAIN if size is None else max(_RAS_EVERY, size / _RAS_BYTES_EACH_SECOND))
@@ -261,21 +267,38 @@ class JobObserver:
     async def _read_logs(self) -> None:
         """Emit what the logs of the job show of its progress."""
         assert self._monitor is not None
-        loop = asyncio.get_running_loop()
+        await self._some_rank()
         while True:
-            report = await self._monitor.refresh()
-            pulse, latest = pulse_of(loop.time(), report, {}), report.facts.logs.iterations.latest
-            value = {
-                "iteration": None if latest is None else latest.number,
-                "interval": pulse.interval,
-                "per_minute": 60 / pulse.interval if pulse.interval else None,
-                "late": pulse.late,
-                "quiet": pulse.quiet,
-                "timeout": pulse.timeout,
-            }
-            if any(value.values()):
+            if value := log_value(await self._monitor.refresh()):
                 self._emit("", JobSource.LOG, value)
             await asyncio.sleep(_LOGS_EVERY)
+
+
+def log_value(report: JobReport) -> dict[str, Any]:
+    """Return what the logs of a job show of its progress as evidence; nothing without logs."""
+    logs = report.facts.logs
+    quiet, latest, interval = logs.quiet(), logs.iterations.latest, logs.iterations.interval
+    if quiet is None:
+        return {}
+    late = None
+    if latest is not None:
+        # A line that was there before the first reading is at least as old as the last growth of a log.
+        late = max(0.0, report.facts.when - latest.seen) if latest.seen is not None else quiet
+    timeouts = [
+        (error.when or 0.0, error.text)
+        for file in logs.files.values()
+        for error in file.errors.kept
+        if error.kind.name == _TIMEOUT
+    ]
+    return {
+        "iteration": None if latest is None else latest.number,
+        "interval": interval,
+        "per_minute": 60 / interval if interval else None,
+        "late": late,
+        "quiet": quiet,
+        # With its time, so that a later one differs.
+        "timeout": one_line(max(timeouts)[1], 300) if timeouts else "",
+    }
 
 
 def conclusion(answer: Answer, blind: str = "") -> dict[str, Any]:

@@ -132,6 +132,14 @@ def test_a_rank_with_py_spy(rank: int, tmp_path: Path, monkeypatch: pytest.Monke
     assert str(found(rank)["problem"]).startswith("py-spy: Error: Permission Denied")
 
 
+def test_bytes_of_files() -> None:
+    before = evidence.file_bytes(os.getpid())
+    assert before is not None
+    Path("/proc/self/status").read_text()
+    assert (evidence.file_bytes(os.getpid()) or 0) > before
+    assert evidence.file_bytes(0) is None
+
+
 def test_processor_time() -> None:
     assert (evidence.processor_time(os.getpid()) or 0) > 0
     assert evidence.processor_time(2**22 + 1) is None

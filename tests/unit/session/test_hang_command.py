@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.session.running_job.watch import run_command
+from fabtui.cli.commands.hang import run_command
 
 
 async def test_variables_and_exit_code(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.lines import json_value
 from fabtui_node.probes import kernel_log
-from fabtui_node.probes.job.pulse import file_bytes
 from fabtui_node.probes.judgement import objects
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml_inventory
@@ -76,6 +75,15 @@ def processor_time(pid: int, proc: str = "/proc") -> Optional[float]:
     if len(fields) < 13 or not (fields[11].isdecimal() and fields[12].isdecimal()):
         return None
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def file_bytes(pid: int, proc: str = "/proc") -> Optional[int]:
+    """Return the bytes that a process has read and written, None if that may not be read."""
+    lines = (sysfs.text(proc, str(pid), "io") or "").splitlines()
+    values = dict(line.split(": ", 1) for line in lines if ": " in line)
+    numbers = [sysfs.to_integer(values.get(name)) for name in ("rchar", "wchar")]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def wait_channel(pid: int, proc: str = "/proc") -> Optional[str]:
