@@ -29,8 +29,8 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import JobStatus, job_ids, own_jobs
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import JobQuery, SessionOptions
+from fabtui.session.running_job.job_links import links_to
 from fabtui.session.running_job.monitor import JobMonitor
-from fabtui.session.running_job.watch import links_to
 
 HELP = """\
 Watch a running job, or report on one that has ended, from its logs, from Slurm and from its nodes.

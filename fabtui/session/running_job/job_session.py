@@ -15,9 +15,9 @@ from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.inquiry import ClientOf
+from fabtui.session.running_job.job_links import links_to
 from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import JobObserver
-from fabtui.session.running_job.watch import links_to
 
 #: Maximum time (s) of a snapshot, and time (s) without progress after which a job hangs in it.
 SNAPSHOT, PATIENCE = 6.0, 3.5
