@@ -86,6 +86,20 @@ def state_glyph(state: RankState, glyphs: Glyphs) -> str:
     return _GLYPHS[state][glyphs.plain]
 
 
+def _with_unit(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{value:.0f} {unit}"
+
+
+#: Lines of a rank's cell.
+_LINES: dict[str, Callable[[RankRow], str]] = {
+    "util": lambda row: _with_unit(row.utilization, "%"),
+    "power": lambda row: _with_unit(row.power, "W"),
+    "NVLink": lambda row: rate_text(row.nvlink),
+    "NIC": lambda row: rate_text(row.nic),
+    "CPU": lambda row: _with_unit(None if row.cpu is None or row.utilization is not None else 100 * row.cpu, "%"),
+}
+
+
 def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
     """Return the glyph of each state of a rank with its meaning."""
     return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
@@ -194,16 +208,19 @@ class JobBoard:
         """Return the row of a rank."""
         return next((row for row in self.verdict.ranks if row.rank == place.rank), None)
 
+    @cached_property
+    def line_names(self) -> tuple[str, ...]:
+        """Names of the lines of a rank's cell below its first one: those of which a value is known."""
+        return tuple(
+            name for name, read in _LINES.items() if any(read(row) not in ("", "-") for row in self.verdict.ranks)
+        )
+
     def cell_lines(self, row: RankRow, width: int, glyphs: Glyphs) -> list[str]:
-        """Return the lines of the cell of a rank in a width: rank with state, utilization, power, and rates in GB/s."""
+        """Return the lines of the cell of a rank in a width: its number and state, then those of `line_names`."""
         glyph = state_glyph(row.state, glyphs)
         head = next(text for text in (f"{row.rank} {glyph}", f"{row.rank}{glyph}", glyph) if len(text) <= width)
-        texts = [head]
-        for value, unit in ((row.utilization, "%"), (row.power, "W")):
-            text = "-" if value is None else f"{value:.0f} {unit}"
-            texts.append(text if len(text) <= width else text.split()[0])
-        texts += [rate_text(row.nvlink), rate_text(row.nic)]
-        return [text[:width] for text in texts]
+        texts = [_LINES[name](row) or "-" for name in self.line_names]
+        return [head, *(text if len(text) <= width else text.split()[0][:width] for text in texts)]
 
     def pair_text(self, src: str, dst: str) -> str:
         """Return the traffic of a pair of endpoints in GB/s, "" if no counter proves it."""
@@ -325,11 +342,11 @@ def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:
 def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
     """Return a rank on one line: place, state, numbers, and what shows its state."""
     numbers = [
-        "" if row.utilization is None else f"{row.utilization:.0f} %",
-        "" if row.power is None else f"{row.power:.0f} W",
+        _with_unit(row.utilization, "%"),
+        _with_unit(row.power, "W"),
         "" if row.nvlink is None else f"NVLink {rate_text(row.nvlink)}",
         "" if row.nic is None else f"NIC {rate_text(row.nic)} GB/s",
-        "" if row.cpu is None else f"CPU {row.cpu:.0%}".replace("%", " %"),
+        "" if row.cpu is None else f"CPU {100 * row.cpu:.0f} %",
     ]
     where = one_line(row.endpoint or row.place.node, 80)
     return [
@@ -377,6 +394,12 @@ def _span(values: Iterable[float | None], unit: str) -> str:
     return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
 
 
+def _cpu(rows: Sequence[RankRow]) -> str:
+    """Return the share of a processor of ranks without a GPU."""
+    text = _span((None if row.cpu is None or row.utilization is not None else 100 * row.cpu for row in rows), "%")
+    return text and f"CPU {text}"
+
+
 def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
     """Return the joined ranks: places, state, whom they wait for, and the range of their numbers."""
     lines: Lines = []
@@ -391,6 +414,7 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
                 (
                     _span((row.utilization for row in group.rows), "%"),
                     _span((row.power for row in group.rows), "W"),
+                    _cpu(group.rows),
                     _rates("NVLink", [row.nvlink for row in group.rows]),
                     _rates("NIC", [row.nic for row in group.rows]),
                 ),
@@ -512,13 +536,16 @@ def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.
                 parts[-1] = (parts[-1][0] + glyph, style)
             else:
                 parts.append((glyph, style))
-        usual = f", usual {value_text(rate.usual)}" if rate.usual is not None else ""
-        now = rate.now or 0.0
-        parts += [(f" {'0' if now < 0.0005 else value_text(now)}", "bold"), (usual, MUTED)]
+        usual = "" if rate.usual is None else f", usual {_brief(rate.usual)}"
+        parts += [(f" {_brief(rate.now or 0.0)}", "bold"), (usual, MUTED)]
         lines.append(clipped(parts, width, glyphs.ellipsis))
     if lines and board.rated[0] < board.rated[1]:
         lines.append([(f"rates of {board.rated[0]} of {board.rated[1]} nodes", MUTED)])
     return lines
+
+
+def _brief(value: float) -> str:
+    return "0" if value < 0.0005 else value_text(value)
 
 
 def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None = None) -> Line:

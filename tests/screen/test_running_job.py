@@ -8,15 +8,15 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.diagnosis.running_job.job_verdict import RankState
-from fabtui.model.events import JobEvidence
+from fabtui.model.events import JobEvidence, PlanUpdate
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.presentation.job_board import JobBoard, state_glyph
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.job import RankMap
 from tests.screen.conftest import Opened, make_app, screen_text, settled
-from tests.screen.fakefeed import START, FakeFeed, sweep_of_two
-from tests.screen.fakejob import SECONDS, Kind, job_story, judged_as, verdict_of
+from tests.screen.fakefeed import START, FakeFeed, Story, sweep_of_two
+from tests.screen.fakejob import NODES, SECONDS, Kind, job_story, judged_as, verdict_of
 
 SIZES = [(80, 24), (120, 40)]
 
@@ -196,6 +196,25 @@ async def test_tests_that_found_worse_come_first(opened: Opened, monkeypatch: py
         assert "bad" in screen_text(app).splitlines()[2] + screen_text(app).splitlines()[1]
 
 
+@pytest.mark.parametrize("left", [0, 2])
+async def test_the_layer_opens_while_all_gpus_are_busy(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """It opens before the session has ended, unless some pairs will be tested."""
+    judged_as(monkeypatch, verdict_of("hang"))
+    story = Story(NODES, 1)
+    for node in NODES:
+        story.connect(node)
+    story.endpoints(*NODES)
+    story.phase("ranks", 1)
+    busy = [("n060:0", "n061:0", "busy"), ("n061:0", "n060:0", "busy")]
+    story.add(PlanUpdate(untested=busy[left:]))
+    story.add(JobEvidence(node="n060", source="activity", value={}))
+    async with opened(FakeFeed(story.events)) as (app, _):
+        assert app.main.source.layer == ("p2p" if left else "job")
+        assert "rank 9 on n061:1 is stopped" in screen_text(app)
+
+
 async def test_a_recording_without_endpoints_shows_the_ranks(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     judged_as(monkeypatch, verdict_of("hang"))
     story = job_story("hang", endpoints=False)
@@ -220,3 +239,15 @@ async def test_many_ranks_scroll(opened: Opened, monkeypatch: pytest.MonkeyPatch
         assert "500 \u25a0" in screen_text(app)
         await press(pilot, "J")
         assert "500 \u25a0" in screen_text(app)
+
+
+async def test_ranks_without_gpus_show_their_processor(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdict_of("hang")
+    ranks = tuple(row._replace(utilization=None, power=None, nvlink=None, nic=None, cpu=0.25) for row in found.ranks)
+    judged_as(monkeypatch, found._replace(ranks=ranks))
+    async with opened(FakeFeed(job_story("hang").events)) as (app, _):
+        lines = screen_text(app).splitlines()
+        row = next(at for at, line in enumerate(lines) if line.startswith("n060 "))
+        assert lines[row + 1].split()[:3] == ["CPU", "25", "%"]
+        assert not lines[row + 2].split()[0].isalpha()
+        assert "CPU 25 %" in screen_text(app)

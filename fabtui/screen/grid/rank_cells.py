@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 
 
 class RankCells(CellSource):
-    """Ranks of a job: rank and state, and below them utilization, power, NVLink and NIC rate."""
+    """Ranks of a job: rank and state, and below them what is known of GPU, links and processor."""
 
     shape = CellShape(widest=9, tall=5, apart_from=4, tall_from=4, halves=False)
-    line_names = ("util", "power", "NVLink", "NIC")
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__(Axis([], of_nodes_alone=True))
@@ -33,8 +33,13 @@ class RankCells(CellSource):
         if board is self.board:
             return False, False
         before, self.board = self._shown, board
-        self._shown = (tuple(board.nodes), board.columns, board.verdict.ranks, board.verdict.state)
-        if self._shown[:2] == before[:2]:
+        self.line_names = board.line_names
+        self.shape = replace(RankCells.shape, tall=1 + len(board.line_names))
+        self._shown = (
+            *(tuple(board.nodes), board.columns, board.line_names),
+            *(board.verdict.ranks, board.verdict.state),
+        )
+        if self._shown[:3] == before[:3]:
             return False, self._shown != before
         domain = common_domain(board.nodes)
         labels = [(node, fit_text(node.removesuffix(domain))) for node in board.nodes]
@@ -42,7 +47,7 @@ class RankCells(CellSource):
         columns = [AxisEntry("", "", str(at), None, not at, False) for at in range(board.columns)]
         self.axis = self.rows = Axis(rows, of_nodes_alone=True)
         # Room for the names of the lines.
-        self.rows.label_width = max(self.rows.label_width, *map(len, self.line_names))
+        self.rows.label_width = max([self.rows.label_width, *map(len, self.line_names)])
         self.columns = Axis(columns)
         self.row_at, self.column_at = range(len(rows)), range(len(columns))
         self.row_of, self.column_of = ({at: at for at in one} for one in (self.row_at, self.column_at))

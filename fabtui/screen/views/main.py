@@ -42,6 +42,7 @@ from fabtui.screen.views.main_layout import (
     arrange,
     grid_fits,
     has_grid,
+    has_nothing_to_test,
     lines_for_findings,
     panel_width,
 )
@@ -340,9 +341,7 @@ class MainScreen(Screen[None]):
             return
         self._job = board
         self.navigation.take_board(board)
-        phase = self.model.phase
-        idle = phase.name not in ("start", "connect", "look") and not phase.total
-        if not self._layer_chosen and idle and not self.model.results.tested:
+        if not self._layer_chosen and not self.model.results.tested and has_nothing_to_test(self.model):
             self._show_layer(Layer.JOB)
 
     def tick(self) -> None:

@@ -82,6 +82,14 @@ def has_grid(model: Model) -> bool:
     )
 
 
+def has_nothing_to_test(model: Model) -> bool:
+    """Return True if no pair will be tested: the session has ended, or the GPUs of all pairs are busy."""
+    if model.phase.name in _BEFORE_TESTS:
+        return False
+    ends = sum(count for (kind, _), count in model.kinds.items() if kind != "none")
+    return model.phase.name in ("done", "watch") or len(model.untested) >= ends * (ends - 1)
+
+
 def arrange(
     model: Model,
     axis: Axis,
