@@ -219,11 +219,14 @@ def _filled(results: PairResults, table: EndpointTable, layer: Layer, rows: arra
     chosen, endpoints = np.array(rows, dtype=np.int32), endpoints_of_ends(results.store, table)
     yield None
     source, target = np.empty((2, len(chosen)), dtype=np.int32)
+    count = 0
     for part in parts(len(chosen)):
-        source[part], target[part] = picked_ends(results.store, endpoints, chosen[part])
+        first, second = picked_ends(results.store, endpoints, chosen[part])
+        known = (first >= 0) & (second >= 0)
+        kept = slice(count, count := count + int(np.count_nonzero(known)))
+        source[kept], target[kept], chosen[kept] = first[known], second[known], chosen[part][known]
         yield None
-    known = (source >= 0) & (target >= 0)
-    found = _empty(source[known], target[known], chosen[known])
+    found = _empty(source[:count], target[:count], chosen[:count])
     classes = _Classes(results, layer)
     yield None
     for part in parts(len(found)):

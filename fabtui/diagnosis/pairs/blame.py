@@ -116,6 +116,11 @@ def _of_pairs(first: Ints, second: Ints, where: Flags, size: int) -> tuple[Ints,
     return np.where(where, pair, -1), np.where(where, first * size + second, -1)
 
 
+def _none_last(key: Ints, size: int, part: slice) -> tuple[Ints]:
+    """Return the components of some pairs as small numbers; what belongs to none is counted last."""
+    return (np.where(key[part] < 0, size, key[part]).astype(np.min_scalar_type(size)),)
+
+
 def _reached(works: Flags, first: int) -> Flags:
     """Return for each node whether it is reached from one, over others too."""
     found: Flags = works[first].copy()
@@ -200,11 +205,10 @@ class _Search:
             yield
             if family is None:
                 continue
-            keys = []
+            keys: list[Ints] = []
             for key in family.keys:
                 if (key >= 0).any():
-                    # What belongs to no component is counted last.
-                    keys.append(np.where(key < 0, family.size, key).astype(np.min_scalar_type(family.size)))
+                    keys += yield from _in_parts(len(key), partial(_none_last, key, family.size))
                 yield
             family.keys = tuple(keys)
             if keys:
@@ -253,7 +257,7 @@ class _Search:
         if len(self.nodes) > 2:
             whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
         for kind, where, name, bits in whole:
-            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (np.where(where, 0, -1),), [name].__getitem__, 1)
+            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
         yield None
         size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
         half = np.array([end.index for end in self.ends]) * 2 >= size_of_node

@@ -154,7 +154,6 @@ class Contention(_PairRule):
             retested += sum(slow for slow, _ in judged)
             passed += sum(slow and passes for slow, passes in judged)
             yield None
-        cells = [pair for pair, verdict in context.unexplained.items() if verdict is Verdict.SLOW]
         inside = []
         for some in in_steps(context.only_inside):
             inside += [pair for pair in some if context.slow_inside(pair)]
@@ -163,12 +162,16 @@ class Contention(_PairRule):
         proven = retested >= _FEWEST_CONTENDED and passed >= _MOSTLY * retested
         if max(passed, len(inside)) < 2:
             return
-        facts = {"slow": max(passed + (len(cells) if proven else 0), len(inside)), "passed": passed or None}
+        cells: list[Pair] = []
+        for rows in in_steps(context.unexplained.items() if proven else ()):
+            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW]
+            yield None
+        facts = {"slow": max(passed + len(cells), len(inside)), "passed": passed or None}
         facts |= {"retested": retested, "inside": len(inside) or None}
         subject = Subject(Kind.CONTENTION, "fabric")
         commands = (session_command(context.model, "--isolated"),)
         if proven or many:
-            explained = [*(cells if proven else []), *(inside if many else [])]
+            explained = [*cells, *(inside if many else [])]
             found = yield from context.explain(self, "", explained, facts=facts, commands=commands)
             yield found.replace(blames=subject)
         else:

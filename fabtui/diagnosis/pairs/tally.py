@@ -137,8 +137,10 @@ def gathered(model: Model) -> Iterator[Tally | None]:
     tally = Tally(table, model.results.places(), spreads=notable(model))
     yield None
     tally.counts = _counts(table)
-    tally.layers = {Layer.P2P: _counts(alone), Layer.WORLD: _counts(world)}
     yield None
+    for layer, found in zip((Layer.P2P, Layer.WORLD), tables, strict=True):
+        tally.layers[layer] = _counts(found)
+        yield None
     names = [str(end) for end in model.endpoints]
     yield None
     for kind, count in zip(PAIR_CLASSES, np.bincount(table.kind, minlength=len(PAIR_CLASSES)).tolist(), strict=True):
