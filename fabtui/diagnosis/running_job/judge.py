@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.running_job import job_sources as sources
 from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock
+from fabtui.diagnosis.running_job.late_ranks import late_ranks
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text, stack_command, state_command
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
-from fabtui.model.job_sample import GpuSample, JobSample, RankProcess, RankSample
+from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
@@ -30,14 +30,8 @@ _BUSY, _BLOCKED = 60.0, 30.0
 _RECENT = 3.0
 #: Time (s) for which files that ranks used are told after they have gone on.
 _BEFORE = 30.0
-#: Maximum number of ranks whose samples are compared.
-_MOST = 256
 #: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
 _DEAD, _OLD = 4.0, 15.0
-#: Samples of the time (s) that show a rank that holds up the others, least number of them, and how they are judged:
-#: its utilization against the median of the others, their least utilization, and its power against theirs.
-_WINDOW, _FEWEST = 8.0, 5
-_LATE, _WAITING, _SAME_POWER = 0.6, 85.0, 0.8
 #: Observed time (s) after which a verdict about a job that moves is settled.
 _SETTLED = 8.0
 
@@ -196,8 +190,8 @@ class _Judge:
             return self._made(state, group.first, _Named((), "", lacks))
         if self._ras is not None and self._ras.apart:
             return self._made(JobState.DIVERGES, group.first, _Named(self._ras.apart, self._different()))
-        if (late := self._late()) is not None:
-            return late
+        if (late := late_ranks(self._log, group)) is not None:
+            return self._made(JobState.SLOW, late.since, _Named(late.places, late.where))
         return self._made(JobState.MOVES, group.first, self._struck(), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
@@ -351,64 +345,6 @@ class _Judge:
             would.append("NCCL RAS (NCCL 2.24 or later)")
         return text + (f"; {' or '.join(would)} would show it" if would else "")
 
-    # -- held up ------------------------------------------------------------------------------------------------------
-
-    def _late(self) -> JobVerdict | None:
-        """Return the verdict if some ranks hold up the others: their GPUs work less, at no less power."""
-        group = self._group
-        if len(group.ranks) < 2 or not all(one.gpus for one in group.ranks):
-            return None
-        now = {one.place: one.utilization or 0.0 for one in group.ranks}
-        odd = [one for one in group.ranks if now[one.place] <= _LATE * max(now.values())]
-        if not odd or 2 * len(odd) > len(group.ranks):
-            return None
-        # Windows of thousands of ranks take long.
-        shares = {
-            one.place: self._window(one) for one in [*odd, *(one for one in group.ranks if one not in odd)][:_MOST]
-        }
-        if any(share is None for share in shares.values()):
-            return None
-        uses = {place: share[0] for place, share in shares.items() if share is not None}
-        watts = {place: share[1] for place, share in shares.items() if share is not None}
-        usual = median(sorted(uses.values())[len(uses) // 2 :])
-        others = [place for place, use in uses.items() if use > _LATE * usual]
-        late = [place for place in uses if place not in others]
-        if not late or usual < _WAITING or 2 * len(late) > len(uses):
-            return None
-        power = median(watts[place] for place in others)
-        if any(watts[place] < _SAME_POWER * power for place in late):
-            return None
-        late.sort(key=lambda place: uses[place])
-        verb = "is" if len(late) == 1 else "are"
-        where = f"{verb} late: GPU busy {uses[late[0]]:.0f} %, the others wait at {usual:.0f} %"
-        return self._made(JobState.SLOW, self._late_since(late[0], usual), _Named(tuple(late), where))
-
-    def _window(self, one: JobRank) -> tuple[float, float] | None:
-        """Return median utilization and power of a rank's GPUs in the window; None if it has not worked throughout."""
-        covered = self._log.recent(one.place.node, self._now - _WINDOW)
-        rows = [
-            (use, power)
-            for sample in covered
-            if (use := _use(sample, one)) is not None and (power := _watts(sample, one)) is not None
-        ]
-        if len(rows) < _FEWEST or covered[-1].time - covered[0].time < _WINDOW - 2:
-            return None
-        active = one.track.active
-        if active is None or self._now - active > 2 * _RECENT or any(use < 1 for use, _ in rows):
-            return None
-        return median(use for use, _ in rows), median(power for _, power in rows)
-
-    def _late_since(self, place: JobPlace, usual: float) -> float:
-        """Return since when a rank is late, as far back as it shows."""
-        rank = self._group.rank(place)
-        since = self._now
-        for sample in reversed(self._log.samples(place.node)):
-            use = _use(sample, rank) if rank is not None else None
-            if use is None or use > _LATE * usual:
-                break
-            since = sample.time
-        return since
-
     # -- the verdict --------------------------------------------------------------------------------------------------
 
     def _made(self, state: JobState, since: float, named: _Named, quiet: float = 0.0) -> JobVerdict:
@@ -506,20 +442,6 @@ def _files(ranks: Sequence[JobRank], whole: bool) -> str:
 
 def _since(when: float | None, now: float) -> float:
     return float("inf") if when is None else now - when
-
-
-def _use(sample: JobSample, one: JobRank) -> float | None:
-    known = [gpu.utilization for gpu in _own(sample, one) if gpu.utilization is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _watts(sample: JobSample, one: JobRank) -> float | None:
-    known = [gpu.power for gpu in _own(sample, one) if gpu.power is not None]
-    return sum(known) if known else None
-
-
-def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
-    return [found for number in one.track.process.gpus if (found := sample.gpu(number)) is not None]
 
 
 def _ranks(places: Sequence[JobPlace]) -> str:

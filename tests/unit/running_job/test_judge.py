@@ -278,6 +278,37 @@ def test_50_ms_late() -> None:
     assert [place.rank for place in verdict.behind] == [1]
 
 
+def test_a_gpu_whose_clock_is_limited() -> None:
+    job = PlayedJob()
+    for _ in range(12):
+        moved = int(job.now) * LINK
+        hot = gpu(1, 100, 340, moved, clock=345, throttle=["hw_thermal"])
+        job.sample([spins(0, job), spins(1, job)], [gpu(0, 100, 360, moved), hot])
+        verdict = job.step()
+    assert verdict.state is JobState.SLOW
+    assert (
+        "rank 1 on n1:1 has a GPU that is limited to 345 MHz (hw_thermal), the others run at 1980" in verdict.sentence
+    )
+
+
+@pytest.mark.parametrize(("sends", "state"), [(True, JobState.SLOW), (False, JobState.MOVES)])
+def test_a_rank_without_gpu_that_computes_longer(sends: bool, state: JobState) -> None:
+    job = PlayedJob(("n1",))
+    for second in range(12):
+        rows = []
+        for number in range(4):
+            cpu = (0.3 if number == 2 else 0.08) * second
+            # In an evaluation of one rank, the others send nothing.
+            files = 1000 * second if sends else 0
+            rows.append(rank(number, [], world=4, cpu=cpu, cpu_all=cpu, files=files))
+        job.sample(rows, [])
+        verdict = job.step()
+    assert verdict.state is state
+    if sends:
+        text = "rank 2 on n1:2 is late: it computes for 30 % of the time, the others for 8 % at most"
+        assert text in verdict.sentence
+
+
 def test_a_stage_of_a_pipeline_with_less_work_holds_up_nobody() -> None:
     job = PlayedJob()
     for _ in range(30):

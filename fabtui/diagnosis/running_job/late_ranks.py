@@ -1,0 +1,166 @@
+"""Ranks that hold up a job that moves: by utilization and clock of their GPUs, or by their use of processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace
+from fabtui.model.job_evidence import JobEvidenceLog
+from fabtui.model.job_sample import GpuSample, JobSample, RankSample
+
+#: Samples of this time (s) show a rank that holds up the others; least number of them.
+_WINDOW, _FEWEST = 8.0, 5
+#: Utilization of a late rank's GPUs against the median of the others, their least utilization (percent), and power of
+#: a late rank against theirs: with less work it would take less.
+_LATE, _WAITING, _SAME_POWER = 0.6, 85.0, 0.8
+#: Clock (MHz) of a GPU that is limited, against the median of the others.
+_SLOWER = 0.8
+#: Processor time of a late rank without a GPU against the most of the others, and its least share of a processor.
+_TIMES, _BUSY = 3.0, 0.2
+#: Maximum number of ranks whose samples are compared: windows of thousands take long.
+_MOST = 256
+
+
+class LateRanks(NamedTuple):
+    """Ranks that hold up a job."""
+
+    places: tuple[JobPlace, ...]  #: The latest one first.
+    where: str  #: What shows it: ``is late: GPU busy 27 %, the others wait at 98 %``.
+    since: float  #: Since when it shows, as far back as samples go.
+
+
+def late_ranks(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
+    """Return the ranks that hold up a job, or None."""
+    if len(group.ranks) < 2:
+        return None
+    if all(one.gpus for one in group.ranks):
+        return _by_clock(log, group) or _by_utilization(log, group)
+    return None if any(one.gpus for one in group.ranks) else _by_processor(log, group)
+
+
+def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
+    """Return ranks whose GPUs work less than those of the others, at no less power: these spin while they wait."""
+    now = {one.place: one.utilization or 0.0 for one in group.ranks}
+    odd = [one for one in group.ranks if now[one.place] <= _LATE * max(now.values())]
+    if not odd or 2 * len(odd) > len(group.ranks):
+        return None
+    rest = [one for one in group.ranks if now[one.place] > _LATE * max(now.values())]
+    found = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
+    worked = {place: row for place, row in found.items() if row is not None}
+    if len(worked) < len(found):
+        return None
+    usual = median(sorted(use for use, _ in worked.values())[len(worked) // 2 :])
+    late = sorted((place for place, (use, _) in worked.items() if use <= _LATE * usual), key=lambda one: worked[one][0])
+    if not late or usual < _WAITING or 2 * len(late) > len(worked):
+        return None
+    power = median(watts for place, (_, watts) in worked.items() if place not in late)
+    if any(worked[place][1] < _SAME_POWER * power for place in late):
+        return None
+    where = f"{_are(late)} late: GPU busy {worked[late[0]][0]:.0f} %, the others wait at {usual:.0f} %"
+    return LateRanks(tuple(late), where, _since(log, group, late[0], _LATE * usual))
+
+
+def _worked(log: JobEvidenceLog, group: JobGroup, one: JobRank) -> tuple[float, float] | None:
+    """Return median utilization and power of a rank's GPUs in the window; None if it has not worked throughout."""
+    samples = _window(log, group, one)
+    rows = [(use, watts) for sample in samples for use, watts in [_means(sample, one)] if use is not None and watts]
+    active = one.track.active
+    if not samples or len(rows) < _FEWEST or active is None or group.now - active > _WINDOW - 2:
+        return None
+    if any(use < 1 for use, _ in rows):
+        return None
+    return median(use for use, _ in rows), median(watts for _, watts in rows)
+
+
+def _window(log: JobEvidenceLog, group: JobGroup, one: JobRank) -> list[JobSample]:
+    """Return the samples of the window; none if they do not cover it."""
+    samples = log.recent(one.place.node, group.now - _WINDOW)
+    return samples if len(samples) >= _FEWEST and samples[-1].time - samples[0].time >= _WINDOW - 2 else []
+
+
+def _since(log: JobEvidenceLog, group: JobGroup, place: JobPlace, most: float) -> float:
+    """Return since when the GPUs of a rank are used at most so much."""
+    rank, since = group.rank(place), group.now
+    for sample in reversed(log.samples(place.node)):
+        use = _means(sample, rank)[0] if rank is not None else None
+        if use is None or use > most:
+            break
+        since = sample.time
+    return since
+
+
+def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
+    """Return ranks with a GPU whose clock is limited by a fault, and is lower than those of the others."""
+    limited = [one for one in group.ranks if any(gpu.throttle for gpu in one.gpus)]
+    clocks = [gpu.clock for one in group.ranks if one not in limited for gpu in one.gpus if gpu.clock is not None]
+    if not limited or not clocks or 2 * len(limited) > len(group.ranks):
+        return None
+    usual = median(clocks)
+    found: list[tuple[float, JobRank, GpuSample]] = []
+    for one in limited[:_MOST]:
+        samples = _window(log, group, one)
+        always = bool(samples) and all(any(gpu.throttle for gpu in _own(sample, one)) for sample in samples)
+        slow = [gpu for gpu in one.gpus if gpu.throttle and gpu.clock is not None and gpu.clock <= _SLOWER * usual]
+        if always and slow:
+            found.append((slow[0].clock or 0.0, one, slow[0]))
+    if not found:
+        return None
+    found.sort(key=lambda row: row[0])
+    clock, _, gpu = found[0]
+    places = tuple(one.place for _, one, _ in found)
+    where = f"has a GPU that is limited to {clock:.0f} MHz ({', '.join(gpu.throttle)}), the others run at {usual:.0f}"
+    return LateRanks(places, where, group.now - _WINDOW)
+
+
+def _by_processor(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
+    """Return the rank without a GPU that computes far more than the others, which wait, while all transfer data."""
+    shares: dict[JobPlace, float] = {}
+    for one in group.ranks[:_MOST]:
+        rows = [(sample.clock, rank) for sample in _window(log, group, one) if (rank := _rank(sample, one)) is not None]
+        if len(rows) < _FEWEST:
+            return None
+        sent = [_grew(before, after) for (_, before), (_, after) in pairwise(rows)]
+        (first, start), (last, end) = rows[0], rows[-1]
+        if not all(sent) or start.cpu_all is None or end.cpu_all is None or last <= first:
+            return None
+        shares[one.place] = (end.cpu_all - start.cpu_all) / (last - first)
+    late = max(shares, key=lambda place: shares[place])
+    most = max(share for place, share in shares.items() if place != late)
+    if shares[late] < max(_BUSY, _TIMES * most):
+        return None
+    where = (
+        f"is late: it computes for {100 * shares[late]:.0f} % of the time, the others for {100 * most:.0f} % at most"
+    )
+    return LateRanks((late,), where, group.now - _WINDOW)
+
+
+def _rank(sample: JobSample, one: JobRank) -> RankSample | None:
+    return next((each for each in sample.ranks if each.process.pid == one.place.pid), None)
+
+
+def _grew(before: RankSample, after: RankSample) -> bool:
+    """Return True if a rank has read or written something: without a GPU, ranks send by these calls."""
+    return before.files is not None and after.files is not None and after.files > before.files
+
+
+def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]:
+    """Return mean utilization and power of a rank's GPUs in a sample."""
+    gpus = _own(sample, one)
+    return _mean([gpu.utilization for gpu in gpus]), _mean([gpu.power for gpu in gpus])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:
+    return [found for number in one.track.process.gpus if (found := sample.gpu(number)) is not None]
+
+
+def _are(places: Sequence[JobPlace]) -> str:
+    return "is" if len(places) == 1 else "are"
