@@ -123,6 +123,7 @@ class EventPump:
         self._lost = lost
         self._pending: list[Event] = []
         self._wake = asyncio.Event()
+        self._passing: set[int] = set()  #: Numbers of pending events that are not recorded.
         self._seq = 0
         self._applied = 0
         self.evidence = 0  #: Number of events in the model on which findings depend.
@@ -146,10 +147,12 @@ class EventPump:
             self._wake.set()
             await self.flush()
 
-    def emit(self, event: Event) -> None:
-        """Number an event and queue it for the journal and the model."""
+    def emit(self, event: Event, *, recorded: bool = True) -> None:
+        """Number an event and queue it for the journal, unless it is not to be ``recorded``, and the model."""
         event.seq, event.time = self._seq, round(time.time(), 6)
         self._pending.append(event)
+        if not recorded:
+            self._passing.add(self._seq)
         self._seq += 1
         self._wake.set()
 
@@ -177,10 +180,12 @@ class EventPump:
     async def _move(self) -> None:
         self._wake.clear()
         batch, self._pending = self._pending, []
+        passing, self._passing = self._passing, set()
         if self._journal is not None:
             try:
                 # A home folder may be on a slow file server: the event loop never waits for it.
-                await asyncio.shield(asyncio.to_thread(self._journal.append, batch))
+                kept = [one for one in batch if one.seq not in passing] if passing else batch
+                await asyncio.shield(asyncio.to_thread(self._journal.append, kept))
             except OSError as error:
                 self._journal = None
                 self._lost(error.strerror or str(error))

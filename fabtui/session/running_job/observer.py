@@ -44,6 +44,8 @@ INSPECTOR_EVERY = 5.0
 _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
 #: Kind of error line (`fabtui.jobs.monitor.error_lines`) of PyTorch's watchdog.
 _TIMEOUT = "collective_timeout"
+#: Time (s) from the first sample in which all are recorded, and time between recorded ones of a job that is well then.
+_ALL_RECORDED, _RECORDED_EVERY = 60.0, 10.0
 #: Maximum time (s) from the first question until the verdict is taken as it is: 15 s from the start of a command.
 SETTLE = 11.0
 
@@ -76,6 +78,7 @@ class JobObserver:
         self._settled = asyncio.Event()
         self._stacks_read = float("-inf")
         self._ras_node = ""
+        self._recorded: dict[tuple[str, JobSource], float] = {}
         self._logged: JobState | None = None
 
     @property
@@ -166,7 +169,14 @@ class JobObserver:
             self._emit(node, JobSource.ACTIVITY, value)
 
     def _emit(self, node: str, source: JobSource, value: Mapping[str, Any]) -> None:
-        self._pump.emit(JobEvidence(node=node, source=str(source), value=dict(value)))
+        """Emit evidence; of a job that has been well for a while, not all that is read each second is recorded."""
+        now = asyncio.get_running_loop().time()
+        well = self.verdict is not None and self.verdict.settled and not self.verdict.bad
+        often = source in (JobSource.ACTIVITY, JobSource.RAS) and well and now - (self._began or now) > _ALL_RECORDED
+        recorded = not often or now - self._recorded.get((node, source), float("-inf")) >= _RECORDED_EVERY
+        if recorded:
+            self._recorded[node, source] = now
+        self._pump.emit(JobEvidence(node=node, source=str(source), value=dict(value)), recorded=recorded)
 
     async def _judge(self) -> None:
         """Decide again and again; read stacks where ranks stand still, or nothing else shows what they do."""

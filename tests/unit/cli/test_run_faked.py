@@ -23,6 +23,7 @@ from fabtui.session.feeds import live
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
+from tests.unit.session.test_observer import activity
 
 
 class ArmLink(FakeLink):
@@ -231,3 +232,26 @@ def test_watching_finds_what_breaks_after_the_sweep(
     out = capsys.readouterr().out
     assert "a:0 > a:1" in " ".join(out.replace("->", ">").split())
     assert out.rstrip().endswith("1 slow")
+
+
+def test_a_job_on_busy_gpus_comes_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It stands in the first line, the exit code, the JSON, JUnit and the report; idle GPUs are tested as before."""
+    script = Script({"a": 2, "b": 2}, busy={("a", 0), ("a", 1)})
+    script.probe_results["a"] = {"activity": activity("a", {0: "R", 1: "T"})}
+    paths = {name: tmp_path / f"out.{name}" for name in ("json", "junit")} | {"report": tmp_path / "out.md"}
+    files = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    assert run(monkeypatch, FakeNodes(script), *files) == 1
+    out = capsys.readouterr().out
+    sentence = out.splitlines()[0]
+    assert sentence.startswith("the job on a (4 ranks) hangs for 0:0"), out
+    assert sentence.endswith(": rank 1 on a:1 is stopped; next: ssh a kill -CONT 101"), out
+    assert "J20" in out
+    assert "b:0" in out
+    found = json.loads(paths["json"].read_text())
+    assert (found["exit"], found["job"]["state"], found["job"]["behind"]) == (1, "hangs", [1])
+    assert {(m["src"], m["dst"]) for m in found["measurements"]} >= {("b:0", "b:1")}
+    assert 'name="J20' in (junit := paths["junit"].read_text())
+    assert "rank 1 on a" in junit
+    assert "rank 1 on a:1 is stopped" in paths["report"].read_text()

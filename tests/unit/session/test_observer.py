@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabtui.config.options import session_changes
 from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.model.events import JobEvidence
 from fabtui.model.job_evidence import JobSource
+from fabtui.model.recording import read_events
 from fabtui.session.running_job import observer
 from fabtui_node import registry
 from tests.unit.session.fakenodes import Script
@@ -121,3 +125,22 @@ async def test_the_files_of_the_inspector_are_read_where_the_ranks_have_them(mon
     (reading,) = [kept[-1] for _, kept in model.job.readings(JobSource.INSPECTOR)]
     assert [one["rank"] for one in reading.value["suspects"]] == [1]
     assert not [message for message in nodes.links["b"].sent if message.get("name") == "inspector"]
+
+
+async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The model has all of them."""
+    verdict = JobVerdict(JobState.MOVES, 0.0, 0.0, "", ("a",), (), settled=True)
+    monkeypatch.setattr(observer, "job_verdict", lambda _: verdict)
+    monkeypatch.setattr(observer, "_ALL_RECORDED", 0.7)
+    path = tmp_path / "x.jsonl.gz"
+    feed, _ = feed_of(busy(), record=path)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+            await until(lambda: len(feed.model.job.samples("a")) >= 40)
+    finally:
+        await feed.close()
+    kept = [event for event in read_events(path) if isinstance(event, JobEvidence) and event.source == "activity"]
+    assert 2 < len(kept) < 30
