@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import (
@@ -145,47 +144,6 @@ class RasReport:
             for rank, place in one.places.items():
                 one.places[rank] = place._replace(node=names.get(place.node, place.node))
         self.missing = [one._replace(node=names.get(one.node, one.node)) for one in self.missing]
-
-
-#: Number of reports from which ranks that are level in none of them are out of step.
-STEPS = 8
-
-
-def out_of_step(reports: Sequence[RasReport]) -> tuple[RasCommunicator, list[JobPlace]] | None:
-    """Return the communicator and ranks of a job that moves although its ranks call different collectives; or None.
-
-    NCCL may pair an AllGather of one rank with an AllReduce of another: both go on, with wrong data. Ranks that call
-    the same are level at most moments, or one of them is behind. Ranks that are level in none of the latest reports,
-    ahead in one operation in some of them and behind in another operation in the others, are not.
-    """
-    latest = reports[-STEPS:]
-    if len(latest) < STEPS or any(not _growth(after, before) for before, after in pairwise(latest)):
-        return None
-    for name, one in latest[-1].communicators.items():
-        kept = [report.communicators.get(name) for report in latest]
-        known = [found.counts for found in kept if found is not None]
-        ranks = sorted(set.intersection(*(set(counts) for counts in one.counts.values()))) if one.counts else []
-        if len(known) < STEPS or not 1 < len(ranks) <= _MOST_KINDS:
-            continue
-        odd = [rank for rank in ranks[1:] if _is_apart(known, ranks[0], rank)]
-        if odd:
-            named = odd if 2 * len(odd) < len(ranks) else [rank for rank in ranks if rank not in odd]
-            # Of two halves, neither is the odd one.
-            return one, [one.place(rank) for rank in (ranks if 2 * len(odd) == len(ranks) else named)]
-    return None
-
-
-def _is_apart(known: Sequence[Mapping[str, Mapping[int, int]]], first: int, rank: int) -> bool:
-    """Return True if a rank is never level with the first one: ahead in an operation, later behind in another."""
-    ahead, behind = set[str](), set[str]()
-    for counts in known:
-        steps = {name: of[rank] - of[first] for name, of in counts.items() if rank in of and first in of}
-        uneven = {name: step for name, step in steps.items() if step}
-        if len(uneven) != 1:
-            return False
-        for name, step in uneven.items():
-            (ahead if step > 0 else behind).add(name)
-    return len(ahead) == len(behind) == 1 and ahead != behind
 
 
 #: Maximum number of silent ranks that get a sentence, and of commands.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.running_job.ras_report import BLIND, RasCommunicator, RasReport, answer, out_of_step, report_of
+from fabtui.diagnosis.running_job.ras_report import BLIND, RasCommunicator, RasReport, answer, report_of
 from fabtui.diagnosis.running_job.who_is_behind import (
     JobPlace,
     UnmatchedOperation,
@@ -164,39 +164,6 @@ def test_ranks_in_different_collectives() -> None:
     # Even where counts grow, as ranks do not call them in the same order.
     before = uneven(AllReduce={"0": 400, "1": 400}, AllGather={"0": 10, "1": 10})
     assert answer(later, before).sentences[0].startswith("ranks are in different collectives")
-
-
-def steps(*apart: tuple[int, int], ranks: int = 2) -> list[RasReport]:
-    """Return reports of a job that moves, a second apart: by how much rank 1 is ahead in AllGather and AllReduce."""
-    found = []
-    for at, (gathered, reduced) in enumerate(apart):
-        level = 3675 + 99 * at
-        report_ = uneven(AllGather={str(rank): level for rank in range(ranks)})
-        (one,) = report_.communicators.values()
-        one.counts = {"AllGather": dict.fromkeys(range(ranks), level), "AllReduce": dict.fromkeys(range(ranks), level)}
-        one.counts["AllGather"][1] += gathered
-        one.counts["AllReduce"][1] += reduced
-        found.append(report_)
-    return found
-
-
-#: As recorded on two H200s: rank 1 has called one more AllGather, and the job moves on.
-MOVES = [(1, 0), (1, 0), (1, 0), (0, -1), (0, -1), (0, -1), (0, -1), (1, 0)]
-
-
-def test_ranks_out_of_step_although_the_job_moves() -> None:
-    found = out_of_step(steps((0, 0), *MOVES))
-    assert found is not None
-    assert [place.rank for place in found[1]] == [0, 1]
-    many = out_of_step(steps(*MOVES, ranks=8))
-    assert many is not None
-    assert [place.rank for place in many[1]] == [1]
-    # Level once, too few reports, always late, or counts that stand.
-    assert out_of_step(steps(*MOVES[:5], (0, 0), *MOVES[6:])) is None
-    assert out_of_step(steps(*MOVES[:7])) is None
-    for late in ([(0, -1)] * 9, [(-1, -1)] * 9, [(1, 0)] * 9, [(0, 0)] * 9, [(-1, 0), (0, 0), (-1, -1)] * 3):
-        assert out_of_step(steps(*late)) is None
-    assert out_of_step([steps(*MOVES)[0]] * 8) is None
 
 
 def test_a_rank_that_is_behind_in_all_operations_is_in_no_other_collective() -> None:
