@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +138,99 @@ def test_each_planted_fault_is_found_while_the_job_runs_and_after_it(cluster: Sl
     ]
     assert ended["J01"] == "it was cancelled"
     assert "before the end" in ended["J12"]
+
+
+#: Tasks of a job with several faults: one has no log, one other GPUs, and two have failed in July.
+TRIAL = """\
+D=$1 R=$SLURM_PROCID
+CUDA_VISIBLE_DEVICES=0,1,2,3
+[ $R = 1 ] && CUDA_VISIBLE_DEVICES=0,1
+echo "CUDA_VISIBLE_DEVICES: $CUDA_VISIBLE_DEVICES"
+[ $R = 3 ] && for i in 61 62 63 64 65 66; do
+  echo " iteration $i/ 500 | elapsed time per iteration (ms): 3140.6 | lm loss: 9.1E+00 |"
+done
+[ $R = 0 ] && echo "[rank0]:[E704 12:00:09.5 ProcessGroupNCCL.cpp:616] CUDA error: invalid argument" >&2
+[ $R = 3 ] && echo "[rank3]:[E704 12:00:05.5 ProcessGroupNCCL.cpp:616] CUDA error: invalid device" >&2
+while [ ! -e $D/stop ]; do sleep 0.2; done
+"""
+
+
+def has(cluster: SlurmCluster, path: Path, text: str) -> None:
+    """Wait until a file has a text."""
+    cluster._until(lambda: path.exists() and text in path.read_text(), f"{text} in {path}")
+
+
+def text_of(cluster: SlurmCluster, *words: str) -> tuple[int, str]:
+    """Return the exit code of ``fabtui job`` and its text with single blanks."""
+    done = cluster.run(*(word for word in cluster.fabtui("job", *words) if word != "--no-record"), check=False)
+    return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
+
+
+def test_a_task_without_a_log_other_gpus_stamps_of_july_and_a_requeue(cluster: SlurmCluster) -> None:
+    """Several faults of one job, each of which a field trial had missed."""
+    (cluster.folder / "trial.sh").write_text(TRIAL)
+    logs = f"{cluster.folder}/$SLURM_JOB_ID"
+    # A folder has the name of the log of task 2, which cannot be opened.
+    script = f"mkdir -p {logs}/n2.out"
+    script += f"; srun -o {logs}/%N.out -e {logs}/%N.err bash {cluster.folder}/trial.sh {logs}"
+    job = cluster.job("-N4", "--ntasks-per-node=1", "--requeue", script=script)
+    folder = cluster.folder / job
+    batch = cluster.folder / f"job-{job}.out"
+    has(cluster, batch, "launch failed")
+    has(cluster, folder / "n3.out", " 66/")
+    # The logs as a shell expands them; what srun printed stands in the output of the batch script.
+    files = [str(path) for path in sorted(folder.iterdir())]
+    code, found = report(cluster, job, "--transport", "srun", "--logs", *files)
+    texts = {one["rule"]: one["text"] for one in found["findings"]}
+    assert (code, found["verdict"]) == (1, "suspect"), found
+    assert texts == {
+        "J02": "task 2 has not started: Slurmd could not connect IO",
+        "J04": "n3: [E704 12:00:05.5 ProcessGroupNCCL.cpp:616] CUDA error: invalid device; n0 also has errors, later:"
+        " probably a consequence",
+        "J06": "CUDA_VISIBLE_DEVICES differs between nodes: 0,1 on n1, 0,1,2,3 on n[0,3]",
+    }
+    assert [(node["node"], node["state"], node["ranks"]) for node in found["nodes"]] == [
+        ("n0", "ok", 1), ("n1", "suspect", 1), ("n2", "no ranks", 0), ("n3", "suspect", 1)
+    ]  # fmt: skip
+    # Where all wait for a rank that is slow since the start, logs have nothing to compare with.
+    code, text = text_of(cluster, job, "--once", "--no-links", "--logs", str(folder))
+    assert (code, f"logs alone do not show; fabtui hang {job} compares the ranks" in text) == (1, True), text
+    cluster.run("scontrol", "requeue", job)
+    cluster._until(lambda: cluster.state(job) == "PENDING", "the requeue")
+    code, found = report(cluster, job, "--logs", str(folder), str(batch))
+    (requeued,) = [one["text"] for one in found["findings"] if one["rule"] == "J01"]
+    assert (code, found["verdict"]) == (0, "waiting")
+    when = r"it was requeued at \d\d:\d\d:\d\d after iteration 66 \(restart 1\): job requeue; it waits: PENDING"
+    assert re.match(when, requeued), requeued
+    # The output of the batch script is of no node.
+    assert [node["node"] for node in found["nodes"]] == ["n0", "n1", "n3"]
+    assert next(log["node"] for log in found["logs"] if log["path"] == str(batch)) is None
+    cluster.run("scancel", job)
+
+
+def test_a_job_that_ends_while_it_is_watched_leaves_nothing_unread(cluster: SlurmCluster) -> None:
+    """The node side is a step of the job, which Slurm kills with it; a killed task is explained by its log."""
+    logs = f"{cluster.folder}/$SLURM_JOB_ID"
+    task = f"echo it; [ $SLURM_PROCID = 1 ] && kill -KILL $$; while [ ! -e {logs}/stop ]; do sleep 0.2; done"
+    script = f"mkdir {logs}; srun -o {logs}/%N.out -e {logs}/%N.err bash -c '{task}'; sleep 1"
+    job = cluster.job("-N4", "--ntasks-per-node=1", script=script)
+    batch = cluster.folder / f"job-{job}.out"
+    has(cluster, batch, "task 1: Killed")
+    words = [word for word in cluster.fabtui("job", job, "--follow", "--transport", "srun") if word != "--no-record"]
+    output = cluster.folder / "follow.txt"
+    with output.open("w") as file:
+        watching = subprocess.Popen(cluster.words(*words), env=cluster.environment(), stdout=file, stderr=file)
+    try:
+        has(cluster, output, "stderr  ")
+        (cluster.folder / job / "stop").touch()
+        assert watching.wait(DEADLINE) == 1
+    finally:
+        watching.kill()
+    text = output.read_text()
+    assert text.startswith(f"job {job}  suspect  RUNNING")
+    assert "J02 task 1 on n1 has ended: Killed" in text
+    assert "COMPLETED: " in text.splitlines()[-1]
+    assert "could not be read" not in text
+    assert "signal 9" not in text
+    done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(batch), check=False)
+    assert (done.returncode, "E38 ranks-killed" in done.stdout) == (0, True), done.stdout
