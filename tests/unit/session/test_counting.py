@@ -15,6 +15,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import counter_sampler
+from fabtui.session.feeds import live
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import run
 
@@ -121,7 +122,8 @@ async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-async def test_a_node_lost_meanwhile_is_passed_over() -> None:
+async def test_a_node_lost_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "RETURN_PATIENCE", 0.3)
     steps = probe_results(*({"x": n} for n in range(50)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps, "b": list(steps)}, dies_after={"b": 1}, takes=0.1)
     model, _ = await _run(script)

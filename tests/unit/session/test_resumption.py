@@ -99,7 +99,8 @@ async def test_a_session_that_was_cut_goes_on_with_what_is_left(tmp_path: Path, 
 
 
 @pytest.mark.slow
-async def test_what_failed_or_was_lost_is_tested_again(tmp_path: Path) -> None:
+async def test_what_failed_or_was_lost_is_tested_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "RETURN_PATIENCE", 0.3)
     before, out = tmp_path / "before.jsonl.gz", tmp_path / "after.jsonl.gz"
     # The node dies in the sweep, and a pair fails.
     script = Script(dict(NODES), silent={(0, 1)}, dies_after={"b": 2})
