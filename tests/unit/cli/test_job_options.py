@@ -16,7 +16,7 @@ from fabtui.session.running_job.evidence import typed_for
 
 
 def asked(*argv: str) -> SessionOptions:
-    return job_options(build_parser().parse_args(argv))
+    return job_options(build_parser(argv).parse_args(argv))
 
 
 def test_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ _PERFTEST = ("--nodes", "a", "--probes", "perftest", "--perftest-args")
 
 
 def asked(*argv: str) -> Request:
-    return request_from(build_parser().parse_args(argv))
+    return request_from(build_parser(argv).parse_args(argv))
 
 
 def test_without_options_everything_is_as_the_session_has_it(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_without_a_file_the_defaults_hold(home: Path) -> None:
 
 def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: Path) -> None:
     config = written(home, '[session]\ntimeout = 20\nmode = "quick"\nprobes = ["p2p", "ping"]\nkeep-warm = true\n')
-    args = build_parser().parse_args(["run", "--nodes", "a", "--no-record", "--mode", "full"])
+    args = build_parser(["run"]).parse_args(["run", "--nodes", "a", "--no-record", "--mode", "full"])
     options = request_from(args, config).options
     assert (options.timeout, options.mode, options.probes) == (20.0, "full", ("ping", "p2p"))
     assert options.keep_warm
@@ -99,7 +99,7 @@ def test_control_characters_of_the_file_do_not_reach_the_terminal(home: Path) ->
 
 
 def test_a_file_that_was_named_has_to_be_there(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = build_parser().parse_args(["run", "--config", str(tmp_path / "none.toml")])
+    args = build_parser(["run"]).parse_args(["run", "--config", str(tmp_path / "none.toml")])
     with pytest.raises(InputError, match=r"none\.toml: there is no such settings file"):
         read_config(args)
     (tmp_path / "own.toml").write_text("[session]\niters = 3\n")
@@ -109,7 +109,7 @@ def test_a_file_that_was_named_has_to_be_there(home: Path, tmp_path: Path, monke
 
 def test_a_lab_makes_its_own_way_to_its_nodes(home: Path) -> None:
     config = written(home, '[session]\ntransport = "openssh"\nhost-key-policy = "strict"\n')
-    args = build_parser().parse_args(["run", "--lab", "2x2", "--no-record"])
+    args = build_parser(["run"]).parse_args(["run", "--lab", "2x2", "--no-record"])
     assert request_from(args, config).options.transport == "ssh"
 
 
@@ -129,7 +129,7 @@ def test_a_lab_makes_its_own_way_to_its_nodes(home: Path) -> None:
 def test_settings_make_no_error_of_arguments_that_are_right(home: Path, own: str, argv: list[str]) -> None:
     config = written(home, f"[session]\n{own}\n")
     assert config.problems == []
-    request_from(build_parser().parse_args(["run", "--nodes", "a", "--no-record", *argv]), config)
+    request_from(build_parser(["run"]).parse_args(["run", "--nodes", "a", "--no-record", *argv]), config)
 
 
 def test_variables_of_the_file_and_of_the_command_line_are_one_set(home: Path) -> None:
@@ -139,7 +139,7 @@ def test_variables_of_the_file_and_of_the_command_line_are_one_set(home: Path) -
 
 
 def test_no_recording_and_recordings_elsewhere(home: Path, tmp_path: Path) -> None:
-    args = build_parser().parse_args(["run", "--nodes", "a"])
+    args = build_parser(["run"]).parse_args(["run", "--nodes", "a"])
     assert request_from(args, written(home, "[recording]\nkeep = false\n")).options.record is None
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o750)

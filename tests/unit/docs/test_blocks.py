@@ -62,7 +62,8 @@ def check_command(words: list[str]) -> None:
     line = re.sub(
         r"(--[\w-]+\0)?\.\.\.(\0|$)", "", "\0".join(word for word in words if word not in ("--help", "--version"))
     )
-    args = build_parser().parse_args([word for word in line.split("\0") if word])
+    given = [word for word in line.split("\0") if word]
+    args = build_parser(given).parse_args(given)
     # The file of a lab that stands.
     vars(args).pop("ssh_config", None)
     if getattr(args, "command", None) in (None, "run", "preflight"):
