@@ -50,10 +50,16 @@ def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
 
     Of a text without capitals, which somebody may have lost, the case of letters does not count.
     """
+    # "\n" is looked for 10 times as fast as "^". Where there are alternatives, "^" may belong to the first alone.
+    lines = [(found, "\n" + p[1:] if p[0] == "^" and "|" not in p else p) for found, p in patterns]
 
     def likely(text: str) -> float:
         flags = re.MULTILINE | (re.IGNORECASE if text.islower() else 0)
-        return next((found for found, pattern in patterns if re.search(pattern, text, flags)), 0.0)
+        after_line_end = "\n" + text
+        for found, pattern in lines:
+            if re.search(pattern, after_line_end if pattern[0] == "\n" else text, flags):
+                return found
+        return 0.0
 
     return likely
 

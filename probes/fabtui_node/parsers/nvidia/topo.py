@@ -211,6 +211,8 @@ def parse_p2p(text: str) -> Reading:
 
 def _share(text: str, known: Callable[[str], bool]) -> Optional[float]:
     """Return the likelihood by the words of a matrix, None if there is no matrix."""
+    if "GPU" not in text:
+        return None
     cells = [cell for row in _parse(text[:65536], Notes()).rows for cell in row.cells if cell and cell != "X"]
     return (0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0) if cells else None
 
