@@ -53,10 +53,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None, width: int) 
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if layer is Layer.JOB:
-        return [
-            ("rank and state", "bold"),
-            (", utilization, power, NVLink GB/s of each GPU; NIC GB/s of its node", MUTED),
-        ]
+        return [("ranks", "bold"), (": utilization, power, NVLink GB/s of the GPU, NIC GB/s of the node", MUTED)]
     if not unit and layer.spec.derived:
         return [(layer.spec.title, MUTED)]
     if not unit:

@@ -127,6 +127,7 @@ def verdict_of(kind: Kind) -> JobVerdict:
 
 
 def judged_as(monkeypatch: pytest.MonkeyPatch, verdict: JobVerdict | Callable[[Model], JobVerdict | None]) -> None:
-    """Let the screen show a verdict; the judge has tests of its own."""
+    """Let screen and rules see a verdict; the judge has tests of its own."""
     judge = verdict if callable(verdict) else lambda _: verdict
     monkeypatch.setattr("fabtui.screen.session_diagnosis.job_verdict", judge)
+    monkeypatch.setattr("fabtui.diagnosis.running_job.running_job_rules.job_verdict", judge)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from fabtui.diagnosis.running_job.job_verdict import RankState
+from fabtui.diagnosis.running_job.job_verdict import JobState, RankState
 from fabtui.model.events import JobEvidence, PlanUpdate
 from fabtui.presentation.cell_levels import ASCII, UNICODE
-from fabtui.presentation.job_board import JobBoard, state_glyph
+from fabtui.presentation.job_board import JobBoard, board_text, state_glyph
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.job import RankMap
@@ -40,8 +40,14 @@ def test_pictures(snap_compare: Any, monkeypatch: pytest.MonkeyPatch, kind: Kind
     judged_as(monkeypatch, verdict_of(kind))
 
     async def before(pilot: Pilot[Any]) -> None:
-        await settled(pilot.app, pilot)  # type: ignore[arg-type]
-        await pilot.pause(0.2)
+        app: Any = pilot.app
+        await settled(app, pilot)
+        for _ in range(100):
+            if not app.main.findings.step(1.0):
+                break
+            await pilot.pause(0.05)
+        app.main.draw()
+        await pilot.pause(0.1)
 
     assert snap_compare(make_app(FakeFeed(job_story(kind).events)), terminal_size=size, run_before=before)
 
@@ -112,7 +118,7 @@ async def test_nothing_is_drawn_when_nothing_changed(opened: Opened, monkeypatch
         asked.append(model.job.revision)
         return found
 
-    judged_as(monkeypatch, judge)
+    monkeypatch.setattr("fabtui.screen.session_diagnosis.job_verdict", judge)
     feed = FakeFeed(job_story("hang").events)
     async with opened(feed) as (app, pilot):
         await pilot.pause(0.5)
@@ -164,6 +170,13 @@ def test_every_state_has_a_glyph_of_its_own() -> None:
         signs = [state_glyph(state, glyphs) for state in RankState]
         assert len(set(signs)) == len(signs)
         assert not glyphs.plain or all(map(str.isascii, signs))
+
+
+def test_every_state_of_a_job_has_lines() -> None:
+    for state in JobState:
+        board = JobBoard(verdict_of("hang")._replace(state=state))
+        assert board.legend(UNICODE)
+        assert board_text(board, 80, UNICODE).startswith("job 4711 on n[060-061] (16 ranks) ")
 
 
 async def test_pairs_show_traffic_only_where_counters_prove_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
