@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -46,8 +47,9 @@ _FOLDER = "NCCL_INSPECTOR_DUMP_DIR"
 _TIMEOUT = "collective_timeout"
 #: Time (s) from the first sample in which all are recorded, and time between recorded ones of a job that is well then.
 _ALL_RECORDED, _RECORDED_EVERY = 60.0, 10.0
-#: Maximum time (s) from the first question until the verdict is taken as it is: 15 s from the start of a command.
-SETTLE = 11.0
+#: Maximum time (s) from the start of a session until the verdict is taken as it is, and most of it that counts before
+#: the first question: a rank that is late shows after 8 s.
+SETTLE, _BEFORE = 13.0, 4.0
 
 
 class JobObserver:
@@ -101,14 +103,15 @@ class JobObserver:
                 self._first[node] = asyncio.Event()
                 self._looks[node] = asyncio.create_task(self._follow(node, once=once))
         if self._looks and self._started is None:
-            self._started = asyncio.get_running_loop().time()
+            before = time.time() - self._pump.model.started
+            self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
         if self._looks and not self._beside:
             works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras, self._poll_inspector]
             works += [self._read_logs] if self._monitor is not None else []
             self._beside = [asyncio.create_task(work()) for work in works]
 
     async def settled(self, within: float | None = None) -> JobVerdict | None:
-        """Return the verdict once it is settled, or some time (s, `SETTLE`) after the start; None without a job."""
+        """Return the verdict once it is settled, or `SETTLE` after the start of the session; None without a job."""
         if self._started is None:
             return None
         with contextlib.suppress(TimeoutError):
