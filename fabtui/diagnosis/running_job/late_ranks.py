@@ -45,10 +45,11 @@ def late_ranks(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
 def _by_utilization(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     """Return ranks whose GPUs work less than those of the others, at no less power: these spin while they wait."""
     now = {one.place: one.utilization or 0.0 for one in group.ranks}
-    odd = [one for one in group.ranks if now[one.place] <= _LATE * max(now.values())]
+    most = _LATE * max(now.values())
+    odd = [one for one in group.ranks if now[one.place] <= most]
     if not odd or 2 * len(odd) > len(group.ranks):
         return None
-    rest = [one for one in group.ranks if now[one.place] > _LATE * max(now.values())]
+    rest = [one for one in group.ranks if now[one.place] > most]
     found = {one.place: _worked(log, group, one) for one in [*odd, *rest][:_MOST]}
     worked = {place: row for place, row in found.items() if row is not None}
     if len(worked) < len(found):
@@ -96,8 +97,10 @@ def _since(log: JobEvidenceLog, group: JobGroup, place: JobPlace, most: float) -
 def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     """Return ranks with a GPU whose clock is limited by a fault, and is lower than those of the others."""
     limited = [one for one in group.ranks if any(gpu.throttle for gpu in one.gpus)]
+    if not limited or 2 * len(limited) > len(group.ranks):
+        return None
     clocks = [gpu.clock for one in group.ranks if one not in limited for gpu in one.gpus if gpu.clock is not None]
-    if not limited or not clocks or 2 * len(limited) > len(group.ranks):
+    if not clocks:
         return None
     usual = median(clocks)
     found: list[tuple[float, JobRank, GpuSample]] = []
