@@ -21,8 +21,9 @@ from fabtui.pictures.palette import SCALE, STEPS
 from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scene, Text, Tiles, label
 from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, transport_style
 from fabtui.presentation.legends import layer_title, meanings
-from fabtui.presentation.numbers import brief_text, bytes_text, short_value, spoken_text
+from fabtui.presentation.numbers import brief_text, short_value, spoken_text
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import bytes_text
 
 Mode = Literal["verdict", "value"]
 MODES: tuple[Mode, ...] = ("verdict", "value")

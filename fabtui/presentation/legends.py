@@ -11,9 +11,10 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
-from fabtui.presentation.numbers import brief_text, bytes_text, percent_text, scales_text
+from fabtui.presentation.numbers import brief_text, percent_text, scales_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.lines import bytes_text
 
 _PROBLEMS = (
     (CellStyle.SLOW, "slow"),

@@ -106,15 +106,3 @@ def short_value(value: float, unit: str, width: int) -> str:
         return short_number(value, width)
     text = f"{number:.{width - 2}f}"[1:] if number < 0.95 else short_number(number, width - 1)
     return (text if text.strip(".0") else "<1") + name[0]
-
-
-def bytes_text(count: int | None) -> str:
-    """Return a message size, for example ``256 MiB``; "" for None."""
-    if count is None:
-        return ""
-    size = float(count)
-    for name in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {name}"
-        size /= 1024
-    return f"{size:.4g} GiB"

@@ -587,15 +587,10 @@ class FabricApp(App[int]):
         if (deferred := self._deferred) is None:
             return
         self.notify("writing the report ...")
-        try:
-            await asyncio.to_thread(lambda: deferred.write_report(deferred.diagnose(self.model), path))
-        except (InputError, OSError) as error:
-            self.notify(f"the report could not be written: {one_line(str(error), 300)}", severity="warning")
-        except RuntimeError:
-            # A dictionary grew while the other thread went through it.
-            self.notify("results came in while the report was written; try again, or pause first", severity="warning")
-        else:
-            self.notify(f"report written to {one_line(str(path), 300)}")
+        done = f"report written to {one_line(str(path), 300)}"
+        await deferred.write_and_notify(
+            self, "report", lambda: deferred.write_report(deferred.diagnose(self.model), path), done
+        )
 
     @work(name="picture", exit_on_error=False)
     async def action_picture(self) -> None:

@@ -15,6 +15,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from fabtui.pictures.png import png
 from fabtui.pictures.svg import svg
 from fabtui.report.contents import write_report
 from fabtui.sanitize import one_line
-from fabtui.screen.context import ViewName, context_of
+from fabtui.screen.context import AppContext, ViewName, context_of
 from fabtui.screen.keymap import check_keys, commands, key_owners
 from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
@@ -140,12 +141,17 @@ async def write_picture(main: MainScreen) -> None:
         for suffix, data in ((".svg", svg(scene).encode()), (".png", png(scene))):
             write_bytes(Path(stem + suffix), data)
 
+    await write_and_notify(context, "picture", write, f"pictures written to {stem}.svg and .png")
+
+
+async def write_and_notify(context: AppContext, what: str, write: Callable[[], object], done: str) -> None:
+    """Write a file in a thread, and notify the user of the outcome."""
     try:
         await asyncio.to_thread(write)
     except (InputError, OSError) as error:
-        context.notify(f"the picture could not be written: {one_line(str(error), 300)}", severity="warning")
+        context.notify(f"the {what} could not be written: {one_line(str(error), 300)}", severity="warning")
     except RuntimeError:
         # A dictionary grew while the other thread went through it.
-        context.notify("results came in while the grid was drawn; try again, or pause first", severity="warning")
+        context.notify(f"results came in while fabtui wrote the {what}; try again, or pause first", severity="warning")
     else:
-        context.notify(f"pictures written to {stem}.svg and .png")
+        context.notify(done)

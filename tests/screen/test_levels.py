@@ -9,7 +9,8 @@ from fabtui.model.cell_level import ratio
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.presentation.cell_levels import CellStyle, Glyphs, cell_text, style_of, transport_style
-from fabtui.presentation.numbers import bytes_text, short_number, short_value
+from fabtui.presentation.numbers import short_number, short_value
+from fabtui_node.parsers.lines import bytes_text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text
 from fabtui.nodeset import count
-from fabtui_node.parsers.lines import json_list, json_number, json_whole
+from fabtui_node.parsers.lines import bytes_text, json_list, json_number, json_whole
 
 #: Number of the latest collectives of a name and size that are compared, and least number of them.
 _RECENT, _LEAST = 32, 4
@@ -46,7 +46,7 @@ class LateRank(NamedTuple):
     def sentence(self) -> str:
         """Return who comes last, and by how much."""
         return (
-            f"{ranks_text([self.place])} comes last to {self.operation} of {_size(self.size)}: it takes"
+            f"{ranks_text([self.place])} comes last to {self.operation} of {bytes_text(self.size)}: it takes"
             f" {_time(self.time)} there and {_time(self.longest)} on {ranks_text([self.waiting])}, which waits"
             f" ({self.last} of the last {self.compared})"
         )
@@ -158,10 +158,3 @@ def is_measured(source: str | None) -> bool:
 
 def _time(microseconds: float) -> str:
     return f"{microseconds / 1000:.3g} ms" if microseconds >= 1000 else f"{microseconds:.0f} us"
-
-
-def _size(size: int) -> str:
-    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << shift:
-            return f"{size / (1 << shift):.3g} {unit}"
-    return f"{size} B"

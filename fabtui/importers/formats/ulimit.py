@@ -7,6 +7,7 @@ from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
+from fabtui_node.probes.host import ENOUGH_FILES, ENOUGH_MEMLOCK
 
 _SHELL = re.compile(
     r"^(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-(?P<flag>[a-zA-Z])\)\s+(?P<value>\S{1,20})$"
@@ -22,9 +23,6 @@ _PROC = re.compile(
 #: What one unit is in bytes, where it is a size.
 _BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
 _NAMES = {"locked memory": "max locked memory", "nofiles": "open files", "memory": "virtual memory"}
-#: Less locked memory than this is a default, with which RDMA cannot register its buffers.
-_MEMLOCK = 1 << 30
-_NOFILE = 4096
 
 
 def _limit(value: str, unit: str | None) -> Any:
@@ -60,10 +58,10 @@ def parse(text: str) -> Reading:
         elif bare and not bare.startswith(("#", "$", "Limit ")):
             notes.puzzled(line)
     memlock = limits.get("max locked memory", {}).get("soft")
-    if isinstance(memlock, int) and memlock < _MEMLOCK:
+    if isinstance(memlock, int) and memlock < ENOUGH_MEMLOCK:
         notes.warn(f"locked memory is limited to {memlock // 1024} kB: RDMA cannot register its buffers (ulimit -l)")
     files = limits.get("open files", {}).get("soft")
-    if isinstance(files, int) and files < _NOFILE:
+    if isinstance(files, int) and files < ENOUGH_FILES:
         notes.warn(f"only {files} files can be open at once (ulimit -n)")
     if not limits:
         notes.warn("no limit")

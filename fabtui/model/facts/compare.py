@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fabtui.model.facts.node_view import Hardware, ProbedNode, Value, kinds_of
+from fabtui_node.parsers.lines import bytes_text
 
 #: Values of an earlier preflight, by node and name of the fact.
 Earlier = Mapping[str, Mapping[str, Value]]
@@ -167,19 +168,10 @@ def shown(value: Value, unit: str = "") -> str:
     if isinstance(value, str):
         return value
     if unit == "B":
-        return _size(value)
+        return bytes_text(value)
     if unit == "s":
         return _duration(value)
     return f"{value:.4g} {unit}".rstrip() if isinstance(value, float) else f"{value} {unit}".rstrip()
-
-
-def _size(number: float) -> str:
-    if number < 0:
-        return "unlimited"
-    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if number >= 1 << power:
-            return f"{number / (1 << power):.4g} {name}"
-    return f"{number:.0f} B"
 
 
 def _duration(seconds: float) -> str:

@@ -24,7 +24,6 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs, style_of
 from fabtui.presentation.findings import title
-from fabtui.presentation.numbers import bytes_text
 from fabtui.presentation.wording import (
     MUTED,
     Part,
@@ -44,6 +43,7 @@ from fabtui.screen.views.detail_base import Cell, SteppedScreen, pairs, section,
 from fabtui.screen.widgets.finding_lines import STYLES
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
 _RAW_LIMIT = 60_000

@@ -22,7 +22,7 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.pair_results import STALL
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.numbers import brief_text, bytes_text, spoken_text, spoken_texts
+from fabtui.presentation.numbers import brief_text, spoken_text, spoken_texts
 from fabtui.presentation.text_table import padded
 from fabtui.presentation.wording import (
     MUTED,
@@ -43,6 +43,7 @@ from fabtui.screen.views.detail_base import Cell, SteppedScreen, as_text, pairs,
 from fabtui.screen.widgets import pair_text
 from fabtui.screen.widgets.finding_lines import detail_lines, head_lines
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
+from fabtui_node.parsers.lines import bytes_text
 
 #: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100

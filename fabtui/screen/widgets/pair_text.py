@@ -6,7 +6,6 @@ from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
-from fabtui.presentation.numbers import bytes_text
 from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
@@ -26,6 +25,7 @@ from fabtui.presentation.wording import (
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.widgets.sparkline import LABEL, pair_trend
+from fabtui_node.parsers.lines import bytes_text
 
 
 def pair_name(source: AxisEntry, target: AxisEntry) -> str:

@@ -53,6 +53,18 @@ def number(text: str) -> float | None:
     return _finite(text) if _NUMBER.fullmatch(text) else None
 
 
+def bytes_text(count: float | None) -> str:
+    """Return a number of bytes, for example ``256 MiB``; a negative one stands for no limit, "" for None."""
+    if count is None:
+        return ""
+    if count < 0:
+        return "unlimited"
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.4g} {unit}"
+    return f"{count:.4g} B"
+
+
 def whole(text: str) -> int | None:
     """Return an integer of at most 18 digits, or None."""
     return int(text) if _WHOLE.fullmatch(text) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
@@ -16,7 +17,8 @@ from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sess
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
-#: Minimum locked memory; with less, RDMA queues of a few peers fail to register.
+#: Minimum locked memory; with less, RDMA queues of a few peers fail to register. Linux has 8 MiB by default (64 KiB
+#: before 5.16), and NVIDIA recommends no limit.
 ENOUGH_MEMLOCK = 64 * _MIB
 #: NCCL makes a segment of some MB in /dev/shm for each pair of ranks of a node.
 ENOUGH_SHM = 1 * _GIB
@@ -93,8 +95,8 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
     known = "devices" in value
     where = "an SSH session" if known else "this shell"
     if (cards or not known) and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
-        more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
-        text = "memlock is %s in %s%s: RDMA cannot register memory" % (size(soft), where, more)
+        more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % bytes_text(hard)
+        text = "memlock is %s in %s%s: RDMA cannot register memory" % (bytes_text(soft), where, more)
         found.append(judgement("memlock", "bad", text))
     tight = limits.tight(value.get("limits"), bool(graphics))
     found += [judgement(name, "bad", where + " has " + text) for name, text in tight]
@@ -136,7 +138,7 @@ def _inside(value: Dict[str, Any]) -> List[Judgement]:
     shm, processors = count(part(value, "memory"), "shm_size"), part(value, "processors")
     found = []
     if shm is not None and shm < ENOUGH_SHM:
-        text = "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm)
+        text = "/dev/shm has %s: NCCL may find no room for ranks of one node" % bytes_text(shm)
         found.append(judgement("shm", "warn", text))
     if processors.get("numa_balancing") is True:
         found.append(judgement("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
@@ -160,16 +162,6 @@ def _cores(value: Dict[str, Any]) -> List[Judgement]:
         text = "NUMA node %s has CPUs and no memory" % ", ".join(map(str, sorted(cores - memory)))
         found.append(judgement("numa_nodes", "warn", text, check="numa-node-count"))
     return found
-
-
-def size(number: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    if number < 0:
-        return "unlimited"
-    for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (1024, "KiB")):
-        if number >= unit:
-            return "%.4g %s" % (number / unit, name)
-    return "%d B" % number
 
 
 PROBE = ProbeSpec(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.probes import clock, firewall, host
 from fabtui_node.runtime import presence
 from fabtui_node.system import drivers, machine, pci, sessions
@@ -216,7 +217,7 @@ def test_what_is_unknown_or_of_no_matter_is_not_bad(found: dict[str, Any]) -> No
     ("number", "text"), [(65536, "64 KiB"), (-1, "unlimited"), (3 << 30, "3 GiB"), (1.5 * MIB, "1.5 MiB"), (12, "12 B")]
 )
 def test_sizes(number: float, text: str) -> None:
-    assert host.size(number) == text
+    assert bytes_text(number) == text
 
 
 def test_the_clock_is_this_ones() -> None:
