@@ -30,7 +30,7 @@ PROGRAM = Path(__file__).with_name("training_rank.py")
 MOST = 15.0
 #: How long (s) the job works evenly between two faults.
 EVEN = 6.0
-#: Faults that the job recovers from: words of the control file, and what the first line says besides the rank.
+#: Faults that the job recovers from: words of the control file, and what the first line has besides the rank.
 PASSING = {
     "stopped": ("", "hangs .*rank 1 .*stopped"),
     "20 ms late": ("late 1 20", "slow.*rank 1 "),
@@ -153,7 +153,7 @@ class App:
         os.waitpid(self.pid, 0)
 
 
-def test_faults_are_told_and_pass(training: Training) -> None:
+def test_faults_are_reported_and_pass(training: Training) -> None:
     """The app is open all the time, and ``fabtui run`` is started with each fault."""
     app = App(training)
     failed = []
@@ -164,9 +164,9 @@ def test_faults_are_told_and_pass(training: Training) -> None:
             running = pool.submit(_run, training)
             shown = app.wait_for(APP.get(name, expected), MOST + 5)
             code, first, took = running.result()
-        told = code == (0 if name in APP else 1) and re.search(expected, first) is not None and took <= MOST
-        print(f"  {name}: run {'right' if told else 'WRONG'} after {took:.1f} s, app after {shown or -1:.1f} s")
-        if not told or shown is None or shown > MOST:
+        right = code == (0 if name in APP else 1) and re.search(expected, first) is not None and took <= MOST
+        print(f"  {name}: run {'right' if right else 'WRONG'} after {took:.1f} s, app after {shown or -1:.1f} s")
+        if not right or shown is None or shown > MOST:
             failed.append(name)
         training.signal(signal.SIGCONT)
         training.do("even")

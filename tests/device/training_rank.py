@@ -1,4 +1,4 @@
-"""A rank of a small training that does what a control file says; not a test.
+"""A rank of a small training that follows a control file; not a test.
 
 Usage: RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python training_rank.py CONTROL ENGINE
 
