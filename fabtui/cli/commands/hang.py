@@ -1,4 +1,4 @@
-"""``fabtui hang``: say whether a running job hangs, which rank is behind, by which evidence, and what to type next."""
+"""``fabtui hang``: report whether a running job hangs, which rank is behind, the evidence and the next command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fabtui.session.options import JobQuery, SessionOptions
 from fabtui.session.running_job.job_session import PATIENCE, SNAPSHOT, JobSession, observed
 
 HELP = """\
-Say whether a running job hangs or is held up, which rank is behind and what to type next. The job does not notice.
+Report whether a running job hangs or is held up, which rank is behind and what to type next, without disturbing it.
 
 examples:
   fabtui hang --nodes n060,n061                a snapshot of at most 6 s, from all sources

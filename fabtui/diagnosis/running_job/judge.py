@@ -22,6 +22,8 @@ from fabtui_node.parsers.lines import json_number
 PATIENCE = 10.0
 #: The same while a job has shown no progress yet and is younger than _YOUNG (s).
 _STARTING, _YOUNG = 30.0, 300.0
+#: The same while ranks without a GPU, of which none is missing, have done nothing at all.
+_MUTE = 7.0
 #: A pause may take this many times a usual one.
 _USUAL_TIMES = 1.5
 #: Time (s) for which a rank may compute on the processor alone, and be blocked in the kernel, while the others wait.
@@ -214,7 +216,9 @@ class _Judge:
         group = self._group
         usual = min((one.track.usual_pause for one in group.ranks), default=0.0)
         limit = max(self._patience, _USUAL_TIMES * usual)
-        if since is None and self._young():
+        if since is None and self._mute():
+            limit = min(limit, _MUTE)
+        elif since is None and self._young():
             limit = max(limit, _STARTING)
         if any(one.state == "D" for one in group.ranks):
             limit = max(limit, _BLOCKED)
@@ -226,6 +230,11 @@ class _Judge:
         """Return True if the job may still compile and load."""
         ages = [one.track.last.age for one in self._group.ranks if one.track.last is not None]
         return any(age is not None and age < _YOUNG for age in ages)
+
+    def _mute(self) -> bool:
+        """Return True if no rank is missing or has a GPU: what compiles or loads uses the processor or files."""
+        group = self._group
+        return group.world == len(group.ranks) and not any(one.gpu_tracks for one in group.ranks)
 
     def _measured(self) -> bool:
         """Return True if progress would be seen: of GPUs, or of ranks that need none."""

@@ -69,7 +69,7 @@ class JobObserver:
         self._ask = over_open_links(client_of, job)
         self._job = job
         self._monitor = monitor
-        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._followed: dict[str, asyncio.Task[None]] = {}
         self._beside: list[asyncio.Task[None]] = []
         self._first: dict[str, asyncio.Event] = {}
         self._busy: set[str] = set()
@@ -86,7 +86,7 @@ class JobObserver:
     @property
     def nodes(self) -> list[str]:
         """The nodes where ranks were seen, or GPUs are in use."""
-        return [node for node in self._looks if node in self._seen]
+        return [node for node in self._followed if node in self._seen]
 
     def follow(self, nodes: Iterable[str], *, busy: bool = False, once: bool = False) -> None:
         """Observe nodes from now on.
@@ -99,13 +99,13 @@ class JobObserver:
         for node in nodes:
             if busy:
                 self._busy.add(node)
-            if node not in self._looks or self._looks[node].done():
+            if node not in self._followed or self._followed[node].done():
                 self._first[node] = asyncio.Event()
-                self._looks[node] = asyncio.create_task(self._follow(node, once=once))
-        if self._looks and self._started is None:
+                self._followed[node] = asyncio.create_task(self._follow(node, once=once))
+        if self._followed and self._started is None:
             before = time.time() - self._pump.model.started
             self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
-        if self._looks and not self._beside:
+        if self._followed and not self._beside:
             works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras, self._poll_inspector]
             works += [self._read_logs] if self._monitor is not None else []
             self._beside = [asyncio.create_task(work()) for work in works]
@@ -136,7 +136,7 @@ class JobObserver:
 
     async def close(self) -> None:
         """End all questions."""
-        tasks = [*self._looks.values(), *self._beside]
+        tasks = [*self._followed.values(), *self._beside]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,7 +224,7 @@ class JobObserver:
 
     async def read_dumps(self) -> None:
         """Emit what the flight recorder dumps show that ranks have written already."""
-        asked = [self._one(node, "flight", _DUMPS, {"existing": True}) for node in self._looks]
+        asked = [self._one(node, "flight", _DUMPS, {"existing": True}) for node in self._followed]
         found = await asyncio.gather(*asked)
         taken = taken_from(found)
         if taken.dumps:
@@ -238,7 +238,7 @@ class JobObserver:
             if reply.value is not None:
                 self._emit(node, source, reply.value)
 
-        await asyncio.gather(*(one(node) for node in list(self._looks)[:_MOST_STACKS]))
+        await asyncio.gather(*(one(node) for node in list(self._followed)[:_MOST_STACKS]))
 
     async def _some_rank(self) -> None:
         """Wait until a node has a rank."""

@@ -472,6 +472,19 @@ def test_ranks_without_gpus(odd: dict[str, Any], where: str) -> None:
     assert first_hang(job) <= 10 + 15
 
 
+@pytest.mark.parametrize(("missing", "state"), [(0, JobState.HANGS), (1, JobState.STARTING)])
+def test_young_ranks_without_gpus_that_do_nothing_at_all(missing: int, state: JobState) -> None:
+    """One that compiles or loads would use processor or files; if one is missing, the others may wait for it."""
+    job = PlayedJob()
+    for _ in range(9):
+        rows = [rank(number, [], world=4, age=30.0 + job.now) for number in range(4 - missing)]
+        rows[0]["wait"] = "hrtimer_nanosleep"
+        job.sample(rows, [])
+        verdict = job.step()
+    assert verdict.state is state
+    assert [place.rank for place in verdict.behind] == ([] if missing else [0])
+
+
 def test_several_jobs() -> None:
     job = PlayedJob()
     for _ in range(14):

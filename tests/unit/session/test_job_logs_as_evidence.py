@@ -1,4 +1,4 @@
-"""What logs of a job show of its progress, as evidence for its verdict."""
+"""Progress of a job in its logs, as evidence for its verdict."""
 
 from __future__ import annotations
 
