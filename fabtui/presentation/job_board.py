@@ -252,7 +252,7 @@ class JobBoard:
     @property
     def no_traffic(self) -> str:
         """Why pairs are empty."""
-        return "no counter tells pairs apart: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
+        return "no counter separates pairs: NVLinks and NICs count a GPU's traffic with all others; no ring is known"
 
     # -- rates --------------------------------------------------------------------------------------------------------
 

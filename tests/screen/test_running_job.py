@@ -180,7 +180,7 @@ def test_every_state_of_a_job_has_lines() -> None:
 
 
 async def test_pairs_show_traffic_only_where_counters_prove_it(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs of a node that are alone in the job: their NVLink traffic is that of the pair."""
+    """Two GPUs of a node that are alone in the job: the pair has their NVLink traffic."""
     found = verdict_of("healthy")
     two = found._replace(nodes=("n060",), ranks=found.ranks[:2], world=2)
     assert [one.ends for one in JobBoard(two).traffic] == [("n060:0", "n060:1")]
@@ -192,7 +192,7 @@ async def test_pairs_show_traffic_only_where_counters_prove_it(opened: Opened, m
         assert " 10.2 " in text
         assert "n060:0 and n060:0" not in text
         await press(pilot, "right", "right", "right")
-        assert "no counter tells pairs" in screen_text(app)
+        assert "no counter separates" in screen_text(app)
 
 
 async def test_tests_that_found_worse_come_first(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
