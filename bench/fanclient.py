@@ -1,11 +1,12 @@
 """Connect to all nodes once from a cold process, as the tool does, and print the cost; ``fanout.py`` runs it.
 
-    python bench/fanclient.py true|hello|look|stages|crypto SSH_CONFIG NODE,NODE,...
+    python bench/fanclient.py true|alone|hello|look|stages|crypto SSH_CONFIG NODE,NODE,...
 
 It uses the tool's own code from its arguments on: parser, options, session, transport. ``true`` logs in to every node,
 runs ``true`` there and waits for its exit status, as clush does. ``hello`` opens the tool's links: the supervisor runs
 on every node and has sent its first frame. ``look`` also reads every node's inventory, which first sends the probes.
 ``stages`` does the same, but all nodes wait for each other after each stage, so that each stage has its own cost.
+``alone`` does what ``true`` does, by asyncssh without the tool.
 ``crypto`` measures the share of cryptography in the same run.
 
 The output is one line of JSON. Times are in seconds. Processor time is user and system of this process without imports;
@@ -126,6 +127,33 @@ async def true(options: Any, done: Callable[[], None]) -> None:
         done()
 
 
+async def alone(options: Any, done: Callable[[], None]) -> None:
+    """Run ``true`` on all nodes by asyncssh alone, with what OpenSSH told about one node: the floor of ``true``."""
+    import asyncssh
+
+    from fabtui.transport.ssh_config import Resolver
+
+    resolver = Resolver(options.ssh_config)
+    first = await resolver.resolve(options.hosts[0])
+    await resolver.close()
+    given: dict[str, Any] = {
+        "port": first.port,
+        "username": first.user,
+        "client_keys": first.identities[:1],
+        "known_hosts": first.settings["userknownhostsfile"].split()[0],
+        "agent_path": None,
+        "config": None,
+        "encryption_algs": ["aes128-gcm@openssh.com"],
+    }
+
+    async def one(host: str) -> None:
+        async with asyncssh.connect(host, **given) as connection:
+            await connection.run("true", check=True)
+
+    await _all(one, options.hosts)
+    done()
+
+
 async def links(options: Any, done: Callable[[], None], look: bool = False) -> None:
     """Open the links to all nodes, take their inventories if that is asked for, and close them."""
     from fabtui.session.node_client import NodeClient
@@ -233,8 +261,8 @@ def main() -> None:
 
         load_asyncssh()
         asyncio.run(stages(options, found, CryptoClock() if mode == "crypto" else None))
-    elif mode == "true":
-        asyncio.run(true(options, done))
+    elif mode in ("true", "alone"):
+        asyncio.run((true if mode == "true" else alone)(options, done))
     else:
         asyncio.run(links(options, done, look=mode == "look"))
     found["whole"] = cpu() - imports.cpu - before

@@ -8,6 +8,8 @@ ssh_config, keys and known hosts. Each round runs, one after the other and each 
 - clush with the key exchange curve25519-sha256, and clush with the default of its ssh, in many versions far slower.
 - ``true``: fabtui's login, with ``true`` as the command on each node, as clush does. The bars of wall time are
   for this: from the start of the process, interpreter included, to its end.
+- ``alone``: the same by asyncssh without the tool, with the ssh_config of one node for all: the floor of its
+  processor time. The tool asks ``ssh -G`` about each node.
 - ``hello``: the tool's links, until every node's supervisor has sent its first frame. A Python starts on each node and
   receives its program, which clush does not do. Where all nodes share the processors of one machine, as here, that is
   most of the wall time. The bar of processor time is for this and for ``true``.
@@ -41,10 +43,11 @@ BAR_CPU = 6.0
 DEADLINE = 120.0
 CLIENT = Path(__file__).with_name("fanclient.py")
 
-CURVE, STOCK, TRUE, HELLO, LOOK = "curve", "stock", "true", "hello", "look"
+CURVE, STOCK, ALONE, TRUE, HELLO, LOOK = "curve", "stock", "alone", "true", "hello", "look"
 TITLES = {
     CURVE: "clush, true, curve25519",
     STOCK: "clush, true, as ssh is",
+    ALONE: "asyncssh alone, true",
     TRUE: "fabtui, true",
     HELLO: "fabtui, hello",
     LOOK: "fabtui, inventory",
@@ -106,7 +109,7 @@ def measure(place: Loopback, rounds: int) -> list[dict[str, Cost]]:
     runs_by_name: dict[str, Callable[[], Cost]] = {
         CURVE: lambda: of_clush(curve, place.names),
         STOCK: lambda: of_clush(place.config, place.names),
-        **{mode: partial(of_client, mode, place.config, place.names) for mode in (TRUE, HELLO, LOOK)},
+        **{mode: partial(of_client, mode, place.config, place.names) for mode in (ALONE, TRUE, HELLO, LOOK)},
     }
     # What was never imported is compiled now, as it was at an installation.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
