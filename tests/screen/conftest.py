@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,6 +11,7 @@ from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
+from tests.screen.clock import Clock
 from tests.screen.fakefeed import FakeFeed
 
 Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]]
@@ -26,6 +28,13 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test with an event loop wait for a timer."""
+    if inspect.iscoroutinefunction(request.function) or "snap_compare" in request.fixturenames:
+        Clock().install(monkeypatch)
 
 
 def make_app(feed: Any, **settings: Any) -> FabricApp:

@@ -87,6 +87,7 @@ async def test_the_end_of_a_sweep_is_notified_with_its_findings(
         story.events.clear()
         story.end(1)
         feed.play(after(story))
+        app.findings._resting_until = 0.0
         while app.findings._survey is None or not app.findings.final:
             app.findings.step(1.0)
         await pilot.pause(0.6)

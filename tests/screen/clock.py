@@ -1,0 +1,77 @@
+"""A clock for tests of the app: it stands still while anything can run, and then jumps to the next timer."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import textual._time
+import textual._wait
+import textual.app
+import textual.message_pump
+import textual.pilot
+
+#: Descriptors of a loop that waits for nothing outside: the pipe with which threads wake it.
+_OWN_DESCRIPTORS = 1
+#: How long (s) Textual's tests wait at least for what a key does.
+_SETTLING = 1 / 50
+
+
+class Clock:
+    """Time of a test: no test waits for a timer, and on any machine everything happens in the same order."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+        #: Calls that run in other threads: time passes as it does outside until they are done.
+        self.in_threads = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Make this the clock of all event loops that are made, and of Textual."""
+        real = time.monotonic
+        clock = self
+
+        class Selector(selectors.DefaultSelector):
+            def select(self, timeout: float | None = None) -> Any:
+                if timeout is None or timeout <= 0:
+                    return super().select(timeout)
+                if clock.in_threads or len(self.get_map()) > _OWN_DESCRIPTORS:
+                    began = real()
+                    found = super().select(timeout)
+                    clock.now += real() - began
+                    return found
+                found = super().select(0)
+                if not found:
+                    clock.now += timeout
+                return found
+
+        run_in_executor: Callable[..., asyncio.Future[Any]] = asyncio.BaseEventLoop.run_in_executor
+
+        def run_and_count(loop: asyncio.BaseEventLoop, *args: Any) -> asyncio.Future[Any]:
+            future = run_in_executor(loop, *args)
+            clock.in_threads += 1
+            future.add_done_callback(clock._done_in_thread)
+            return future
+
+        patch.setattr(time, "monotonic", self.time)
+        patch.setattr(time, "perf_counter", self.time)
+        for module, name in ((textual._time, "get_time"), (textual._time, "time"), (textual.message_pump, "time")):
+            patch.setattr(module, name, self.time)
+        for module in (textual.app, textual.pilot):
+            patch.setattr(module, "wait_for_idle", self._wait_for_idle)
+        patch.setattr(selectors, "DefaultSelector", Selector)
+        patch.setattr(asyncio.BaseEventLoop, "run_in_executor", run_and_count)
+
+    def _done_in_thread(self, _: object) -> None:
+        self.in_threads -= 1
+
+    @staticmethod
+    async def _wait_for_idle(min_sleep: float = _SETTLING, max_sleep: float = 1) -> None:
+        # Textual measures whether the process still works; here time passes only when it does not.
+        await asyncio.sleep(_SETTLING)
