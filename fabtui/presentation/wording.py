@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from fabtui.model.cell_level import ratio
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
-from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, style_of
@@ -113,6 +112,8 @@ def _beside(measurement: Measurement, other: float) -> str:
 
 def limit_text(model: Model, measurement: Measurement) -> str:
     """Return a value as a percentage of the limit of its links: ``75 % of the NVLink limit 478``, or ""."""
+    from fabtui.model.facts.link_limits import LEAST_BYTES, limit_of
+
     limit = limit_of(model, measurement) if measurement.value and (measurement.bytes or 0) >= LEAST_BYTES else None
     if limit is None or measurement.value is None:
         return ""

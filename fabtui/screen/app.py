@@ -100,6 +100,7 @@ class FabricApp(App[int]):
     ) -> None:
         # Read for the variables of the theme.
         self.settings = settings
+        self._main: MainScreen | None = None
         super().__init__()
         self.glyphs = Glyphs(settings.ascii)
         self.model = Model()
@@ -118,7 +119,6 @@ class FabricApp(App[int]):
         self._draw_timer: asyncio.TimerHandle | None = None
         self._feed_closed = False
         self._error_badge: str | None = None
-        self._main: MainScreen | None = None
         #: `fabtui.screen.deferred`, which is imported after the first frame.
         self._deferred: ModuleType | None = None
         self._themes = ThemeWatcher(self, settings, self.color_count)
@@ -140,7 +140,9 @@ class FabricApp(App[int]):
         return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
 
     def get_css_variables(self) -> dict[str, str]:
-        """Add the styles of the grid to the variables of the theme."""
+        """Add the styles of the grid to the variables of the theme, once there is a style sheet that needs them."""
+        if not hasattr(self, "stylesheet"):
+            return {}
         found, theme = super().get_css_variables(), self.current_theme
         ramp, full = (ramp_of(theme.name, theme.dark, count) for count in (self.color_count, "24"))
         cells = cell_variables(ramp, full, found)
@@ -152,6 +154,13 @@ class FabricApp(App[int]):
         chosen = {name: tone for name, tone in tones.items() if own[name] is None and tone != "auto"}
         self.theme_variables = {**found, **cells, **chosen}
         return self.theme_variables
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Apply the theme; before the first screen, which reads the style sheet itself, there is nothing to restyle."""
+        if self._main is None:
+            self.stylesheet.set_variables(self.get_css_variables())
+        else:
+            super().refresh_css(animate)
 
     def _paint(self, *_: object) -> None:
         count = self.color_count
