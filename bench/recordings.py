@@ -1,12 +1,14 @@
 """CPU of recordings: ``python bench/recordings.py [--nodes 64]``.
 
-A synthetic recording of all pairs goes through ``replay --text``, ``report`` and ``diff``, and is read to its end,
-as for a seek. The bar is a multiple of the CPU of reading the same files as JSON, both measured in one run.
+A synthetic recording of all pairs goes through ``replay --text``, ``report`` and ``diff``, is read to its end, and the
+app that replays it goes to its end (``% 100%``), up to the frame that shows the end. The bar is a multiple of the CPU
+of reading the same files as JSON, both measured in one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import gzip
 import io
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -23,6 +26,9 @@ import synthetic
 
 from fabtui.cli.main import main as fabtui
 from fabtui.importers.session import replayed
+from fabtui.screen.context import ScreenSettings
+from fabtui.screen.launch import prepare
+from fabtui.session.feeds.replay import ReplayFeed
 
 #: Maximum multiple of the CPU of reading a file as JSON.
 BAR = 10.0
@@ -43,6 +49,28 @@ def as_json(path: Path) -> None:
             json.loads(line)
 
 
+async def seek(path: Path) -> float:
+    """Return the CPU (s) of a seek of the app to the end of a recording, up to the frame that shows the end."""
+    # Textual reads its settings when it is imported.
+    prepare(ScreenSettings())
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.session_actions import seek_to
+
+    feed, ended = ReplayFeed(path, 1.0), asyncio.Event()
+    feed.listen(lambda: ended.set() if feed.model.exit_code is not None else None)
+    app = FabricApp(lambda: feed, ScreenSettings(title=path.name, colors="24"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        while feed.playback is None or feed.playback.length is None:
+            await pilot.pause(0.05)
+        feed.pause(True)
+        start = time.process_time()
+        seek_to(app, "100%")
+        await ended.wait()
+        app.main.draw()
+        await pilot.pause()
+        return time.process_time() - start
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=64, help="nodes of eight GPUs, a power of two (64)")
@@ -58,9 +86,13 @@ def main() -> int:
             "report": (1, lambda: fabtui(["report", name, "-o", page])),
             "diff": (2, lambda: fabtui(["diff", name, name])),
         }
-        for what, (files, run) in runs.items():
+        measured: dict[str, tuple[int, Callable[[], float]]] = {
+            what: (files, partial(cpu, run)) for what, (files, run) in runs.items()
+        }
+        measured["seek to 100 %"] = (1, lambda: asyncio.run(seek(path)))
+        for what, (files, measure) in measured.items():
             before = cpu(lambda: as_json(path))
-            took = cpu(run)
+            took = measure()
             plain = files * (before + cpu(lambda: as_json(path))) / 2
             missed += took > BAR * plain
             print(f"{what:16} {took:6.1f} s of CPU, {took / plain:5.1f} x JSON of {files} (bar {BAR:.0f})", flush=True)

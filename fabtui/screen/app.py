@@ -365,6 +365,10 @@ class FabricApp(App[int]):
     def _draw(self) -> None:
         if self._main is None or not self.is_running:
             return
+        if self.feed is not None and self.feed.seeking:
+            # What is on the way is not drawn, only how far it is.
+            self._main.tick()
+            return
         self._main.draw()
         if self.screen is not self._main and hasattr(self.screen, "draw"):
             self.screen.draw()

@@ -601,7 +601,8 @@ class GridNavigation:
 
     def search(self) -> None:
         """Check the remaining cells in the background."""
-        if self._searching is None and self.view_state.searching:
+        seeking = self._context.feed is not None and self._context.feed.seeking
+        if self._searching is None and self.view_state.searching and not seeking:
             self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)
 
     def _search(self) -> None:

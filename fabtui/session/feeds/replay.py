@@ -94,7 +94,7 @@ _TICK = 0.03
 _STEP, _PAUSE = 0.004, 0.001
 #: Time (s) of a seek after which it is shown how far it has come.
 _PATIENCE = 1.0
-#: Maximum time (s) between two notifications while no event is due.
+#: Maximum time (s) between two notifications while no event is due, and minimum time between those of a seek.
 _POSITION_INTERVAL = 0.5
 
 
@@ -154,7 +154,8 @@ class ReplayFeed(StillFeed):
         self._anchor = (0.0, 0.0)
         self._next = 0.0
         self._end: float | None = None
-        self._rested = 0.0
+        #: When a step ended, and when the screen was notified of one.
+        self._rested = self._shown = 0.0
 
     @property
     def playback(self) -> Playback | None:
@@ -224,7 +225,7 @@ class ReplayFeed(StillFeed):
         return self._playing is None or self._playing.done()
 
     def _go_to(self, target: float, turns: float = math.inf) -> None:
-        self._target, self._turns = target, turns
+        self._target, self._turns, self.seeking = target, turns, True
         self._sought = asyncio.get_running_loop().time()
         self._arrived.clear()
         # At full speed it would be at the end again at once.
@@ -242,7 +243,7 @@ class ReplayFeed(StillFeed):
     def _arrive(self) -> None:
         """Show the model that a seek has built, and continue at the normal pace."""
         position = min(self._now(), self._end or math.inf)
-        self._target = None
+        self._target, self.seeking = None, False
         self._building.paused = self._paused
         self.model = self._building
         self._hold(position)
@@ -334,8 +335,11 @@ class ReplayFeed(StillFeed):
     async def _rest(self) -> bool:
         """Let the screen draw and take keys, if it has waited for a step; return False if the event is not wanted."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._rested > _STEP:
-            self._notify()
+        if (now := loop.time()) - self._rested > _STEP:
+            # A seek shows how far it has come now and then, not each step on its way.
+            if self._target is None or now - self._shown > _POSITION_INTERVAL:
+                self._shown = now
+                self._notify()
             await asyncio.sleep(_PAUSE)
             self._rested = loop.time()
         return not (self._closed or self._restart)

@@ -144,11 +144,16 @@ async def test_a_long_seek_leaves_time_for_keys(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("fabtui.session.feeds.replay._STEP", 0.0)
     async with playing(tmp_path / "a.jsonl.gz", 0.01) as feed:
         feed.seek(100.0)
-        turns = 0
+        turns, shown = 0, []
+        feed.listen(lambda: shown.append(feed.seeking))
+        assert feed.seeking
         while seconds(feed) < 100:
             await asyncio.sleep(0)
             turns += 1
         assert turns >= 100, "the event loop runs between two events"
+        await until(lambda: not feed.seeking)
+        assert len(shown) < 20, "what is on the way is not drawn"
+        assert shown[-1] is False
 
 
 async def test_a_recording_that_is_gone_is_reported_and_stays_on_the_screen(tmp_path: Path) -> None:
