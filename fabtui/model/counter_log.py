@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
+from fabtui_node.probes.rdma.port_counters import LIMITS
 
 Path = tuple[str, ...]
 Deltas = dict[str, Any]
@@ -118,8 +119,6 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
 
     Data of InfiniBand ports is in bytes. A counter that only one of the values has is left out.
     """
-    from fabtui_node.probes.rdma.port_counters import LIMITS
-
     counts: dict[Path, int] = {}
     reset: list[Path] = []
     full: list[Path] = []
