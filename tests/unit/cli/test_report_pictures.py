@@ -59,6 +59,7 @@ def test_layers_and_modes_are_chosen(tmp_path: Path) -> None:
     assert names(tmp_path / "out") == ["curves.svg", "ping-value.svg", "world-value.svg"]
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         report("--svg", folder, "--png", folder)

@@ -308,6 +308,7 @@ def test_two_nodes_alone() -> None:
     assert net.texts() == ["n1 rail 3 (eth3 10.4.0.2) is cut off"]
 
 
+@pytest.mark.slow
 def test_paths_between_rails_and_halves_of_one() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: r != s

@@ -371,6 +371,7 @@ def whole(name: str) -> ProbedNode:
     )
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
     draw = random.Random(seed)

@@ -89,6 +89,7 @@ def test_the_page_has_each_kind() -> None:
     assert kinds == ["probe", "layer", "key", "rule", "catalogue", "format", "option", "launcher", "theme"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("addition", ADDITIONS, ids=lambda addition: addition.title.split()[-1])
 def test_an_addition_is_where_the_page_promises(addition: Addition, copy: Path, tmp_path: Path) -> None:
     command, output = addition.command

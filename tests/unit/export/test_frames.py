@@ -111,6 +111,7 @@ def test_arms_and_untested_pairs_have_rows(make_model: Maker) -> None:
     assert (untested["dst"], untested["error"], math.isnan(untested["value"])) == ("n1:2", "its GPU is in use", True)
 
 
+@pytest.mark.slow
 def test_every_source_gives_the_same_columns_and_types(faults: Frames, make_model: Maker, tmp_path: Path) -> None:
     csv, json = tmp_path / "s.csv", tmp_path / "s.json"
     assert main(["replay", str(FAULTS), "--text", "--csv", str(csv), "--json", str(json)]) == 1

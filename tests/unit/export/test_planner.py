@@ -66,6 +66,7 @@ def load(path: Path, program: str) -> dict[int, list[Any]]:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "bits"), [("fasop", 1), ("amp", 32)])
 def test_the_loader_gives_what_the_programs_index(program: str, bits: int, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")

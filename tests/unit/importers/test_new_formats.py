@@ -90,6 +90,7 @@ def test_cut_after_each_line(sample: Sample) -> None:
         assert numbers(result.values) <= known, end
 
 
+@pytest.mark.fuzz
 @each
 def test_damaged_bytes(sample: Sample) -> None:
     chance = random.Random(len(sample.text))
@@ -104,6 +105,7 @@ def test_damaged_bytes(sample: Sample) -> None:
             json.dumps(of_text("".join(text), kind).as_json(), allow_nan=False)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", dict.fromkeys(sample.kind for sample in SAMPLES))
 @pytest.mark.timeout(120)
 def test_a_line_of_a_megabyte_ends_soon(kind: str) -> None:

@@ -17,6 +17,7 @@ def _agree(found: ClassValues, wanted: list[float]) -> None:
     assert [found.lowest, found.highest] == ([wanted[0], wanted[-1]] if wanted else [None, None])
 
 
+@pytest.mark.fuzz
 @given(st.lists(st.integers(0, 9)), st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
 @settings(max_examples=200)
 def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, int]]) -> None:

@@ -36,6 +36,7 @@ BAD = {
 }
 
 
+@pytest.mark.fuzz
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), VALUES), st.integers(1, 7))
 def test_what_is_encoded_is_decoded_however_it_is_cut(message: dict[str, Any], step: int) -> None:
     decoder = Decoder()

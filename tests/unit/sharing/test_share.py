@@ -177,6 +177,7 @@ def test_a_snapshot_is_shared_as_well(session: Path, form: str, capsys: Out) -> 
     assert entry.main(["read", str(copy)]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["recording", "csv", "json"])
 def test_the_copy_has_the_same_findings(tmp_path: Path, form: str, capsys: Out) -> None:
     source, copy = FAULTS, tmp_path / "copy"
