@@ -292,7 +292,7 @@ def _details(found: JobStatus, *, known: bool) -> JobStatus:
             found = replace(found, exit_code=values.get("ExitCode", ""), ended=_stamp(values.get("EndTime", "")))
         restarts = values.get("Restarts", "0")
         if restarts.isascii() and restarts.isdecimal() and restarts != "0":
-            # Slurm submits a job anew when it requeues it.
+            # Slurm submits a job again when it requeues it.
             found = replace(found, restarts=int(restarts[:9]), requeued=_stamp(values.get("SubmitTime", "")))
         return replace(found, begins=_stamp(values.get("StartTime", "")) if found.stage == "waiting" else None)
     words = ["sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={found.job}"]

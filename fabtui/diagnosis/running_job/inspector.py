@@ -152,7 +152,7 @@ def _take(times: InspectorTimes, node: str, row: Mapping[str, Any]) -> bool:
 
 
 def is_measured(source: str | None) -> bool:
-    """Return True if a time is that of the execution on the GPU."""
+    """Return True if a time was measured on the GPU."""
     return source is None or source == _MEASURED
 
 

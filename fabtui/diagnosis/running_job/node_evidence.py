@@ -167,7 +167,7 @@ def with_evidence(answer: Answer, evidence: Sequence[NodeEvidence], typed: Typed
         for pid, moved in one.files.items()
         if moved >= FILE_WORK
     ]:
-        # Whoever waits for a checkpoint waits rightly.
+        # Ranks that wait for a checkpoint do not hang.
         sentences.append(f"{'; '.join(busy[:_MOST_STACKS])}: a checkpoint or data, not a hang so far")
         answer = answer._replace(hangs=None)
     following = _next(answer, evidence, signs[0] if signs else None, typed, drain)

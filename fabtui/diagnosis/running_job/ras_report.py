@@ -98,7 +98,7 @@ class RasCommunicator:
     def diverging(self) -> list[JobPlace]:
         """Return the ranks that are ahead in one operation and behind in another, the fewest of each kind first.
 
-        Ranks that call the same operations in the same order are never so, at whatever moment they are counted.
+        Ranks that call the same operations in the same order are never so, even if they are counted at other moments.
         """
         uneven = {name: counts for name, counts in self.counts.items() if len(set(counts.values())) > 1}
         kinds: dict[tuple[int, ...], list[int]] = {}
@@ -109,7 +109,7 @@ class RasCommunicator:
             for others_counts, others in ordered[at + 1 :]:
                 pairs = list(zip(counts, others_counts, strict=True))
                 if any(a > b for a, b in pairs) and any(a < b for a, b in pairs):
-                    # Of two kinds of the same size, neither is the odd one.
+                    # Neither of two kinds of the same size is the odd one.
                     named = ranks if len(ranks) < len(others) else [*ranks, *others]
                     return [self.place(rank) for rank in named]
         return []
@@ -156,7 +156,7 @@ BLIND = (
 #: What else a late rank may do, of which RAS shows nothing.
 _PENDING = (
     "RAS does not count send and recv: {who} may wait in one, and then the rank that it waits for is behind; stacks and"
-    " flight recorder dumps show it. A rank that writes a checkpoint looks the same"
+    " flight recorder dumps show it. A rank that writes a checkpoint has such counts, too"
 )
 _FOREVER = "RAS gives up a process that is silent for 60 s, and does not notice if it goes on later"
 _SILENT = {

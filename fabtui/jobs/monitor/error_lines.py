@@ -133,7 +133,7 @@ class DeadTask(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What happened to the task, without its node."""
+        """End or failed start of the task, as a clause."""
         return f"has {'ended' if self.started else 'not started'}: {self.how}"
 
 

@@ -187,7 +187,7 @@ def node_of(path: str, nodes: Sequence[str]) -> str:
 def guessed_nodes(paths: Sequence[str], outputs: Sequence[str] = ()) -> list[str]:
     """Return the names of nodes that log files have, where the scheduler does not name the nodes: ``n060.out``.
 
-    Outputs of batch scripts (``outputs``, ``slurm-12.out``, ``job-12.out``) are those of no node.
+    Outputs of batch scripts (``outputs``, ``slurm-12.out``, ``job-12.out``) belong to no node.
     """
     stems: dict[str, None] = {}
     for path in paths:

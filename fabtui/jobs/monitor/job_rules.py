@@ -103,19 +103,20 @@ def _requeued(rule: JobRule, facts: JobFacts) -> Finding:
 
 
 def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
+    empty = [node for node in facts.logs.nodes if _is_empty(facts, node) and not facts.nodes[node].most_ranks]
     for file, errors in _with_errors(facts):
         for task in errors.tasks[:1]:
-            where = f" on {task.nodes}" if task.nodes else f" on {file.node}" if file.node else ""
+            # srun does not name the node of a task that it could not start: the one without a rank.
+            alone = empty[0] if len(empty) == 1 and not task.started else ""
+            node = task.nodes or file.node or alone
+            empty = [one for one in empty if one not in node.split(",")]
             more = f"; {count(len(errors.tasks) - 1, 'more line')} of this kind" if len(errors.tasks) > 1 else ""
-            node = task.nodes or file.node
-            name = f"task {task.task}" if task.task else "a task"
-            yield rule.found(
-                f"{name}{where} {task.text}{more}",
-                (node,) if node in facts.logs.nodes else (),
-                (file.path,),
-                _look(facts, node, f"ssh {node} dmesg -T | tail" if node in facts.logs.nodes else "")
-                or f"fabtui explain {file.path}",
-            )
+            text = f"{f'task {task.task}' if task.task else 'a task'}{f' on {node}' if node else ''} {task.text}{more}"
+            known = (node,) if node in facts.logs.nodes else ()
+            explain = f"fabtui explain {file.path}"
+            kernel = f"ssh {node} dmesg -T | tail" if known else explain
+            command = _look(facts, node, kernel) if task.started else explain
+            yield rule.found(text, known, (file.path,), command)
     if facts.status.stage != "running":
         return
     for node, reported in facts.nodes.items():
@@ -125,9 +126,7 @@ def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
             gone = reported.most_ranks - len(reported.ranks)
             text = f"{count(gone, 'rank')} of {reported.most_ranks} on {node} {'is' if gone == 1 else 'are'} gone"
             yield rule.found(text, (node,), (), f"ssh {node} dmesg -T | tail")
-    named = {node for _, errors in _with_errors(facts) for task in errors.tasks for node in task.nodes.split(",")}
-    empty = [node for node in facts.logs.nodes if _is_empty(facts, node) and not facts.nodes[node].most_ranks]
-    if (facts.status.elapsed or 0.0) >= START and (empty := [node for node in empty if node not in named]):
+    if (facts.status.elapsed or 0.0) >= START and empty:
         most = max(one.most_ranks for one in facts.nodes.values())
         text = f"no rank runs on {fold(empty)}; other nodes have {'one' if most == 1 else f'up to {most}'}"
         command = f"scontrol show job {facts.status.job} names the batch script's output: did srun start all tasks?"

@@ -34,6 +34,10 @@ FORMS = {
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
         "srun: error: n2: task 2: Out Of Memory",
     ),
+    "E52": (
+        "srun: error: task 2 launch failed: Slurmd could not connect IO",
+        "slurmstepd: error: Could not open stdout file /scratch/7/n2.out: No space left on device",
+    ),
     "E38": (
         "Killed",
         "/home/ann/train.sh: line 31:  4711 Killed                  python train.py",

@@ -184,10 +184,14 @@ def test_a_node_without_a_rank_is_found_once_the_others_have_some() -> None:
     nodes["n062"] = NodeFacts((), 0)
     (found,) = findings(facts_of(healthy(), nodes=nodes))
     assert (found.rule.id, found.facts["text"]) == ("J02", "no rank runs on n062; other nodes have one")
-    # What srun printed about it says more.
+    # The line of srun about it has more.
     killed = {"12.sbatch.out": "srun: error: n062: task 2: Exited with exit code 1\n"}
     (found,) = findings(facts_of(healthy(**killed), nodes=nodes))
     assert found.facts["text"] == "task 2 on n062 has ended: Exited with exit code 1"
+    # srun does not name the node of a task that it could not start.
+    unstarted = {"12.sbatch.out": "srun: error: task 2 launch failed: Slurmd could not connect IO\n"}
+    (found,) = findings(facts_of(healthy(**unstarted), nodes=nodes))
+    assert (found.nodes, found.next) == (("n062",), ("fabtui explain /logs/12.sbatch.out",))
     assert not findings(facts_of(healthy(), nodes=nodes, elapsed=30.0))
     assert not findings(facts_of(healthy(), nodes={node: NodeFacts((), 0) for node in NODES}))
     rows = report_of(facts_of(healthy(), nodes=nodes, elapsed=30.0)).rows

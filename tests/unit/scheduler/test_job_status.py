@@ -84,7 +84,7 @@ def test_the_file_names_of_an_array_task_have_its_own_number(fake: Fake) -> None
 
 
 def test_a_requeued_job_has_the_time_and_the_number_of_its_restarts(fake: Fake) -> None:
-    """As Slurm 22.05 prints it after `scontrol requeue`."""
+    """Slurm 22.05 prints these fields after `scontrol requeue`."""
     fake("squeue", "echo '12|PENDING|BeginTime||0:00|1:00:00|me|x'")
     details = (
         "JobId=12 JobName=x UserId=me(1000) JobState=PENDING Reason=BeginTime Dependency=(null) Requeue=1 Restarts=1"

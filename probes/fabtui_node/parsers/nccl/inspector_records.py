@@ -36,7 +36,7 @@ class CompletedOperation(NamedTuple):
 
 
 def operations(values: Iterable[Dict[str, Any]]) -> Iterator[Optional[CompletedOperation]]:
-    """Yield the operations of records in the order of their file; None for an object that is none and begins no dump.
+    """Yield the operations of records in the order of their file; None for an object of another kind.
 
     A record without a header of its own belongs to the dump that began before it. The end of a file may begin within a
     dump: such records are of an unknown communicator.

@@ -33,9 +33,9 @@ _FRAME = re.compile(r'\(Python\) File "([^"]{1,500})", line (\d{1,9}), in (.{1,3
 def run_stacks(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Inspect the processes of jobs.
 
-    Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel), ``cpu`` (share of a processor) and
-    ``files``, the bytes that it read from and wrote to files meanwhile, or None. It has ``frames`` (``name``,
-    ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
+    Each of ``ranks`` has ``rank``, ``pid``, ``state``, ``wait`` (the wait channel) and ``cpu`` (share of a processor).
+    ``files`` is the number of bytes that it read from and wrote to files meanwhile, or None. It has ``frames``
+    (``name``, ``site``, from the innermost) and ``by``, the tool, or ``problem``, why there are none.
     """
     return {"ranks": inspected(job_processes.find(proc, str(args.get("job") or "")), deadline, proc)}
 

@@ -24,8 +24,8 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc") -> Value:
     """Read what is new in the files of ``patterns``, of which ``known`` has path, inode and offset.
 
     The value has ``now`` (this node's clock), ``ranks`` of the job ``job`` (``rank``, ``pid``, ``state``),
-    ``variables`` of the ranks that begin with ``prefixes`` (the values of all of them by name), ``addresses``,
-    ``problems``, and ``gpus`` or ``gpu_problem``. Memory is in bytes, ``power`` in W.
+    ``addresses`` and ``problems``. It has ``gpus`` or ``gpu_problem``; memory is in bytes, ``power`` in W.
+    ``variables`` has the values of the variables of the ranks that begin with ``prefixes``, by name.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     asked = nvml.NvmlTask(lambda library: gpus(library, setting))
