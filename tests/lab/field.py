@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.lab.namespaces.network import Network
+from tests.light_torch import login_variables
 
 #: Small messages, few iterations: enough to see who reaches whom.
 QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", "1")
 
 
 def network_in(folder: Path, nodes: int, rails: int, **more: Any) -> Network:
-    """Return a network whose users have a home without files of shells, which may take long."""
-    return Network(folder, nodes, rails, variables={"HOME": str(folder)}, **more)
+    """Return a network of nodes for tests."""
+    return Network(folder, nodes, rails, variables=login_variables(folder), **more)
 
 
 class Outcome(NamedTuple):

@@ -211,8 +211,8 @@ class Fabric:
         for tool in TOOLS:
             (tools / tool).write_text(script)
             (tools / tool).chmod(0o755)
-        with (self._net.folder / "sshd_config").open("a") as config:
-            config.write(f"SetEnv PATH={tools}:{_PATH}\n")
+        config = self._net.folder / "sshd_config"
+        config.write_text(config.read_text().replace("SetEnv ", f"SetEnv PATH={tools}:{_PATH} "))
         for name in self._net.names:
             output = self._net.on(name, str(tools / "ibstat"))
             guid = output.partition("Port GUID: 0x")[2][:16]

@@ -15,6 +15,7 @@ import pytest
 from fabtui.lab.namespaces.network import Network
 from fabtui_node.parsers import catalogue
 from fabtui_node.parsers.base import Reading
+from tests.lab.field import network_in
 from tests.lab.simulated import Fabric, missing, topology
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no simulated fabric: {missing()}")
@@ -29,7 +30,7 @@ DOWN = "Down, physical state Polling: no signal from the other end (cable, modul
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    with Network(tmp_path_factory.mktemp("fabric"), nodes=4, rails=1) as made:
+    with network_in(tmp_path_factory.mktemp("fabric"), 4, 1) as made:
         yield made
 
 

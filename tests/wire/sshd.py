@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.light_torch import login_variables
+
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
@@ -154,10 +156,11 @@ class Field:
         if known:
             self.know(server.known_name, server.host_key)
         (self.folder / f"authorized_{name}").write_text(self.authorized + "\n")
-        # Of several lines of this kind the first counts. A home without files of shells, which may take long.
-        own = [line.removeprefix("SetEnv ") for line in sshd if line.startswith("SetEnv ")]
+        # Of several lines of this kind the first counts.
+        variables = [f"{name}={value}" for name, value in login_variables(self.folder).items()]
+        variables += [line.removeprefix("SetEnv ") for line in sshd if line.startswith("SetEnv ")]
         lines = [
-            f"SetEnv {' '.join([f'HOME={self.folder}', *own])}",
+            f"SetEnv {' '.join(variables)}",
             *sshd,
             f"ListenAddress {server.address}",
             f"Port {server.port}",

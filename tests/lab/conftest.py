@@ -1,0 +1,3 @@
+"""Shared fixtures of labs."""
+
+from tests.light_torch import light_torch as light_torch
