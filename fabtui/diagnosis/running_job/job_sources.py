@@ -22,6 +22,8 @@ from fabtui_node.parsers.base import Notes
 FRESH = 90.0
 #: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
 _BETWEEN = 2.0
+#: Time (s) after which a process that is traced is stopped.
+_TRACED = 3.0
 #: Time (s) for which RAS misses a rank that has ended.
 _MISSING = 4.0
 #: Reports that show ranks apart before they count, and maximum number of ranks that are compared.
@@ -49,6 +51,12 @@ class JobRank(NamedTuple):
     def idle(self) -> bool:
         """Whether all its GPUs are idle."""
         return bool(self.gpu_tracks) and all(one.idle for one in self.gpu_tracks)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is stopped by a signal; a debugger that reads its stack stops it for a moment."""
+        since = self.track.stopped
+        return self.state == "T" or (since is not None and self.track.seen - since >= _TRACED)
 
     @property
     def state(self) -> str:
@@ -149,7 +157,7 @@ def processes(group: JobGroup) -> SourceReading:
     groups = sorted(waits.items(), key=lambda pair: len(pair[1]))
     parts = [f"{ranks_text(group.gone)}: ended"] if group.gone else []
     parts += [f"{ranks_text(one.place for one in some)}: {words}" for words, some in groups[:_MOST_GROUPS]]
-    stopped = [one.place for one in group.ranks if one.state in ("T", "t")]
+    stopped = [one.place for one in group.ranks if one.stopped]
     blocked = [one.place for one in group.ranks if one.state == "D"]
     asleep = [one.place for one in group.ranks if one.wait in _SLEEPS and one.state == "S"]
     odd = [one.place for one in groups[0][1]] if groups and 2 * len(groups[0][1]) < len(group.ranks) else []
@@ -163,7 +171,7 @@ def processes(group: JobGroup) -> SourceReading:
 
 def activity(one: JobRank) -> str:
     """Return what the process of a rank does: ``is stopped``, ``sleeps in futex_wait_queue``."""
-    if one.state in ("T", "t"):
+    if one.stopped:
         return "is stopped"
     if one.state == "D":
         return "is blocked in the kernel" + (f" ({one.wait})" if one.wait else "")

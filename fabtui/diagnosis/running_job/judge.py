@@ -171,7 +171,7 @@ class _Judge:
     def verdict(self) -> JobVerdict:
         """Return the verdict."""
         group = self._group
-        stopped = [one for one in group.ranks if one.state in ("T", "t")]
+        stopped = [one for one in group.ranks if one.stopped]
         if stopped and len(stopped) == len(group.ranks):
             halted = max(one.track.stopped or self._now for one in stopped)
             return self._made(JobState.PAUSED, halted, _Named((), "all ranks are stopped (suspended)"))
@@ -282,7 +282,7 @@ class _Judge:
         struck = self._struck()
         if group.gone:
             return _Named(group.gone, struck.where if struck.behind else "has ended while the others run")
-        stopped = tuple(one.place for one in group.ranks if one.state in ("T", "t"))
+        stopped = tuple(one.place for one in group.ranks if one.stopped)
         if stopped:
             return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
         if struck.behind:
@@ -393,7 +393,7 @@ class _Judge:
             command = f"nvidia-smi -q -i {place.gpu.partition(',')[0]}"
         elif place in self._group.gone:
             command = "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault|Xid' | tail"
-        elif rank is not None and rank.state in ("T", "t"):
+        elif rank is not None and rank.stopped:
             command = f"kill -CONT {place.pid}"
         elif sources.without_tool(self._log, place):
             command = state_command(place)
@@ -417,7 +417,7 @@ class _Judge:
         if one.gpus and use is not None:
             why = f"GPU {use:.0f} %" + (f" at {power:.0f} W" if power is not None else "") + f"; {why}"
         stands = state in (JobState.HANGS, JobState.PAUSED, JobState.SLOW, JobState.STARTING)
-        if one.state in ("T", "t"):
+        if one.stopped:
             found = RankState.STOPPED
         elif one.place in behind and state in (JobState.HANGS, JobState.SLOW, JobState.PAUSED, JobState.DIVERGES):
             found = RankState.AWAITED

@@ -11,6 +11,8 @@ from fabtui_node.system import sysfs
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 #: Programs that start the process of a rank and inherit its variables.
 _WRAPPERS = ("sh", "bash", "dash", "zsh", "env", "nice", "timeout", "numactl", "srun", "slurmstepd", "mpirun")
+#: Words in the command lines of programs that start the ranks of a node, and give each its RANK.
+_LAUNCHERS = ("torchrun", "torch.distributed", "torch/distributed", "deepspeed", "accelerate")
 #: Maximum number of processes that are listed.
 MOST = 256
 
@@ -30,11 +32,21 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
         fields = _stat(sysfs.text(proc, name, "stat"))
         if rank is None or fields is None or fields["state"] == "Z" or is_of_another(environ, job):
             continue
-        if _is_fabtui(sysfs.text(proc, name, "cmdline") or ""):
+        cmdline = sysfs.text(proc, name, "cmdline") or ""
+        if _is_fabtui(cmdline):
             # The node side itself or its controller, in a step of the job or in a container with a rank.
             sides.add(int(name))
         program = os.path.basename(sysfs.real(proc, name, "exe") or fields["name"])
-        found[int(name)] = dict(fields, rank=rank, ras=environ.get("NCCL_RAS_ADDR"), program=program)
+        found[int(name)] = dict(
+            fields,
+            rank=rank,
+            ras=environ.get("NCCL_RAS_ADDR"),
+            program=program,
+            own="RANK" in environ,
+            elastic="TORCHELASTIC_RUN_ID" in environ,
+            launches=any(word in cmdline for word in _LAUNCHERS),
+        )
+    _drop_launchers(found)
     first = [pid for pid in found if not sides.intersection(_above(pid, found)) and _is_first(pid, found)][:MOST]
     helpers: Dict[int, List[int]] = {pid: [] for pid in first}
     for pid in found:
@@ -43,6 +55,15 @@ def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
                 helpers[above].append(pid)
     kept = ("rank", "name", "state", "ras")
     return [{"pid": pid, "helpers": helpers[pid], **{key: found[pid][key] for key in kept}} for pid in first]
+
+
+def _drop_launchers(found: Dict[int, Dict[str, Any]]) -> None:
+    """Remove the launchers of a node (torchrun), which have the rank of their step; its ranks have others."""
+    for pid, one in list(found.items()):
+        for above in _above(pid, found)[1:] if one["own"] else []:
+            launcher = found.get(above)
+            if launcher is not None and not launcher["own"] and (one["elastic"] or launcher["launches"]):
+                del found[above]
 
 
 def _is_fabtui(cmdline: str) -> bool:

@@ -71,6 +71,23 @@ def test_which_process_is_the_rank(tmp_path: Path) -> None:
     assert listed(tmp_path) == [(12, 0), (21, 1)]
 
 
+@pytest.mark.parametrize("elastic", [True, False])
+def test_a_launcher_in_a_step_of_slurm_is_no_rank(tmp_path: Path, elastic: bool) -> None:
+    # One task per node: torchrun has the rank of its task, and starts ranks 8 and 9.
+    more = {"TORCHELASTIC_RUN_ID": "7"} if elastic else {}
+    process(tmp_path, 10, 1, SLURM_PROCID="1")
+    (tmp_path / "10" / "cmdline").write_text(
+        "python3\0/opt/bin/torchrun\0train.py" if not elastic else "python3\0-m\0x"
+    )
+    for pid, number in ((11, "8"), (12, "9")):
+        process(tmp_path, pid, 10, SLURM_PROCID="1", RANK=number, **more)
+    # A rank that Slurm has started itself, whose data loader was started with what it has set.
+    process(tmp_path, 20, 1, SLURM_PROCID="3")
+    (tmp_path / "20" / "cmdline").write_text("python3\0train.py")
+    process(tmp_path, 21, 20, SLURM_PROCID="3", RANK="3")
+    assert listed(tmp_path) == [(11, 8), (12, 9), (20, 3)]
+
+
 def test_the_node_side_in_a_step_of_the_job_is_no_rank(tmp_path: Path) -> None:
     program(tmp_path, 20, 1, "/usr/bin/python3.11", "0")
     program(tmp_path, 21, 1, "/usr/bin/python3.11", "0")

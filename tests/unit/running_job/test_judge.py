@@ -149,6 +149,16 @@ def test_a_stopped_rank_is_named_at_once() -> None:
     assert verdict.bad
 
 
+def test_a_debugger_that_reads_a_stack_stops_nobody() -> None:
+    job = PlayedJob()
+    works(job)
+    for second in range(5):
+        moved = int(job.now) * LINK
+        traced = rank(1, state="t", wait="ptrace_stop", cpu=job.now, cpu_all=job.now)
+        job.sample([spins(0, job), traced], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)])
+        assert job.step().state is (JobState.MOVES if second < 3 else JobState.HANGS)
+
+
 def test_all_ranks_stopped_are_suspended() -> None:
     job = PlayedJob()
     works(job)
