@@ -227,6 +227,7 @@ _WATCH = (
         "900"),
     OptionSpec("budget", "most time of a round", "rounds", ("watch",), "number", "SECONDS", "120"),
     OptionSpec("once", "one round, for cron and timers of systemd", "rounds", ("watch",), "switch"),
+    OptionSpec("passive", "test nothing: observe jobs, ports and NVLinks", "rounds", ("watch",), "switch"),
 )
 _PREFLIGHT = (
     OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),

@@ -33,6 +33,7 @@ from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
+from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model import exit_codes

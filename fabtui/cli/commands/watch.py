@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +20,13 @@ from fabtui.cli.options_from_args import Request, print_problems, request_from
 from fabtui.cli.outputs import write_outputs
 from fabtui.config.file import read_config
 from fabtui.config.values import seconds
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.errors import InputError
 from fabtui.export.openmetrics import RoundState, WatchRound, write_round
 from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+from fabtui.presentation.findings import title
 from fabtui.report.summary import outcome_line
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE, LiveFeed
@@ -35,7 +38,11 @@ examples:
   fabtui watch --nodes @rack1 --prom /var/lib/node_exporter/fabtui.prom
   fabtui watch --nodes @rack1 --prom fabtui.prom --every 3600 --budget 300 --bytes 64M
   fabtui watch --nodes @rack1 --prom fabtui.prom --once    for cron and timers of systemd
+  fabtui watch --nodes @rack1 --passive                    beside a running job: no tests, findings as lines
   fabtui watch --lab 1x2 --prom /tmp/fabtui.prom --every 20 --budget 15
+
+With --passive a round tests nothing: it observes for the time of its budget (180 s) what jobs do, and compares the
+traffic and the errors of ports, rails and NVLinks with those of their peers. The metrics are optional then.
 
 Between rounds nothing runs on the nodes, and GPUs in use are not tested. A round that fails, or takes longer than its
 budget, leaves the values of the last good one: fabtui_run_timestamp_seconds is their age, and
@@ -45,15 +52,18 @@ exit codes: 0 ended by SIGTERM; 130 by Ctrl+C; 2 bad usage or input; with --once
 """
 
 _LONGEST = 7 * 86400.0
+#: Time (s) of a round that tests nothing: ports are compared in windows of a minute, two of which have to agree.
+PASSIVE_BUDGET = "180"
 
 
 class _Settings(NamedTuple):
-    """Times (s) of the rounds, the file of metrics, and whether there is one round only."""
+    """Times (s) of the rounds, the file of metrics, whether there is one round only, and whether it tests nothing."""
 
     every: float
     budget: float
-    prom: Path
+    prom: Path | None
     once: bool
+    passive: bool
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -63,20 +73,23 @@ def execute(args: argparse.Namespace) -> int:
     args.no_record = True
     if "mode" not in args and "session.mode" not in config.values:
         args.mode = "quick"
+    passive = "passive" in args
+    if passive:
+        args.read_only = True
     request = request_from(args, config)
-    if "prom" not in request.outputs:
+    if "prom" not in request.outputs and not passive:
         raise InputError("watch needs --prom FILE.prom, the file of metrics to keep up to date")
     every = seconds(getattr(args, "every", "900"), "--every", 1.0, _LONGEST)
-    budget = seconds(getattr(args, "budget", "120"), "--budget", 1.0, _LONGEST)
+    budget = seconds(getattr(args, "budget", PASSIVE_BUDGET if passive else "120"), "--budget", 1.0, _LONGEST)
     if "once" not in args and budget + CLOSE_DEADLINE > every:
         ending = f"ending a round takes up to {CLOSE_DEADLINE:g} s more"
         raise InputError(f"--budget {budget:g} does not fit in --every {every:g}: {ending}")
     print_problems(config)
-    prom = request.outputs["prom"]
+    prom = request.outputs.get("prom")
     others = {name: path for name, path in request.outputs.items() if name != "prom"}
-    with _alone(prom):
-        watching = _Watching(request._replace(outputs=others), _Settings(every, budget, prom, "once" in args))
-        return asyncio.run(watching.run())
+    with _alone(prom) if prom is not None else nullcontext():
+        settings = _Settings(every, budget, prom, "once" in args, passive)
+        return asyncio.run(_Watching(request._replace(outputs=others), settings).run())
 
 
 @contextmanager
@@ -105,6 +118,7 @@ class _Watching:
     def __init__(self, request: Request, settings: _Settings) -> None:
         self._request = request
         self._settings = settings
+        self._printed: set[str] = set()
 
     async def run(self) -> int:
         # Also caught between rounds, while files are written.
@@ -132,7 +146,8 @@ class _Watching:
         feed = LiveFeed(self._request.options)
         began, state, problem = time.time(), RoundState.COMPLETE, ""
         try:
-            caught = await run_until(ended, feed, budget=self._settings.budget)
+            budget = self._settings.budget
+            caught = await run_until(ended, feed, budget=budget, watch=budget if self._settings.passive else 0.0)
         except TimeoutError:
             caught, state = None, RoundState.OVER_BUDGET
             problem = f"it took longer than --budget {self._settings.budget:g} s, in {feed.model.phase.name}"
@@ -150,16 +165,29 @@ class _Watching:
         summed = (
             outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"
         )
+        done = WatchRound(state, began, time.time())
         try:
-            done = WatchRound(state, began, time.time())
-            write_round(done, found, self._settings.prom, self._request.exposition)
+            if self._settings.prom is not None:
+                write_round(done, found, self._settings.prom, self._request.exposition)
             list(write_outputs(feed.model, self._request, found) if good else ())
         except (OSError, InputError) as error:
             # The next round may find room on the disk.
             summed += f"; cannot write: {one_line(str(error), 300)}"
             code = 2
         self._line(f"round {number}: {summed}, {done.ended - began:.1f} s")
+        if found is not None and self._settings.passive:
+            self._report(found)
         return None, code
+
+    def _report(self, found: Diagnosis) -> None:
+        """Print the findings that the round before did not have, each with its next step."""
+        titles = {f"{one.rule.id} {one.topic} {fold(one.nodes)}": one for one in found.findings}
+        for identity, one in titles.items():
+            if identity not in self._printed:
+                self._line(
+                    f"{one.severity}: {one_line(title(one), 500)}" + (f"; next: {one.next[0]}" if one.next else "")
+                )
+        self._printed = set(titles)
 
     @staticmethod
     def _line(text: str) -> None:

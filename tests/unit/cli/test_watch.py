@@ -234,3 +234,34 @@ def test_a_signal_while_files_are_written_ends_it_after_that(monkeypatch: pytest
     monkeypatch.setattr(command, "write_round", write)
     assert entry.main(["watch", "--nodes", "a,b", "--timeout", "0.5", "--prom", str(path)]) == 0
     assert state(metrics(path)) == "complete"
+
+
+def test_a_passive_round_tests_nothing_and_prints_each_finding_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A rank that is stopped, beside one that waits for it.
+    ranks = [
+        {"rank": at, "pid": 1040 + at, "world": 2, "name": "python", "gpus": [at], "state": "RT"[at]} for at in (0, 1)
+    ]
+    gpus = [{"index": at, "util": use, "power": 125.0, "limit": 700.0} for at, use in enumerate((100, 0))]
+    results = {"a": {"activity": {"clock": 5.0, "ranks": ranks, "gpus": gpus}}}
+    left, real = [FakeNodes(Script(GPUS, probe_results=results)) for _ in range(2)], live.LiveFeed
+    seen: list[SessionOptions] = []
+
+    def make(options: SessionOptions) -> live.LiveFeed:
+        seen.append(options)
+        return real(options, left.pop(0))
+
+    async def sleep(_: Ended, __: float) -> signal.Signals | None:
+        return None if left else signal.SIGTERM
+
+    monkeypatch.setattr(command, "LiveFeed", make)
+    monkeypatch.setattr(command, "sleep_until", sleep)
+    assert entry.main(["watch", "--nodes", "a,b", "--passive", "--budget", "1"]) == 0
+    assert all(options.read_only for options in seen)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition("round ")[2][0] for line in lines if "  round " in line] == ["1", "2"]
+    findings = [line for line in lines if "rank 1" in line]
+    assert len(findings) == 1
+    assert "bad: the job on a (2 ranks) hangs" in findings[0]
+    assert findings[0].endswith("next: ssh a kill -CONT 1041")

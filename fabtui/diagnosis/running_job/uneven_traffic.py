@@ -1,0 +1,222 @@
+"""Ports and NVLinks of a running job that carry less than their peers, or have more errors for each gigabyte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.running_job.job_verdict import clock
+from fabtui.diagnosis.running_job.who_is_behind import ranges
+from fabtui.model.job_sample import JobSample
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+
+#: Duration (s) of a window, and number of windows in a row, the latest included, that have to agree: pauses, as for a
+#: checkpoint, take all ports alike.
+WINDOW, WINDOWS = 60.0, 2
+#: Least usual rate (bytes/s) of the peers, and their least number.
+_REAL, _PEERS = 50e6, 2
+#: Share of the usual rate below which one carries less, and spread of its peers around that up to which they are alike:
+#: a job whose ranks send different amounts has no usual rate.
+_LESS, _ALIKE = 0.7, 0.15
+#: Least number of errors in a window, and how many times more for each gigabyte than at the peers.
+_ERRORS, _TIMES = 50, 10.0
+_GB = 1e9
+
+
+class _Load(NamedTuple):
+    """What a component carried in a window."""
+
+    carried: float  #: Bytes per second, sent and received.
+    errors: float  #: Errors and repeated packets.
+    seconds: float
+
+    @property
+    def per_gigabyte(self) -> float:
+        """Errors for each gigabyte."""
+        return self.errors * _GB / max(self.carried * self.seconds, _GB)
+
+
+Loads = Mapping[str, _Load]
+#: Counters of the components of a node so far: bytes, and errors.
+Counts = Mapping[str, tuple[int, int]]
+
+
+def ports_of(sample: JobSample) -> Counts:
+    """Return the counters of the RDMA ports of a node, else of its interfaces."""
+    known = [one for one in sample.nics if one.rx is not None and one.tx is not None]
+    ports = [one for one in known if "/" in one.name] or known
+    return {one.name: ((one.rx or 0) + (one.tx or 0), (one.errors or 0) + (one.retransmits or 0)) for one in ports}
+
+
+def nvlinks_of(sample: JobSample) -> Counts:
+    """Return the counters of the NVLinks of each GPU of a node."""
+    return {str(one.number): (one.tx + one.rx, 0) for one in sample.gpus if one.tx is not None and one.rx is not None}
+
+
+def windows(samples: Sequence[JobSample], counts: Callable[[JobSample], Counts]) -> list[tuple[float, Loads]]:
+    """Return the loads of a node in windows, the latest first, each with the time (epoch seconds) that it began."""
+    found: list[tuple[float, Loads]] = []
+    late = samples[-1] if samples else None
+    for early in reversed(samples):
+        if late is None or late.time - early.time < WINDOW:
+            continue
+        seconds, before, after = late.time - early.time, counts(early), counts(late)
+        found.append(
+            (
+                early.time,
+                {
+                    # A counter that began again carried an unknown amount.
+                    name: _Load((now[0] - was[0]) / seconds, max(0, now[1] - was[1]), seconds)
+                    for name, now in after.items()
+                    if (was := before.get(name)) is not None and now[0] >= was[0]
+                },
+            )
+        )
+        late = early
+    return found
+
+
+def _usual(loads: Loads, name: str) -> float | None:
+    """Return the usual rate of the peers of a component; None if they are few, idle or not alike."""
+    peers = [load.carried for other, load in loads.items() if other != name and load.carried >= _REAL / 10]
+    usual = median(peers) if len(peers) >= _PEERS else 0.0
+    alike = all(abs(rate - usual) <= _ALIKE * usual for rate in peers)
+    return usual if usual >= _REAL and alike else None
+
+
+def _share(loads: Loads, name: str) -> float | None:
+    """Return the share of the usual rate that a component carries; None if there is no usual rate."""
+    usual = _usual(loads, name)
+    return None if usual is None or name not in loads else loads[name].carried / usual
+
+
+class Uneven(NamedTuple):
+    """A component that carries less than its peers, or has more errors."""
+
+    node: str
+    name: str
+    since: float  #: Begin (epoch seconds) of the first window in which it did.
+    rate: float  #: What it carried in the latest window (bytes/s).
+    usual: float  #: What its peers carried (bytes/s).
+    errors: float  #: Errors and repeated packets for each gigabyte, 0 where these are not the reason.
+
+
+def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample], Counts]) -> list[Uneven]:
+    """Return the components of a node that carry less than their peers, or have more errors, in windows in a row."""
+    seen = windows(samples, counts)
+    found = []
+    for name, load in seen[0][1].items() if len(seen) >= WINDOWS else ():
+        for less in (True, False):
+            agree = 0
+            for _, loads in seen:
+                if not (_carries_less(loads, name) if less else _has_errors(loads, name)):
+                    break
+                agree += 1
+            if agree >= WINDOWS:
+                usual = _usual(seen[0][1], name) or 0.0
+                errors = 0.0 if less else load.per_gigabyte
+                found.append(Uneven(node, name, seen[agree - 1][0], load.carried, usual, errors))
+                break
+    return found
+
+
+def _carries_less(loads: Loads, name: str) -> bool:
+    share = _share(loads, name)
+    return share is not None and share < _LESS
+
+
+def _has_errors(loads: Loads, name: str) -> bool:
+    load = loads.get(name)
+    peers = [other.per_gigabyte for known, other in loads.items() if known != name]
+    if load is None or load.errors < _ERRORS or len(peers) < _PEERS:
+        return False
+    return load.per_gigabyte > _TIMES * max(median(peers), 0.01)
+
+
+class _Uneven(Rule[Model]):
+    domain = Domain.RUNNING
+    severity = Severity.WARN
+    evidence = ("observed: {observed}", "ranks: {ranks}")
+
+    def about(self, model: Model, kind: Kind, name: str, found: Sequence[Uneven], what: str) -> Finding:
+        """Return the finding about one component, on one node or on several."""
+        first = found[0]
+        now = max(model.job.samples(one.node)[-1].time for one in found)
+        share = f"{100 * first.rate / first.usual:.0f} % of its peers" if first.usual else ""
+        errors = f"{first.errors:.3g} errors and repeated packets per GB"
+        rates = f"{first.rate / _GB:.3g} GB/s, its peers {first.usual / _GB:.3g} GB/s" if first.usual else ""
+        facts = {
+            "component": what,
+            "amount": f"has {errors}" if first.errors else f"carries {share} ({rates})",
+            "since": clock(now - min(one.since for one in found)),
+            "observed": f"counters of {fold([one.node for one in found])} in windows of {WINDOW:.0f} s, beside the job",
+            "ranks": _ranks(model, found) or None,
+        }
+        weight = round(1000 * (1 - min(1.0, first.rate / first.usual))) if first.usual else 500
+        return self.finding(
+            name, nodes=[one.node for one in found], facts=facts, weight=weight, blames=Subject(kind, name)
+        )
+
+
+def _ranks(model: Model, found: Iterable[Uneven]) -> str:
+    """Return the ranks whose GPUs use components, where that is known."""
+    ranks = set()
+    for one in found:
+        device = one.name.partition("/")[0]
+        ends = {str(end) for end in model.endpoints if end.node == one.node and device in (str(end.index), end.nic)}
+        sample = model.job.latest(one.node)
+        ranks |= {row.process.rank for row in sample.ranks if row.process.endpoint in ends} if sample else set()
+    return ranges(ranks) if ranks else ""
+
+
+@register
+class UnevenPorts(_Uneven):
+    """A port carries less of a running job's traffic than the other ports of its node, or has more errors.
+
+    The same port of all nodes is a rail.
+    """
+
+    id = "J24"
+    name = "running-job-uneven-ports"
+    title = "Port carries less of a running job than its peers"
+    message = "{component} {amount} for {since}"
+    next_step = "Read the state, the rate and the error counters of this port and its cable."
+
+    def check(self, context: Model) -> Iterator[Finding | None]:
+        """Yield a finding for each port, and one for each rail; None between nodes."""
+        log = context.job
+        found: dict[str, list[Uneven]] = {}
+        for node in log.nodes:
+            yield None
+            for one in uneven(node, log.samples(node), ports_of):
+                found.setdefault(one.name, []).append(one)
+        for name, those in found.items():
+            if len(those) > 1 and len(those) == len(log.nodes):
+                what = f"rail of {name} on {fold(log.nodes)}"
+                yield self.about(context, Kind.RAIL, name, those, what)
+                continue
+            for one in those:
+                label = f"{one.node} {name}"
+                yield self.about(context, Kind.NIC, label, [one], label)
+
+
+@register
+class UnevenNvlinks(_Uneven):
+    """The NVLinks of a GPU carry less of a running job's traffic than those of the other GPUs of its node."""
+
+    id = "J25"
+    name = "running-job-uneven-nvlinks"
+    title = "NVLinks of a GPU carry less of a running job than its peers"
+    message = "NVLink of {component} {amount} for {since}"
+    next_step = "Read the state and the error counters of its NVLinks: nvidia-smi nvlink -s, -e."
+
+    def check(self, context: Model) -> Iterator[Finding | None]:
+        """Yield a finding for each GPU; None between nodes."""
+        for node in context.job.nodes:
+            yield None
+            for one in uneven(node, context.job.samples(node), nvlinks_of):
+                name = f"{node}:{one.name}"
+                yield self.about(context, Kind.GPU, name, [one], name)
