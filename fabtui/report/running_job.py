@@ -31,7 +31,7 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
     for source in verdict.sources:
         blind = f"; but {source.blind}" if source.blind else ""
         lines.append(one_line(f"{source.name}: {source.text or 'nothing'}{blind}", 1000))
-    if verdict.fabric:
+    if verdict.fabric and not any(verdict.fabric in source.text for source in verdict.sources):
         lines.append(one_line(f"fabric: {verdict.fabric}", 1000))
     if lines:
         yield Items("evidence", lines)

@@ -235,7 +235,8 @@ class JobObserver:
 
         async def one(node: str) -> None:
             reply = await self._one(node, probe, deadline)
-            if reply.value is not None:
+            await self._first[node].wait()
+            if reply.value is not None and node in self._seen:
                 self._emit(node, source, reply.value)
 
         await asyncio.gather(*(one(node) for node in list(self._followed)[:_MOST_STACKS]))

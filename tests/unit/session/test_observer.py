@@ -94,10 +94,13 @@ async def test_a_read_only_session_observes_and_watches_without_tests() -> None:
             before = len(feed.model.job.samples("a"))
             feed.watch(True)
             await until(lambda: len(feed.model.job.samples("a")) > before)
+            await feed.ask_job()
     finally:
         await feed.close()
     assert not feed.model.watching
     assert feed.model.job.nodes == ["a"]
+    # A node without a rank shows nothing of a job.
+    assert {node for node, _ in feed.model.job.readings(JobSource.KERNEL)} == {"a"}
     sent = [message for link in nodes.links.values() for message in link.sent]
     assert {message["t"] for message in sent} == {"probe"}
     assert all(registry.PROBES[message["name"]].passive for message in sent)
