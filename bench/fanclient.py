@@ -19,6 +19,7 @@ import asyncio
 import builtins
 import itertools
 import json
+import os
 import resource
 import sys
 import threading
@@ -139,7 +140,7 @@ async def alone(options: Any, done: Callable[[], None]) -> None:
     given: dict[str, Any] = {
         "port": first.port,
         "username": first.user,
-        "client_keys": first.identities[:1],
+        "client_keys": list(filter(os.path.exists, first.identities)),
         "known_hosts": first.settings["userknownhostsfile"].split()[0],
         "agent_path": None,
         "config": None,
