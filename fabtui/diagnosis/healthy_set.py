@@ -113,9 +113,11 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
 
 def _blames_one_node(finding: Finding) -> bool:
     """Return True if a finding is about one node alone; a single pair with a different node is no proof of that."""
-    pairs = {frozenset(pair) for pair in finding.cells}
-    proven = len(pairs) != 1 or not any(map(crosses_nodes, finding.cells))
-    return finding.severity is Severity.BAD and len(finding.nodes) == 1 and proven
+    if finding.severity is not Severity.BAD or len(finding.nodes) != 1:
+        return False
+    # Both directions of a pair are two cells.
+    single = len(finding.cells) in (1, 2) and len({frozenset(pair) for pair in finding.cells}) == 1
+    return not (single and any(map(crosses_nodes, finding.cells)))
 
 
 def _of(ends: Sequence[Endpoint], where: Flags) -> tuple[Endpoint, ...]:

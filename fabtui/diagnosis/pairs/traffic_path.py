@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from fabtui.model.counter_log import Traffic
@@ -61,7 +60,11 @@ class Carrier(NamedTuple):
     def text(self) -> str:
         """One line: the way, and how that is known."""
         if self.counted is None:
-            return f"{self.reported} ({self.by}); {self.why}" if self.reported else f"unknown: {self.why}"
+            return (
+                f"{self.reported} ({self.by}); {one_line(self.why, 300)}"
+                if self.reported
+                else f"unknown: {one_line(self.why, 300)}"
+            )
         how = f"{self.counted} ({_COUNTERS[self.counted]} of both nodes"
         if self.disagree:
             return f"{how}), but {self.by}: they disagree"
@@ -91,7 +94,7 @@ def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     nodes = (node_of(m.src), node_of(m.dst))
     traffic = model.counters.traffic(m)
     if missing := tuple(node for node in nodes if node not in traffic):
-        return None, _no_counters(missing)
+        return None, f"no counters of {' and '.join(missing)} while it ran"
     if inexact := [node for node in nodes if not traffic[node].exact]:
         return None, f"a counter of {fold(inexact)} was reset or is at its limit"
     if not m.bytes:
@@ -106,11 +109,6 @@ def _counted(model: Model, m: Measurement) -> tuple[Way | None, str]:
     if rdma >= m.bytes:
         return None, "RDMA ports and interfaces of both nodes moved enough for it at that time"
     return None, "neither RDMA ports nor interfaces of both nodes counted as much as it moved"
-
-
-@lru_cache(maxsize=1 << 12)
-def _no_counters(nodes: tuple[str, ...]) -> str:
-    return f"no counters of {fold(nodes)} while it ran"
 
 
 def _by_rdma(model: Model, node: str, traffic: Traffic) -> tuple[float, float]:
@@ -154,7 +152,7 @@ class Carriers(NamedTuple):
         if self.counted[Way.RDMA] == self.total:
             parts.append("0 over TCP")
         if self.reasons:
-            parts.append(f"counters do not show all: {self.reasons.most_common(1)[0][0]}")
+            parts.append(f"counters do not show all: {one_line(self.reasons.most_common(1)[0][0], 300)}")
         if self.disagree:
             parts.append(f"counters and the library disagree about {self.disagree}")
         if self.counted[Way.TCP] or self.reported[Way.TCP]:
