@@ -39,11 +39,26 @@ ALL = [[(a, b) for a, b in pairs] for pairs in (([(0, 1), (2, 3)]), ([(1, 0), (3
 ALL += [[(2, 0), (3, 1)], [(0, 3), (1, 2)], [(3, 0), (2, 1)]]
 
 
+@pytest.fixture(scope="module")
+def lasting(fake_gpu: Path) -> Iterator[Controller]:
+    """Ranks for all kinds, one after the other."""
+    with Controller() as controller:
+        started(controller, fake_gpu)
+        yield controller
+
+
+@pytest.fixture(scope="module")
+def corrupting(fake_gpu: Path) -> Iterator[Controller]:
+    """The same, which change what they send."""
+    with Controller() as controller:
+        started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
+        yield controller
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_collective(controller: Controller, fake_gpu: Path, kind: str) -> None:
-    started(controller, fake_gpu)
-    sizes = [8, 4096, 1_000_003]
-    for number, ranks in enumerate([[0, 1, 2, 3], [3, 1, 2], [0, 2]], 1):
+def test_a_collective(lasting: Controller, kind: str) -> None:
+    controller, sizes = lasting, [8, 4096, 1_000_003]
+    for number, ranks in enumerate([[0, 1, 2, 3], [3, 1, 2], [0, 2]], 1 + 3 * KINDS.index(kind)):
         controller.collective(number, kind, ranks, sizes)
         free(controller, number, len(ranks))
         reduced = controller.of("reduced", id=number)
@@ -71,11 +86,12 @@ def test_a_rank_that_begins_late_does_not_slow_the_timed_iterations(controller: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_wrong_data_of_a_collective_is_counted(controller: Controller, fake_gpu: Path, kind: str) -> None:
-    started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
-    controller.collective(1, kind, [0, 1, 2], [100_000])
-    free(controller, 1, 3)
-    for m in controller.of("reduced", id=1):
+def test_wrong_data_of_a_collective_is_counted(corrupting: Controller, kind: str) -> None:
+    number = 1 + KINDS.index(kind)
+    corrupting.collective(number, kind, [0, 1, 2], [100_000])
+    free(corrupting, number, 3)
+    assert len(corrupting.of("reduced", id=number)) == 3
+    for m in corrupting.of("reduced", id=number):
         assert not m["ok"], m
         assert m["phase"] == "verify"
         assert m["wrong"] > 0
