@@ -106,7 +106,7 @@ def _dead_ranks(rule: JobRule, facts: JobFacts) -> Found:
     empty = [node for node in facts.logs.nodes if _is_empty(facts, node) and not facts.nodes[node].most_ranks]
     for file, errors in _with_errors(facts):
         for task in errors.tasks[:1]:
-            # srun does not name the node of a task that it could not start: the one without a rank.
+            # srun does not name the node of a task that it could not start. It is the only node without ranks.
             alone = empty[0] if len(empty) == 1 and not task.started else ""
             node = task.nodes or file.node or alone
             empty = [one for one in empty if one not in node.split(",")]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -220,12 +221,16 @@ class JobMonitor:
 
 def _read(patterns: list[str], known: Mapping[str, log_files.Known]) -> _Read:
     """Read what is new in the logs that are visible here. Blocks."""
-    paths: dict[str, str] = {}
+    paths: dict[tuple[int, int], str] = {}
     for path in log_files.find(patterns):
-        if os.path.isfile(path) and job_logs.is_log(path):
-            # A file is read once, under its own name rather than that of a link.
-            real = os.path.realpath(path)
-            paths[real] = path if path == real else paths.get(real, path)
+        with contextlib.suppress(OSError):
+            about = os.stat(path) if job_logs.is_log(path) else None
+            if about is None or not stat.S_ISREG(about.st_mode):
+                continue
+            # A file is read once, under its own name rather than the one of a link.
+            other = paths.setdefault((about.st_dev, about.st_ino), path)
+            if other != path and os.path.islink(other):
+                paths[about.st_dev, about.st_ino] = path
     parts, problems = log_files.read(list(paths.values()), known, BUDGET)
     return _Read(list(paths.values()), parts, problems, time.time())
 
