@@ -147,3 +147,15 @@ async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
         await feed.close()
     kept = [event for event in read_events(path) if isinstance(event, JobEvidence) and event.source == "activity"]
     assert 2 < len(kept) < 30
+
+
+async def test_what_only_holds_an_allocation_is_no_job() -> None:
+    """``srun sleep`` has a rank as well."""
+    script = busy()
+    script.busy = set()
+    value = script.probe_results["a"]["activity"]
+    for rank in value["ranks"]:
+        rank |= {"name": "sleep", "gpus": [], "cpu_all": 0.01, "state": "S"}
+    model, nodes = await run(script, job="4711")
+    assert [message for message in nodes.links["a"].sent if message.get("name") == "activity"]
+    assert not model.job
