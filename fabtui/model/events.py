@@ -377,7 +377,7 @@ class CounterDeltas(Event):
 
 @dataclass(repr=False, eq=False)
 class JobEvidence(Event):
-    """What a source shows of the running job on a node (`fabtui.model.job_evidence`)."""
+    """Reading of a source about the running job on a node (`fabtui.model.job_evidence`)."""
 
     kind: ClassVar[str] = "job"
 

@@ -5,8 +5,9 @@ The value of a source is a JSON object from a node, of which nothing is trusted:
 - ``activity``: the value of the probe ``activity``, read into a `JobSample`.
 - ``ras``: the value of the probe ``ras`` with ``text``, the latest answer, JSON or text.
 - ``stacks``, ``kernel``: the value of the probes ``stacks`` and ``evidence``.
-- ``log``: ``iteration``, ``interval`` (usual time (s) between iterations), ``late`` and ``quiet`` (s since the last
-  iteration and output), ``timeout`` (the line of PyTorch's watchdog), of all logs together, with the node "".
+- ``log``, of all logs together, with the node "": ``iteration``; ``interval``, the usual time (s) between iterations.
+  ``late`` and ``quiet`` are the times (s) since the last iteration and output. ``timeout`` is the line of PyTorch's
+  watchdog.
 - ``flight``, ``inspector``: what a reader concludes: ``{"sentences": [text], "suspects": [{"rank", "node", "pid",
   "gpu"}], "hangs": true|false|null, "blind": text}``, all optional.
 """

@@ -554,7 +554,7 @@ def sentence_line(board: JobBoard, width: int, glyphs: Glyphs, now: float | None
     mark = {CellStyle.FAILED: "x ", CellStyle.SLOW: "! "}.get(board.style, "")
     age = 0.0 if now is None else now - verdict.at
     seen = f" (seen {clock_text(age)} ago)" if age > _FRESH else ""
-    short = f"job {verdict.job} {verdict.says}" if verdict.job else f"the job {verdict.says}"
+    short = f"job {verdict.job} {verdict.statement}" if verdict.job else f"the job {verdict.statement}"
     forms = [verdict.sentence, verdict.sentence.split("; next: ")[0], short]
     texts = [f" {mark}{one_line(form, 2 * _TEXT)}{seen} " for form in forms]
     fitting = next((text for text in texts if len(text) <= width), texts[-1])

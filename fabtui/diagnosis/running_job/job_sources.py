@@ -1,4 +1,4 @@
-"""What each source of evidence shows about the ranks of a running job, and which ranks it names."""
+"""Sources of evidence about a running job: their findings, and the ranks that they name."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class JobRank(NamedTuple):
 
     @property
     def spins(self) -> bool:
-        """Whether all its GPUs spin in a kernel that waits."""
+        """True if all its GPUs spin in a kernel that waits."""
         return bool(self.gpu_tracks) and all(one.spins for one in self.gpu_tracks)
 
     @property
     def idle(self) -> bool:
-        """Whether all its GPUs are idle."""
+        """True if all its GPUs are idle."""
         return bool(self.gpu_tracks) and all(one.idle for one in self.gpu_tracks)
 
     @property
     def stopped(self) -> bool:
-        """Whether it is stopped by a signal; a debugger that reads its stack stops it for a moment."""
+        """True if it is stopped by a signal; a debugger that reads its stack stops it for a moment."""
         since = self.track.stopped
         return self.state == "T" or (since is not None and self.track.seen - since >= _TRACED)
 
@@ -192,7 +192,7 @@ def _ras_report(reading: JobReading) -> RasReport | None:
 
 
 class RasEvidence(NamedTuple):
-    """What NCCL RAS shows."""
+    """Evidence from NCCL RAS."""
 
     reading: SourceReading
     grew: float | None  #: Latest time at which counts had grown since the report before.
@@ -221,8 +221,8 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
     every = list(latest.communicators.values())
     differ = any(one.gaps() or one.silent for one in every) or bool(latest.missing)
     suspects, sentence, pending = _ras_suspects(latest, group)
-    said = answer(latest, reports[0][1] if len(reports) > 1 else None).sentences[:_MOST]
-    words = "; ".join(dict.fromkeys([sentence, *said] if sentence else said))
+    sentences = answer(latest, reports[0][1] if len(reports) > 1 else None).sentences[:_MOST]
+    words = "; ".join(dict.fromkeys([sentence, *sentences] if sentence else sentences))
     blind = "" if suspects and not pending else _COLLECTIVES_ONLY
     gone = _ended(log, reports, group)
     apart = tuple(group.place(place) for place in _apart(reports))
@@ -281,7 +281,7 @@ def _apart(reports: Sequence[tuple[float, RasReport]]) -> list[JobPlace]:
 
 
 def _crossed(rows: Sequence[RasCommunicator], one: int, other: int) -> bool:
-    """Return True if a rank is never even with another one, ahead in an operation at times, behind in another."""
+    """Return True if a rank is never even with a second one, ahead and behind in two operations."""
     signs: dict[str, set[int]] = {}
     for row in rows:
         apart = {name: counts.get(one, 0) - counts.get(other, 0) for name, counts in row.counts.items()}
@@ -395,7 +395,7 @@ def _place(value: Mapping[str, Any]) -> JobPlace | None:
 
 
 class LogEvidence(NamedTuple):
-    """What the logs of the job show."""
+    """Evidence from the logs of the job."""
 
     reading: SourceReading
     moved: float | None  #: Time of the latest iteration.
@@ -421,7 +421,7 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
 
 
 class KernelEvidence(NamedTuple):
-    """What the kernels of the nodes and their cgroups show."""
+    """Evidence from the kernels of the nodes and their cgroups."""
 
     reading: SourceReading | None
     causes: Mapping[JobPlace, str]  #: What struck a rank: ``its GPU reported Xid 79: GPU has fallen off the bus``.
@@ -470,7 +470,7 @@ def _struck(value: Mapping[str, Any], node: str, group: JobGroup) -> dict[JobPla
     kind, gpu, pid = value.get("kind"), value.get("gpu"), value.get("pid")
     if kind in ("xid", "gpu_lost") and isinstance(gpu, int):
         hit = [one.place for one in group.ranks if one.place.node == node and gpu in one.track.process.gpus]
-        return {place: f"has a GPU that reported {_reported(value)}" for place in hit}
+        return {place: f"is on a GPU that reported {_reported(value)}" for place in hit}
     if kind == "oom":
         return {place: "was killed for memory (OOM)" for place in group.gone if place.node == node and place.pid == pid}
     return {}

@@ -55,7 +55,7 @@ class RankRow(NamedTuple):
 
 
 class SourceReading(NamedTuple):
-    """What a source of evidence saw."""
+    """Finding of a source of evidence."""
 
     name: str  #: ``NVML``, ``/proc``, ``RAS``, ``stacks``, ``flight recorder``, ``log``, ``Inspector``, ``kernel``...
     text: str  #: What it saw.
@@ -91,7 +91,7 @@ class JobVerdict(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long (s) it has been in this state, as far as it was seen."""
+        """Time (s) that it has been in this state, as far as it was seen."""
         return max(0.0, self.at - self.since)
 
     @property
@@ -106,11 +106,11 @@ class JobVerdict(NamedTuple):
         """The verdict in one line, with the next command."""
         following = f"; next: {self.next[0]}" if self.next and self.bad else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
-        return f"{self.title} {self.says}{lacks}{following}"
+        return f"{self.title} {self.statement}{lacks}{following}"
 
     @property
-    def says(self) -> str:
-        """What it says of the job, without its name: ``hangs for 0:14: rank 9 on n061:1 is stopped``."""
+    def statement(self) -> str:
+        """Statement about the job, without its name: ``hangs for 0:14: rank 9 on n061:1 is stopped``."""
         who = f"{self._who()} {self.where}".strip()
         match self.state:
             case JobState.HANGS:

@@ -28,9 +28,9 @@ _MUTE = 7.0
 _USUAL_TIMES = 1.5
 #: Time (s) for which a rank may compute on the processor alone, and be blocked in the kernel, while the others wait.
 _BUSY, _BLOCKED = 60.0, 30.0
-#: Time (s) since the last sign of something within which it goes on.
+#: Time (s) since the last sign of something within which it continues.
 _RECENT = 3.0
-#: Time (s) for which files that ranks used are told after they have gone on.
+#: Time (s) for which files that ranks used are reported after they have continued.
 _BEFORE = 30.0
 #: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
 _DEAD, _OLD = 4.0, 15.0
@@ -293,7 +293,7 @@ class _Judge:
             return _Named((), "", self._lacks())
         first = naming[0]
         behind = first.suspects
-        # Of several idle GPUs, the ranks that another source names as well come first.
+        # Idle ranks that a second source names as well come first.
         for other in naming[1:]:
             both = tuple(place for place in behind if place in other.suspects)
             behind = (*both, *(place for place in behind if place not in both)) if both else behind

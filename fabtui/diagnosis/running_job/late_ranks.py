@@ -84,7 +84,7 @@ def _window(log: JobEvidenceLog, group: JobGroup, one: JobRank) -> list[JobSampl
 
 
 def _since(log: JobEvidenceLog, group: JobGroup, place: JobPlace, most: float) -> float:
-    """Return since when the GPUs of a rank are used at most so much."""
+    """Return since when the GPUs of a rank are used at most by ``most`` percent."""
     rank, since = group.rank(place), group.now
     for sample in reversed(log.samples(place.node)):
         use = _means(sample, rank)[0] if rank is not None else None
@@ -115,7 +115,7 @@ def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     found.sort(key=lambda row: row[0])
     clock, _, gpu = found[0]
     places = tuple(one.place for _, one, _ in found)
-    where = f"has a GPU that is limited to {clock:.0f} MHz ({', '.join(gpu.throttle)}), the others run at {usual:.0f}"
+    where = f"is slowed by its GPU, which is limited to {clock:.0f} MHz ({', '.join(gpu.throttle)}), the others run at {usual:.0f}"
     return LateRanks(places, where, group.now - _WINDOW)
 
 

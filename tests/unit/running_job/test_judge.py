@@ -126,7 +126,7 @@ def test_the_stopped_rank_is_named_by_the_gpus_alone(with_ras: bool, every: int)
     assert all([place.rank for place in one.behind] == [1] for _, one in hangs)
     assert 7.5 <= hangs[0][1].since - T0 <= 10.0
     assert {one.state for when, one in seen if when < 8.0} <= {JobState.STARTING, JobState.MOVES}
-    # It goes on.
+    # It continues.
     assert {one.state for when, one in seen if when > 32.5} == {JobState.MOVES}
     # Rank 0 waits, and nobody names it.
     row = hangs[0][1].ranks[0]
@@ -176,7 +176,7 @@ def test_a_sleeping_rank_is_named_in_time(wait: str) -> None:
     assert f"rank 1 on n1:1 sleeps in {wait}; next: ssh n1 py-spy dump --pid 1041" in verdict.sentence
 
 
-def test_the_frame_of_the_rank_is_told() -> None:
+def test_the_frame_of_the_rank_is_reported() -> None:
     job = PlayedJob()
     works(job)
     stands(job, sleeps(1))
@@ -231,13 +231,13 @@ def test_ranks_that_all_wait_are_not_separated_by_gpus() -> None:
     assert verdict.behind == ()
     assert "not enough evidence: all GPUs wait in a collective, send or receive" in verdict.sentence
     assert "flight recorder" in verdict.sentence
-    # RAS says that rank 0 is behind; its GPU waits as well, in what RAS does not count. So its partner is awaited.
+    # RAS reports that rank 0 is behind; its GPU waits as well, in what RAS does not count. So its partner is awaited.
     job.take("n1", "ras", {"text": ras({0: {"AllReduce": 419}, 1: {"AllReduce": 420}})})
     found = job.verdict
     assert [place.rank for place in found.behind] == [1]
     assert "has not matched a send or receive" in found.sentence
-    said = next(one for one in found.sources if one.name == "RAS")
-    assert (said.blind, said.suspects) == ("send and receive", found.behind)
+    reading = next(one for one in found.sources if one.name == "RAS")
+    assert (reading.blind, reading.suspects) == ("send and receive", found.behind)
 
 
 def test_different_collectives() -> None:
@@ -251,7 +251,7 @@ def test_different_collectives() -> None:
         verdict = job.step()
     assert verdict.state is JobState.HANGS
     assert "ranks 0-1 on n1 call different collectives" in verdict.sentence
-    # Of three ranks, the one apart from the others.
+    # With three ranks, the one apart from the others is named.
     third = PlayedJob()
     works(third, gpus=3)
     counts[2] = counts[0]
@@ -297,7 +297,8 @@ def test_a_gpu_whose_clock_is_limited() -> None:
         verdict = job.step()
     assert verdict.state is JobState.SLOW
     assert (
-        "rank 1 on n1:1 has a GPU that is limited to 345 MHz (hw_thermal), the others run at 1980" in verdict.sentence
+        "rank 1 on n1:1 is slowed by its GPU, which is limited to 345 MHz (hw_thermal), the others run at 1980"
+        in verdict.sentence
     )
 
 
@@ -434,7 +435,7 @@ def test_an_xid_while_the_job_moves() -> None:
     report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
     moved = int(job.now) * LINK
     job.sample([spins(0, job), spins(1, job)], [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved)], kernel=[report])
-    assert "moves; rank 1 on n1:1 has a GPU that reported Xid 79: GPU has fallen off the bus" in job.verdict.sentence
+    assert "moves; rank 1 on n1:1 is on a GPU that reported Xid 79: GPU has fallen off the bus" in job.verdict.sentence
     found = diagnose(job.model)
     assert found.all_findings[0].rule.id == "J22"
     assert found.code == 1

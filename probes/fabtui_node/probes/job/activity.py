@@ -407,9 +407,9 @@ _KEPT: Dict[Tuple[str, str], Activity] = {}
 def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str = "/sys") -> Value:
     """Read what the ranks and the GPUs of the node do, with ``job`` those of one Slurm job.
 
-    ``time``, ``clock`` (monotonic); ``ranks``: each with ``rank``, ``local_rank``, ``world``, ``pid``, ``name``,
-    ``gpus``, ``job``, ``env``, ``state``, ``wait`` (wait channel), ``cpu`` and ``cpu_all`` (s of its main thread, and
-    of all threads and helpers), ``age`` (s), ``files`` (bytes read and written) and ``written`` (bytes to storage).
+    ``time``, ``clock`` (monotonic). ``ranks``: ``rank``, ``local_rank``, ``world``, ``pid``, ``name``, ``gpus``,
+    ``job``, ``env``, ``age`` (s), ``state``, ``wait`` (wait channel). ``cpu`` and ``cpu_all`` are seconds of its main
+    thread, and of all threads and helpers. ``files`` are bytes read and written, ``written`` bytes to storage.
     ``gpus``: ``index``, ``uuid``, ``util`` (%), ``power`` and ``limit`` (W), ``clock`` (MHz), ``throttle``, ``used``
     (bytes), ``nvlink_tx``, ``nvlink_rx`` (bytes), ``pids``. ``nics``: ``rx``, ``tx`` (bytes), ``errors``,
     ``retransmits`` by port and interface. ``kernel``: reports since the last reading; ``oom``: kills for memory so far;
