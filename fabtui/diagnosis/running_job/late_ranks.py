@@ -115,7 +115,8 @@ def _by_clock(log: JobEvidenceLog, group: JobGroup) -> LateRanks | None:
     found.sort(key=lambda row: row[0])
     clock, _, gpu = found[0]
     places = tuple(one.place for _, one, _ in found)
-    where = f"is slowed by its GPU, which is limited to {clock:.0f} MHz ({', '.join(gpu.throttle)}), the others run at {usual:.0f}"
+    why = ", ".join(gpu.throttle)
+    where = f"is slowed by its GPU, which is limited to {clock:.0f} MHz ({why}), the others run at {usual:.0f}"
     return LateRanks(places, where, group.now - _WINDOW)
 
 
