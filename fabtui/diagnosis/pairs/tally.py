@@ -17,6 +17,7 @@ from fabtui.model.pair_results import STALL
 from fabtui.model.pair_table import PairTable, joined, members, parts
 from fabtui.model.places import Places
 from fabtui.model.session_model import Model
+from fabtui_node.parsers.lines import json_number
 
 #: Minimum number of messages for a meaningful 99th percentile.
 FEWEST = 5
@@ -36,7 +37,7 @@ def spread(measurement: Measurement) -> Spread | None:
     times: Any = (measurement.extra or {}).get("times")
     if not isinstance(times, dict):
         return None
-    count, median, p99 = (_number(times.get(name)) for name in ("count", "median", "p99"))
+    count, median, p99 = (json_number(times.get(name)) for name in ("count", "median", "p99"))
     if count is None or median is None or p99 is None or count < FEWEST or median <= 0:
         return None
     return Spread(measurement, median, p99, p99 / median)
@@ -46,10 +47,6 @@ def notable(model: Model) -> list[Spread]:
     """Return passed p2p measurements with a notable spread, the worst first."""
     found = [one for m in model.with_stalls() if (one := spread(m)) is not None and one.ratio > STALL]
     return sorted(found, key=lambda one: -one.ratio)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 Pair = tuple[str, str]
