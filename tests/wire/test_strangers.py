@@ -59,7 +59,7 @@ def test_strangers_spoil_no_cell(tmp_path: Path) -> None:
 
 def test_who_takes_the_place_of_a_peer_does_not_fail_a_pair(tmp_path: Path) -> None:
     with strangers(0.25, "handshake") as visits:
-        run = run_lab(tmp_path, "2x3", "--probes", "p2p", "--layers", "p2p", *LIGHT)
+        run = run_lab(tmp_path, "2x3", "--probes", "p2p", "--layers", "p2p")
     assert not bad(run), run.story()
     assert visits["done"]["handshake"] > stranger.NUMBERS
 
