@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -234,3 +235,49 @@ def test_a_job_that_ends_while_it_is_watched_leaves_nothing_unread(cluster: Slur
     assert "signal 9" not in text
     done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(batch), check=False)
     assert (done.returncode, "E38 ranks-killed" in done.stdout) == (0, True), done.stdout
+
+
+#: A rank that works for as long as its first argument; all wait for the slowest.
+RANK = """\
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+at, numbers = 0, torch.ones(1024)
+while not os.path.exists(sys.argv[2]):
+    began = time.monotonic()
+    while time.monotonic() < began + float(sys.argv[1]):
+        sum(range(2000))
+    dist.all_reduce(numbers)
+    at += 1
+    if dist.get_rank() == 0:
+        spent = (time.monotonic() - began) * 1000
+        print(f" iteration {at:8d}/ 100000 | elapsed time per iteration (ms): {spent:.1f} | lm loss: 1.0 |", flush=True)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_a_rank_that_is_slow_since_the_start_is_named_by_what_the_ranks_do(cluster: SlurmCluster) -> None:
+    """Logs have nothing to compare with; processor time does. The end of the job leaves nothing unread."""
+    (cluster.folder / "rank.py").write_text(RANK)
+    stop, logs = cluster.folder / "stop-ranks", f"{cluster.folder}/$SLURM_JOB_ID"
+    (cluster.folder / "rank.sh").write_text(
+        "export RANK=$SLURM_PROCID WORLD_SIZE=4 MASTER_PORT=29511 GLOO_SOCKET_IFNAME=mgmt0 OMP_NUM_THREADS=1"
+        f" MASTER_ADDR={cluster.network.login_address('n0')}\n"
+        f"exec {sys.executable} {cluster.folder}/rank.py $([ $RANK = 2 ] && echo 0.6 || echo 0.02) {stop}\n"
+    )
+    script = f"mkdir {logs}; srun -o {logs}/%N.out -e {logs}/%N.err bash {cluster.folder}/rank.sh"
+    job = cluster.job("-N4", "--ntasks-per-node=1", script=script)
+    cluster._until(
+        lambda: " iteration " in "".join(p.read_text() for p in cluster.folder.glob(f"{job}/n0.out")), "ranks"
+    )
+    output = cluster.folder / "hang.txt"
+    words = cluster.fabtui("hang", job, "--wait", "--transport", "srun")
+    with output.open("w") as file:
+        argv = cluster.words(*(word for word in words if word != "--no-record"))
+        waiting = subprocess.Popen(argv, env=cluster.environment(), stdout=file, stderr=file)
+    try:
+        has(cluster, output, f"job {job} on n[0-3] (4 ranks) is slow: rank 2 on n2:0 is late")
+        stop.touch()
+        waiting.wait(DEADLINE)
+    finally:
+        waiting.kill()
+    assert "could not be read" not in output.read_text()
