@@ -14,14 +14,14 @@ from fabtui.model.session_model import Model
 
 #: Weight of a running job among findings of the same severity: it comes first.
 _FIRST = 1 << 30
-#: Fact of each source of evidence.
+#: Source of evidence of each fact.
 _FACTS = {
-    "NVML": "gpus",
-    "/proc": "processes",
-    "RAS": "ras",
+    "gpus": "NVML",
+    "processes": "/proc",
+    "ras": "RAS",
     "stacks": "stacks",
-    "flight recorder": "recorder",
-    "Inspector": "inspector",
+    "recorder": "flight recorder",
+    "inspector": "Inspector",
     "log": "log",
     "kernel": "kernel",
 }
@@ -63,7 +63,8 @@ class _RunningJobRule(Rule[Model]):
 def facts_of(verdict: JobVerdict) -> dict[str, Any]:
     """Return the facts of a finding about a running job."""
     found: dict[str, Any] = {"job": verdict.title, "seconds": clock(verdict.seconds)}
-    found |= {_FACTS[one.name]: one.text for one in verdict.sources if one.name in _FACTS}
+    texts = {one.name: one.text for one in verdict.sources}
+    found |= {fact: texts[name] for fact, name in _FACTS.items() if name in texts}
     if verdict.behind:
         found["who"] = f"{ranks_text(verdict.behind)} {verdict.where}".strip()
     for name, text in (("fabric", verdict.fabric), ("needs", verdict.needs)):
