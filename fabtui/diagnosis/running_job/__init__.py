@@ -1,1 +1,1 @@
-"""Who is behind in a running job: reports of NCCL RAS, flight recorder and nodes, and the verdict from all of them."""
+"""Judge of a running job, and readers of its sources: NCCL RAS, flight recorder, nodes."""

@@ -20,8 +20,8 @@ MOST = 256
 def find(proc: str = "/proc", job: str = "") -> List[Dict[str, Any]]:
     """Return the processes of jobs that this user may inspect, by process id; with ``job`` none of other jobs of Slurm.
 
-    Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped), ``ras``, the address in
-    NCCL_RAS_ADDR or None, and ``helpers``, the processes of the rank below it. Processes with the same rank start each
+    Each has ``pid``, ``rank``, ``name``, ``state`` (``R``, ``S``, ``D``, ``T`` for stopped). ``ras`` is the address in
+    NCCL_RAS_ADDR or None; ``helpers`` are the processes of the rank below it. Processes with the same rank start each
     other: a shell, the rank, its data loaders. The first Python of them is listed, else the first that is no wrapper.
     """
     found: Dict[int, Dict[str, Any]] = {}
