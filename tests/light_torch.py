@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +37,3 @@ def light_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         yield
-
-
-def login_variables(home: Path) -> dict[str, str]:
-    """Return variables of logins on nodes: this torch, and a home without files of shells, which may take long."""
-    return {"HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.lab.namespaces.network import Network
-from tests.light_torch import login_variables
+from tests.wire.sshd import login_variables
 
 #: Small messages, few iterations: enough to see who reaches whom.
 QUICK = ("--ranks-per-node", "2", "--bytes", "64k", "--iters", "4", "--warmup", "1")

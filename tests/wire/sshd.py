@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.light_torch import login_variables
-
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
@@ -62,6 +60,11 @@ def children() -> list[str]:
             if command := proc_text(f"{pid}/cmdline"):
                 found.append(command.replace("\0", " "))
     return found
+
+
+def login_variables(home: Path) -> dict[str, str]:
+    """Return variables of logins on nodes: where torch is light, and a home without slow files of shells."""
+    return {"HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
 
 
 def free_port(address: str) -> int:
