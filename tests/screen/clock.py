@@ -14,15 +14,27 @@ import textual._wait
 import textual.app
 import textual.message_pump
 import textual.pilot
+from textual._compositor import Compositor
+from textual._context import active_app
 
 #: Descriptors of a loop that waits for nothing outside: the pipe with which threads wake it.
 _OWN_DESCRIPTORS = 1
 #: How long (s) Textual's tests wait at least for what a key does.
 _SETTLING = 1 / 50
+#: Textual's own way to draw what has changed.
+draw_changes = Compositor.render_update
+
+
+def _draw_later(compositor: Compositor, full: bool = False, **how: Any) -> Any:
+    """Leave changes for the end of the wait; a screenshot is drawn at once."""
+    return draw_changes(compositor, full, **how) if full else None
 
 
 class Clock:
-    """Time of a test: no test waits for a timer, and on any machine everything happens in the same order."""
+    """Time of a test: no test waits for a timer, and on any machine everything happens in the same order.
+
+    What changes meanwhile is drawn once, at the end of each wait: without a terminal nobody sees the frames between.
+    """
 
     def __init__(self) -> None:
         self.now = time.monotonic()
@@ -65,6 +77,7 @@ class Clock:
             patch.setattr(module, name, self.time)
         for module in (textual.app, textual.pilot):
             patch.setattr(module, "wait_for_idle", self._wait_for_idle)
+        patch.setattr(Compositor, "render_update", _draw_later)
         patch.setattr(selectors, "DefaultSelector", Selector)
         patch.setattr(asyncio.BaseEventLoop, "run_in_executor", run_and_count)
 
@@ -75,3 +88,6 @@ class Clock:
     async def _wait_for_idle(min_sleep: float = _SETTLING, max_sleep: float = 1) -> None:
         # Textual measures whether the process still works; here time passes only when it does not.
         await asyncio.sleep(_SETTLING)
+        app = active_app.get()
+        if app.screen_stack:
+            draw_changes(app.screen._compositor, screen_stack=app._background_screens)

@@ -52,7 +52,6 @@ async def settled(app: FabricApp, pilot: Pilot[int]) -> None:
             break
         await pilot.pause(0.02)
     await pilot.pause(0.1)
-    app.main.draw()
     await pilot.pause()
 
 

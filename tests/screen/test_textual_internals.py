@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import textual
 from rich.color import ColorSystem
-from textual._compositor import CompositorUpdate
+from textual._compositor import Compositor, CompositorUpdate
 from textual.drivers.linux_driver import LinuxDriver
 from textual.drivers.web_driver import WebDriver
 from textual.strip import Strip
@@ -15,6 +15,7 @@ from textual.strip import Strip
 from fabtui.screen.app import FabricApp
 from fabtui.screen.terminal import internals
 from fabtui.screen.terminal.ansi_strips import ReadyStrip
+from tests.screen.clock import draw_changes
 from tests.screen.conftest import Opened, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep
 
@@ -60,6 +61,7 @@ async def test_a_healthy_frame_of_the_whole_app_is_at_most_12_kb(
             display(screen, renderable)
 
         monkeypatch.setattr(app, "_display", displayed)
+        monkeypatch.setattr(Compositor, "render_update", draw_changes)
         app.screen.refresh()
         await settled(app, pilot)
         whole = max(len(frame.encode()) for frame in frames)
