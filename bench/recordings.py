@@ -1,6 +1,6 @@
 """CPU of recordings: ``python bench/recordings.py [--nodes 64]``.
 
-A synthetic recording of all pairs goes through ``replay --text``, ``report`` and ``diff``, is read to its end, and the
+A synthetic recording of all pairs goes through ``replay --text``, ``report`` and ``diff``, and is read to its end. The
 app that replays it goes to its end (``% 100%``), up to the frame that shows the end. The bar is a multiple of the CPU
 of reading the same files as JSON, both measured in one run.
 """
