@@ -129,7 +129,7 @@ async def true(options: Any, done: Callable[[], None]) -> None:
 
 
 async def alone(options: Any, done: Callable[[], None]) -> None:
-    """Run ``true`` on all nodes by asyncssh alone, with what OpenSSH told about one node: the floor of ``true``."""
+    """Run ``true`` on all nodes by asyncssh alone, with the settings of OpenSSH for one node: the floor of ``true``."""
     import asyncssh
 
     from fabtui.transport.ssh_config import Resolver

@@ -31,7 +31,7 @@ def light_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         return
     folder = tmp_path_factory.mktemp("light")
     (folder / "torch").mkdir()
-    # The node side looks there for the version.
+    # The node side reads the version there.
     shutil.copy(Path(found.origin).with_name("version.py"), folder / "torch")
     (folder / "torch" / "__init__.py").write_text(SOURCE.format(unused=UNUSED, folder=str(folder)))
     with pytest.MonkeyPatch.context() as patch:

@@ -159,7 +159,7 @@ class Field:
         if known:
             self.know(server.known_name, server.host_key)
         (self.folder / f"authorized_{name}").write_text(self.authorized + "\n")
-        # Of several lines of this kind the first counts.
+        # The first of several lines of this kind counts.
         variables = [f"{name}={value}" for name, value in login_variables(self.folder).items()]
         variables += [line.removeprefix("SetEnv ") for line in sshd if line.startswith("SetEnv ")]
         lines = [

@@ -27,7 +27,7 @@ _GB = 1e9
 
 
 class _Load(NamedTuple):
-    """What a component carried in a window."""
+    """Traffic and errors of a component in a window."""
 
     carried: float  #: Bytes per second, sent and received.
     errors: float  #: Errors and repeated packets.

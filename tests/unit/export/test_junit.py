@@ -16,7 +16,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 
 Maker = Callable[[], Any]
-#: Those of observed jobs have no tests of pairs.
+#: Recordings of tests; an observed job has no pairs.
 RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("h*.jsonl.gz"))
 FAULTS = next(path for path in RECORDINGS if "faults" in path.name)
 HOSTILE = 'n"1]]>\ufffe\x00\x1b[31m\u202e</failure><x a="'

@@ -206,7 +206,7 @@ def test_any_json(kind: str, value: Any, start: bool) -> None:
 
 @pytest.mark.parametrize("name", _OURS[::5])
 def test_long_lines_end_soon(name: str) -> None:
-    """For the way to a format, the same for all; the formats themselves are in `test_any_format`."""
+    """Long lines on the way to a format, which is the same for all; `test_any_format` has the formats themselves."""
     ends_soon(lambda text: check(of_text(text, name)))
 
 
