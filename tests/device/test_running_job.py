@@ -197,6 +197,56 @@ def test_faults_that_stay(training: Training, fault: str) -> None:
     assert took <= MOST
 
 
+def _memory_group(folder: str) -> Path:
+    """Return a group of processes with little memory, in which the kernel kills; skip where none can be made."""
+    path = Path("/sys/fs/cgroup") / folder
+    try:
+        path.mkdir()
+        (path / "memory.max").write_text("64M")
+        (path / "memory.swap.max").write_text("0")
+    except OSError as error:
+        pytest.skip(f"needs a machine with GPUs whose memory groups may be made: {error}")
+    return path
+
+
+def test_a_rank_that_is_killed_for_memory(training: Training) -> None:
+    group = _memory_group("fabtui-test")
+    time.sleep(EVEN)
+    try:
+        (group / "cgroup.procs").write_text(str(training.ranks[1].pid))
+        # What is allocated from now on counts.
+        training.do("memory 1 256")
+        training.ranks[1].wait(30)
+        code, first, took = _run(training)
+    finally:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+    assert code == 1
+    assert re.search("rank 1 .*(memory|ended)", first), first
+    assert took <= MOST
+
+
+def test_an_xid_while_the_job_moves(training: Training) -> None:
+    """A line in the kernel's log, as the driver writes it."""
+    time.sleep(EVEN)
+    bus = subprocess.run(
+        ["nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader", "-i", "1"], capture_output=True, text=True
+    ).stdout.strip()
+    app = App(training)
+    app.wait_for("never shown", 8)
+    try:
+        Path("/dev/kmsg").write_text(f"NVRM: Xid (PCI:{bus[4:].lower()}): 79, pid=1, GPU has fallen off the bus.\n")
+    except OSError as error:
+        pytest.skip(f"needs a machine with GPUs whose kernel log may be written: {error}")
+    shown = app.wait_for("Xid 79", MOST)
+    app.end()
+    code, first, took = _run(training)
+    print(f"  Xid: app after {shown}, run {took:.1f} s")
+    assert shown is not None
+    assert code == 1
+    assert "Xid 79" in first
+
+
 def test_a_healthy_job_is_left_in_peace(training: Training) -> None:
     """Nothing is reported in ``FABTUI_HEALTHY_SECONDS`` (60), and iterations take as long as alone."""
     times: dict[str, list[float]] = {"alone": [], "observed": []}

@@ -7,8 +7,8 @@ Before each iteration a rank reads the file CONTROL: a fault, the rank it is for
 
 ``late`` (ms): the rank sleeps in each iteration. ``loader`` (s), ``lock`` (s): it waits once, in a sleep or for a
 lock. ``left`` (s): it leaves the loop for that time. ``receive``: it waits for what nobody sends. ``other``: it calls
-an all_gather where the others call an all_reduce. ``checkpoint`` (s): it writes to a file for that time. ``even``:
-nothing.
+an all_gather where the others call an all_reduce. ``checkpoint`` (s): it writes to a file for that time. ``memory``
+(MiB): it allocates that amount. ``even``: nothing.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Training:
         self.part = torch.ones(large // 4, device=self.device)
         self.parts = [torch.empty_like(self.part) for _ in range(dist.get_world_size())]
         self.last = ""
+        self.filled: list[bytes] = []
 
     def iterate(self, number: int) -> None:
         for _ in range(20 if self.device.type == "cuda" else 2):
@@ -116,6 +117,8 @@ class Training:
             dist.recv(self.part, src=1 - self.rank)
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
+        elif fault == "memory":
+            self.filled = [os.urandom(1 << 20) for _ in range(int(seconds))]
         elif fault == "other":
             dist.all_gather(self.parts, self.part)
 

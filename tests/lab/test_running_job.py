@@ -22,18 +22,22 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
 TRAINING = Path(__file__).parents[1] / "wire" / "gloo_training.py"
-RANKS = 4
+RANKS = 8
 
 
 class Job(NamedTuple):
-    """A job of four ranks, two on each node."""
+    """A job of eight ranks under torchrun, four on each node."""
 
     network: Network
     log: Path
 
     def pid(self, rank: int) -> str:
         """Return the process of a rank, as its node counts."""
-        return self.network.on(self.node(rank), "pgrep", "-xf", f".*gloo_training.py {rank}").split()[0]
+        for pid in self.network.on(self.node(rank), "pgrep", "-f", "gloo_training.py").split():
+            environ = self.network.on(self.node(rank), "cat", f"/proc/{pid}/environ").split("\0")
+            if f"RANK={rank}" in environ:
+                return pid
+        raise AssertionError(f"rank {rank} does not run")
 
     @staticmethod
     def node(rank: int) -> str:
@@ -74,46 +78,46 @@ class Job(NamedTuple):
 def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
     folder = tmp_path_factory.mktemp("job")
     with Network(folder, nodes=2, rails=1) as network:
-        common = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": network.address("n0", 0), "MASTER_PORT": "29500"}
-        common |= {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-        common["LOCAL_WORLD_SIZE"] = str(RANKS // 2)
-        made = Job(network, folder / "rank0.log")
-        ranks = []
-        for rank in range(RANKS):
-            argv = [sys.executable, str(TRAINING), str(rank)]
-            environ = {**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank * 2 % RANKS // 2)}
-            with (folder / f"rank{rank}.log").open("wb") as log:
-                enter = network.holder(made.node(rank)).enter(argv)
-                ranks.append(subprocess.Popen(enter, env=environ, stdout=log, stderr=subprocess.STDOUT))
+        made = Job(network, folder / "n0.log")
+        agents = []
+        for number in range(2):
+            # An agent that seldom checks its ranks leaves the others alone when one has died.
+            argv = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(number)]
+            argv += ["--nproc-per-node", str(RANKS // 2), "--monitor-interval", "120"]
+            argv += ["--master-addr", network.address("n0", 0), "--master-port", "29500", str(TRAINING)]
+            environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+            with (folder / f"n{number}.log").open("wb") as log:
+                enter = network.holder(f"n{number}").enter(argv)
+                agents.append(subprocess.Popen(enter, env=environ, stdout=log, stderr=subprocess.STDOUT))
         try:
             made.moves()
             yield made
         finally:
-            for process in ranks:
-                process.kill()
-                process.wait(10)
+            for agent in agents:
+                agent.kill()
+                agent.wait(10)
 
 
 def test_a_job_that_moves(job: Job) -> None:
     code, lines = job.fabtui("hang")
     assert code == 0, lines
-    assert lines[0].startswith("the job on n[0-1] (4 ranks) moves"), lines
+    assert lines[0].startswith("the job on n[0-1] (8 ranks) moves"), lines
 
 
 def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
     """The recording has the evidence, from before the rank was woken up."""
-    job.signal(3, "STOP")
+    job.signal(6, "STOP")
     kept = tmp_path / "hang.jsonl.gz"
     try:
         code, lines = job.fabtui("hang", "--save", str(kept))
         run_code, run_lines = job.fabtui("run", "--read-only", "--no-record", "--quiet")
     finally:
-        job.signal(3, "CONT")
-    wanted = f"kill -CONT {job.pid(3)}"
+        job.signal(6, "CONT")
+    wanted = f"kill -CONT {job.pid(6)}"
     for found_code, found in ((code, lines), (run_code, run_lines)):
         assert found_code == 1, found
-        assert found[0].startswith("the job on n[0-1] (4 ranks) hangs"), found
-        assert all(part in found[0] for part in ("rank 3 on n1", "stopped", wanted)), found
+        assert found[0].startswith("the job on n[0-1] (8 ranks) hangs"), found
+        assert all(part in found[0] for part in ("rank 6 on n1", "stopped", wanted)), found
     done = subprocess.run(
         [sys.executable, "-m", "fabtui", "replay", str(kept), "--text", "--json", str(tmp_path / "x.json")],
         capture_output=True,
@@ -122,21 +126,21 @@ def test_a_stopped_rank(job: Job, tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.splitlines()[0].partition("hangs")[0] == lines[0].partition("hangs")[0]
-    assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [3]
+    assert json.loads((tmp_path / "x.json").read_text())["job"]["behind"] == [6]
     job.moves()
 
 
 def test_a_rank_that_sleeps_in_its_data_loader(job: Job) -> None:
     """Observed only after it had begun: the iterations in its log show that it has worked before."""
-    job.signal(2, "USR1")
+    job.signal(5, "USR1")
     time.sleep(1.0)
     try:
         code, lines = job.fabtui("hang", "--json", "--logs", str(job.log))
     finally:
-        job.signal(2, "USR2")
+        job.signal(5, "USR2")
     found = json.loads(lines[0])
     assert code == 1, found
-    assert found["behind"] == [2], found
+    assert found["behind"] == [5], found
     job.moves()
 
 
