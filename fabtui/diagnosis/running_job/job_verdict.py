@@ -83,6 +83,7 @@ class JobVerdict(NamedTuple):
     world: int | None = None  #: Number of ranks of the job, None if unknown.
     settled: bool = False  #: Whether more samples of the same sources will hardly change it.
     note: str = ""  #: What happened shortly before: ``rank 1 wrote files for 0:11``.
+    quiet: float = 0.0  #: Time (s) since the last progress of a job that moves.
 
     @property
     def bad(self) -> bool:

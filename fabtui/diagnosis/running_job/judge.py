@@ -382,6 +382,7 @@ class _Judge:
             group.world,
             settled,
             self._before() if state is JobState.MOVES else "",
+            quiet if state is JobState.MOVES else 0.0,
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:

@@ -20,7 +20,9 @@ from fabtui.session.running_job.monitor import JobMonitor
 from fabtui.session.running_job.observer import JobObserver
 
 #: Maximum time (s) of a snapshot, and time (s) without progress after which a job hangs in it.
-SNAPSHOT, PATIENCE = 6.0, 3.5
+SNAPSHOT, PATIENCE = 5.0, 3.5
+#: Time (s) since the last progress after which a job may have begun to hang.
+_SILENT = 1.5
 
 
 class JobSession:
@@ -67,7 +69,10 @@ class JobSession:
         self.observer.follow(self._options.hosts, busy=True)
 
     async def snapshot(self, within: float = SNAPSHOT) -> JobVerdict | None:
-        """Ask all sources at the same time; return the verdict once it is settled, or after a time (s)."""
+        """Ask all sources at the same time; return the verdict once it is settled, or after a time (s).
+
+        A job that was silent lately, or not seen to move yet, is observed somewhat longer.
+        """
         self.start()
         loop = asyncio.get_running_loop()
         until = loop.time() + within
@@ -77,7 +82,16 @@ class JobSession:
             await self.observer.settled(within)
             await asyncio.wait({others}, timeout=max(0.0, until - loop.time()))
             others.cancel()
-        return await self.observer.decided()
+        found = await self.observer.decided()
+        while found is not None and _is_unclear(found) and loop.time() < until + PATIENCE:
+            await asyncio.sleep(0.5)
+            found = await self.observer.decided()
+        return found
+
+
+def _is_unclear(verdict: JobVerdict) -> bool:
+    """Return True if a job may have begun to hang."""
+    return verdict.state in (JobState.STARTING, JobState.UNKNOWN) or verdict.quiet > _SILENT
 
 
 @asynccontextmanager

@@ -105,7 +105,8 @@ class JobObserver:
                 self._first[node] = asyncio.Event()
                 self._followed[node] = asyncio.create_task(self._follow(node, once=once))
         if self._followed and self._started is None:
-            before = time.time() - self._pump.model.started
+            # The start of the session may be still on its way to the model.
+            before = time.time() - (self._pump.model.started or time.time())
             self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
         if self._followed and not self._beside:
             works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras, self._poll_inspector]
