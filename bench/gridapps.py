@@ -26,6 +26,8 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
     palette = bytes([CellStyle.GOOD] * 6 + [CellStyle.FAIR, CellStyle.LOW, CellStyle.SLOW, CellStyle.FAILED])
 
     class Synthetic:
+        line_names = ()
+
         def __init__(self) -> None:
             self.shape = replace(ENDPOINTS, condensed=halves)
             self.rows = self.columns = Axis(
