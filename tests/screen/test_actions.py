@@ -18,7 +18,11 @@ from tests.screen.test_command_line import typed
 
 
 async def notes(app: FabricApp, pilot: Any) -> str:
-    await pilot.pause(0.15)
+    for _ in range(40):
+        await pilot.pause(0.15)
+        # A file that is drawn and written takes longer on a busy machine.
+        if app._notifications:
+            break
     return "\n".join(note.message for note in app._notifications)
 
 
