@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fabtui.diagnosis.running_job.job_sources import mean_of_known
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict, RankRow
 from fabtui.diagnosis.running_job.who_is_behind import ranges
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
@@ -73,17 +74,13 @@ def _folded(verdict: JobVerdict) -> list[list[str]]:
         nodes = len({row.place.node for row in some})
         cells = [ranges(row.rank for row in some), f"{nodes} node{'s' if nodes != 1 else ''}", "", state]
         means = [
-            _mean([getattr(row, name) for row in some]) for name in ("utilization", "power", "nvlink", "nic", "cpu")
+            mean_of_known([getattr(row, name) for row in some])
+            for name in ("utilization", "power", "nvlink", "nic", "cpu")
         ]
         units = (1.0, 1.0, 1e9, 1e9, 0.01)
         cells += [_number(mean, unit) for mean, unit in zip(means, units, strict=True)]
         rows.append([*cells, f"the mean of {len(some)}"])
     return rows
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _without_empty(rows: list[list[str]]) -> Table:

@@ -34,6 +34,12 @@ _COLLECTIVES_ONLY = "send and receive"
 _RAS_PENDING = "waits in a send or receive that RAS does not count"
 
 
+def mean_of_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the known values; None if none is known."""
+    known = [one for one in values if one is not None]
+    return sum(known) / len(known) if known else None
+
+
 class JobRank(NamedTuple):
     """A rank of the judged job, with its track."""
 
@@ -71,8 +77,7 @@ class JobRank(NamedTuple):
     @property
     def utilization(self) -> float | None:
         """Mean utilization (percent) of its GPUs."""
-        known = [one.utilization for one in self.gpus if one.utilization is not None]
-        return sum(known) / len(known) if known else None
+        return mean_of_known([one.utilization for one in self.gpus])
 
     @property
     def power(self) -> float | None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
+from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank, mean_of_known
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.job_sample import GpuSample, JobSample, RankSample
@@ -154,12 +154,7 @@ def _grew(before: RankSample, after: RankSample) -> bool:
 def _means(sample: JobSample, one: JobRank) -> tuple[float | None, float | None]:
     """Return mean utilization and power of a rank's GPUs in a sample."""
     gpus = _own(sample, one)
-    return _mean([gpu.utilization for gpu in gpus]), _mean([gpu.power for gpu in gpus])
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [one for one in values if one is not None]
-    return sum(known) / len(known) if known else None
+    return mean_of_known([gpu.utilization for gpu in gpus]), mean_of_known([gpu.power for gpu in gpus])
 
 
 def _own(sample: JobSample, one: JobRank) -> list[GpuSample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -87,12 +88,6 @@ def _usual(loads: Loads, name: str) -> float | None:
     return usual if usual >= _REAL and alike else None
 
 
-def _share(loads: Loads, name: str) -> float | None:
-    """Return the share of the usual rate that a component carries; None if there is no usual rate."""
-    usual = _usual(loads, name)
-    return None if usual is None or name not in loads else loads[name].carried / usual
-
-
 class Uneven(NamedTuple):
     """A component that carries less than its peers, or has more errors."""
 
@@ -109,23 +104,24 @@ def uneven(node: str, samples: Sequence[JobSample], counts: Callable[[JobSample]
     seen = windows(samples, counts)
     found = []
     for name, load in seen[0][1].items() if len(seen) >= WINDOWS else ():
-        for less in (True, False):
-            agree = 0
-            for _, loads in seen:
-                if not (_carries_less(loads, name) if less else _has_errors(loads, name)):
-                    break
-                agree += 1
-            if agree >= WINDOWS:
+        for is_odd in (_carries_less, _has_errors):
+            agreeing = _in_a_row(seen, name, is_odd)
+            if agreeing >= WINDOWS:
                 usual = _usual(seen[0][1], name) or 0.0
-                errors = 0.0 if less else load.per_gigabyte
-                found.append(Uneven(node, name, seen[agree - 1][0], load.carried, usual, errors))
+                errors = load.per_gigabyte if is_odd is _has_errors else 0.0
+                found.append(Uneven(node, name, seen[agreeing - 1][0], load.carried, usual, errors))
                 break
     return found
 
 
+def _in_a_row(seen: Iterable[tuple[float, Loads]], name: str, is_odd: Callable[[Loads, str], bool]) -> int:
+    """Return the number of windows from the latest one back in which a component is odd."""
+    return sum(1 for _ in itertools.takewhile(lambda window: is_odd(window[1], name), seen))
+
+
 def _carries_less(loads: Loads, name: str) -> bool:
-    share = _share(loads, name)
-    return share is not None and share < _LESS
+    usual, load = _usual(loads, name), loads.get(name)
+    return usual is not None and load is not None and load.carried / usual < _LESS
 
 
 def _has_errors(loads: Loads, name: str) -> bool:
@@ -144,7 +140,7 @@ class _Uneven(Rule[Model]):
     def about(self, model: Model, kind: Kind, name: str, found: Sequence[Uneven], what: str) -> Finding:
         """Return the finding about one component, on one node or on several."""
         first = found[0]
-        now = max(model.job.samples(one.node)[-1].time for one in found)
+        now = max(latest.time for one in found if (latest := model.job.latest(one.node)) is not None)
         share = f"{100 * first.rate / first.usual:.0f} % of its peers" if first.usual else ""
         errors = f"{first.errors:.3g} errors and repeated packets per GB"
         rates = f"{first.rate / _GB:.3g} GB/s, its peers {first.usual / _GB:.3g} GB/s" if first.usual else ""
