@@ -258,7 +258,8 @@ def test_a_healthy_job_is_left_in_peace(training: Training) -> None:
                 time.sleep(min(20.0, observed))
             else:
                 app = App(training)
-                assert app.wait_for(r"hangs for|is slow:|pauses for", observed) is None
+                reported = app.wait_for(r"hangs for|is slow:|pauses for", observed)
+                assert reported is None, _ESCAPES.sub("", app.seen)[-4000:]
                 app.end()
             kept.append(statistics.median(training.times()[before + 1 :]))
     print(f"  medians of iterations (ms): {times}")
