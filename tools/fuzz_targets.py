@@ -40,7 +40,6 @@ from fabtui.importers import sources
 from fabtui.importers.catalogue import formats
 from fabtui.importers.formats.job_dumps import FlightDumps
 from fabtui.importers.result import read
-from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import convertible, events, model
 from fabtui.jobs.monitor.job_logs import JobLogs
 from fabtui.jobs.monitor.job_rules import report_of as job_report
@@ -366,8 +365,10 @@ def _imported(data: bytes) -> None:
     """Read a file, packed or not, as the kind it looks like or as any other."""
     kinds = [None, *(name for name, form in formats().items() if form.parse.__module__.startswith("fabtui."))]
     number, rest = _choice(data, len(kinds))
-    text, cut = sources._decoded(*sources._limited(io.BytesIO(rest)))
-    source = Source("file_3", text, cut)
+    try:
+        source = next(sources._texts("file_3", io.BytesIO(rest)))
+    except InputError:
+        return
     result = read(source, kinds[number])
     json.dumps(result.as_json(), allow_nan=False)
     if len(rest) % 4 == 0:

@@ -7,7 +7,6 @@ import os
 import select
 import stat
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,16 +14,13 @@ from typing import BinaryIO, NamedTuple
 from fabtui.diagnosis.running_job.plain_pickle import NotPlain, is_pickle, read_plain
 from fabtui.errors import InputError
 from fabtui.importers.formats.pairwise_launches import FILE
+from fabtui.importers.packed import contents
 from fabtui.paths import open_unblocked, user_path
 
-#: What is read of one file; a packed one may not grow beyond it either.
-MOST_BYTES = 64 * 1024 * 1024
 #: How many files of a folder are read.
 MOST_FILES = 4096
 #: How long (s) a pipe may stay empty.
 PIPE_PATIENCE = 30.0
-_CHUNK = 1 << 18
-_GZIP = b"\x1f\x8b"
 
 
 class Source(NamedTuple):
@@ -58,15 +54,15 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
             runs.setdefault(found.parent, []).append(found)
     for found in paths:
         if found is None:
-            yield Source("-", *_decoded(*_limited(sys.stdin.buffer)))
+            yield from _texts("-", sys.stdin.buffer)
         elif found.parent in runs:
             if FILE.fullmatch(found.name):
                 together = runs.pop(found.parent)
                 yield _joined(together, str(found if len(together) == 1 else found.parent))
             else:
-                yield _read(found)
+                yield from _read(found)
         elif not FILE.fullmatch(found.name):
-            yield _read(found)
+            yield from _read(found)
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
@@ -100,7 +96,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _read(path: Path) -> Source:
+def _read(path: Path) -> Iterator[Source]:
     try:
         mode = path.stat().st_mode
         # A pipe made by the shell, <(ssh n060 ibstat), is as good as a file.
@@ -109,10 +105,20 @@ def _read(path: Path) -> Source:
         descriptor = open_unblocked(path)
         with os.fdopen(descriptor, "rb") as file:
             _wait_for_data(path, descriptor)
-            return Source(str(path), *_decoded(*_limited(file)))
+            yield from _texts(str(path), file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot read {path}: {reason}") from None
+
+
+def _texts(name: str, file: BinaryIO) -> Iterator[Source]:
+    """Yield the text of a file, and of each member of an archive."""
+    try:
+        for content in contents(file):
+            called = f"{name}/{content.member}" if content.member else name
+            yield Source(called, *_decoded(content.data, content.cut))
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _wait_for_data(path: Path, descriptor: int) -> None:
@@ -128,52 +134,10 @@ def _joined(paths: list[Path], name: str) -> Source:
     pieces = []
     cut = None
     for path in every:
-        source = _read(path)
-        cut = cut or source.cut
-        pieces.append(f"==> {path.name} <==\n{source.text}\n")
+        for source in _read(path):
+            cut = cut or source.cut
+            pieces.append(f"==> {path.name} <==\n{source.text}\n")
     return Source(name, "".join(pieces), cut)
-
-
-def _limited(file: BinaryIO) -> tuple[bytes, str | None]:
-    """Return the bytes of a file, unpacked where it is packed, and why not all of them."""
-    first = file.read(2)
-    if first == _GZIP:
-        return _unpacked(file, first)
-    pieces = [first]
-    total = len(first)
-    while total <= MOST_BYTES and (data := file.read(_CHUNK)):
-        pieces.append(data)
-        total += len(data)
-    return _within(b"".join(pieces))
-
-
-def _unpacked(file: BinaryIO, first: bytes) -> tuple[bytes, str | None]:
-    pieces: list[bytes] = []
-    total = 0
-    unpacker = zlib.decompressobj(31)
-    data = first + file.read(_CHUNK)
-    try:
-        while data and total <= MOST_BYTES:
-            piece = unpacker.decompress(data, _CHUNK)
-            pieces.append(piece)
-            total += len(piece)
-            data = unpacker.unconsumed_tail
-            if unpacker.eof:
-                # Packed files may stand one behind the other.
-                data = unpacker.unused_data
-                unpacker = zlib.decompressobj(31)
-                if data and not data.startswith(_GZIP):
-                    break
-            data = data or file.read(_CHUNK)
-    except zlib.error:
-        return b"".join(pieces)[:MOST_BYTES], "the packed file is damaged"
-    return _within(b"".join(pieces))
-
-
-def _within(data: bytes) -> tuple[bytes, str | None]:
-    if len(data) > MOST_BYTES:
-        return data[:MOST_BYTES], f"only the first {MOST_BYTES >> 20} MiB were read"
-    return data, None
 
 
 def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:

@@ -48,7 +48,7 @@ _XID = re.compile(r"xid[ -]?([0-9]{1,4})", re.IGNORECASE | re.ASCII)
 #: The name of a transport as NCCL prints it: ``NET/IB/0/GDRDMA``.
 _TRANSPORT = re.compile(r"(?:NET|P2P|SHM|IPC|NVLS|MNNVL|COLLNET)(?:/[\w.:+-]+)*", re.ASCII)
 #: A word that names a file rather than being an error text.
-_FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz)")
+_FILE_NAME = re.compile(r"\S*/\S*|\S+\.(?:log|txt|out|err|gz|xz|bz2|zst|zip)")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import threading
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fabtui.errors import InputError
+from fabtui.importers import packed as packed_files
 from fabtui.importers import sources as source
 from fabtui.importers.sources import sources
 
@@ -25,6 +30,89 @@ def test_a_file_and_a_packed_one(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.txt", tmp_path / "b.gz") == {"a.txt": "hello\n", "b.gz": "one\ntwo\n"}
 
 
+def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a zip archive."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return made.getvalue()
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "xz": lzma.compress,
+    "bzip2": bz2.compress,
+    "zip": lambda data: zipped({"log": data}),
+    "zip, stored": lambda data: zipped({"log": data}, zipfile.ZIP_STORED),
+    "zip, lzma": lambda data: zipped({"log": data}, zipfile.ZIP_LZMA),
+    "gzip in zip": lambda data: zipped({"log.gz": gzip.compress(data)}),
+}
+
+
+@pytest.mark.parametrize("form", PACK)
+def test_packed_files_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """The name says nothing; pipes and standard input are unpacked as well."""
+    data = b"".join(b"%d mlx5_0 port 1\n" % line for line in range(50_000))
+    (tmp_path / "log.txt").write_bytes(PACK[form](data))
+    (found,) = sources([str(tmp_path / "log.txt")])
+    assert (found.text, found.cut) == (data.decode(), None)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PACK[form](data))))
+    (found,) = sources(["-"])
+    assert found.text == data.decode()
+
+
+@pytest.mark.parametrize("form", PACK)
+def test_no_packed_file_grows_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
+    if form == "zip, stored":
+        return
+    (tmp_path / "bomb").write_bytes(PACK[form](b"0" * (64 << 20)))
+    (found,) = sources([str(tmp_path / "bomb")])
+    assert len(found.text) == 1 << 20
+    assert found.cut == "only the first 1 MiB were read"
+
+
+def test_members_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "logs.zip").write_bytes(zipped({"logs/a.log": b"one\n", "logs/b.log": b"two\n", "c.zip": zipped({})}))
+    found = [(Path(one.name).name, one.text, one.cut) for one in sources([str(tmp_path / "logs.zip")])]
+    again = "a packed file in an archive: unpack it first"
+    assert found == [("a.log", "one\n", None), ("b.log", "two\n", None), ("c.zip", "", again)]
+    monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
+    (tmp_path / "bombs.zip").write_bytes(zipped({str(number): b"0" * (900 << 10) for number in range(9)}))
+    assert sum(len(one.text) for one in sources([str(tmp_path / "bombs.zip")])) == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b"\x28\xb5\x2f\xfd\x04\x58\x00\x00",
+            "compressed with zstd; fabtui reads gzip, xz, bzip2, zip and plain text: zstd -dc FILE | fabtui explain -",
+        ),
+        (b"\x04\x22\x4d\x18\x64\x40", "compressed with lz4; .*: lz4 -dc FILE"),
+        (b"7z\xbc\xaf\x27\x1c\x00\x04", "compressed with 7-Zip; .*: 7z x -so FILE"),
+        (zipped({"a": b"hello\n"})[:40], "a zip archive that cannot be read"),
+    ],
+)
+def test_packed_files_that_cannot_be_read(tmp_path: Path, data: bytes, message: str) -> None:
+    """One line names the format and the command; never binary text."""
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        texts(tmp_path / "log")
+
+
+@pytest.mark.parametrize("form", ["xz", "bzip2"])
+def test_a_cut_or_damaged_stream(tmp_path: Path, form: str) -> None:
+    data = PACK[form](os.urandom(100_000).hex().encode())
+    (tmp_path / "cut").write_bytes(data[: len(data) // 2])
+    (tmp_path / "damaged").write_bytes(data[:2000] + b"\xff" * 400 + data[2400:])
+    (tmp_path / "text").write_bytes(b"BZh is no packed file\n")
+    cut, damaged, text = sources([str(tmp_path / name) for name in ("cut", "damaged", "text")])
+    assert (cut.cut, damaged.cut) == ("the packed file is cut off", "the packed file is damaged")
+    assert text.text == "BZh is no packed file\n"
+
+
 def test_a_packed_file_that_was_cut(tmp_path: Path) -> None:
     packed = gzip.compress(b"line\n" * 10_000)
     (tmp_path / "a.gz").write_bytes(packed[: len(packed) // 2])
@@ -35,7 +123,7 @@ def test_a_packed_file_that_was_cut(tmp_path: Path) -> None:
 
 
 def test_no_more_than_the_most_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(packed_files, "MOST_BYTES", 1 << 20)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"0" * (64 << 20)))
     (tmp_path / "big").write_bytes(b"0" * (2 << 20))
     for found in sources([str(tmp_path / "bomb.gz"), str(tmp_path / "big")]):
