@@ -29,7 +29,7 @@ def load(paths: str | PathLike[str] | Iterable[str | PathLike[str]]) -> Frames:
     pairs or collectives are one session together, ``outputs``. All frames have the column ``session``.
 
     Args:
-        paths: A file or folder, or several: anything that ``fabtui read`` understands, also packed (``.gz``, ``.xz``, ``.bz2``, ``.zip``).
+        paths: A file or folder, or several: anything that ``fabtui read`` understands, packed files too.
 
     Raises:
         InputError: A file cannot be read or is too large, or its format is not recognised.

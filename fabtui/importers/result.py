@@ -57,8 +57,8 @@ _PATTERNS = tuple(
         # Mail, and a table pasted into one.
         r"(?:> ?)*>",
         r"\|",
-        # Logging frameworks: glog, Python, loguru, container runtimes, syslog.
-        rf"[IWEF]\d{{4}} {_TIME} +\d{{1,9}} [\w./-]{{1,120}}:\d{{1,6}}\]",
+        # Logging frameworks: glog and PyTorch (E704 is 4 July), Python, loguru, container runtimes, syslog.
+        rf"[IWEF]\d{{3,4}} {_TIME} +\d{{1,9}} [\w./-]{{1,120}}:\d{{1,6}}\]",
         rf"{_LEVEL}:[\w.]{{1,80}}:",
         rf"{_LEVEL} \d\d-\d\d {_TIME} (?:\[[\w./-]{{1,120}}:\d{{1,6}}\]|[\w./-]{{1,120}}:\d{{1,6}}\])",
         rf"{_MONTH} [ \d]?\d {_TIME} (?P<who>[\w.-]{{1,253}}) [\w./@-]{{1,80}}(?:\[\d{{1,9}}\])?:",
