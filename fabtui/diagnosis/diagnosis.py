@@ -91,8 +91,8 @@ class Diagnosis:
 
     @cached_property
     def code(self) -> int:
-        """Exit code of the session, or of its preflight if the session only inspected nodes; 1 if its job is bad."""
-        if self.job is not None and self.job.bad:
+        """Exit code of the session, or of its preflight if the session only inspected nodes; 1 if its job alerts."""
+        if self.job is not None and self.job.alerts:
             return exit_codes.BAD
         if self.model.options.get("looks_only"):
             return self.preflight.exit_code

@@ -149,6 +149,8 @@ class JobBoard:
     @property
     def style(self) -> CellStyle:
         """Style of the state of the job."""
+        if self.verdict.struck and not self.verdict.bad:
+            return CellStyle.SLOW
         return _JOB_STYLES[self.verdict.state]
 
     def style_of(self, row: RankRow) -> CellStyle:

@@ -48,7 +48,7 @@ def verdict(one: Diagnosis) -> tuple[str, list[str]]:
     model = one.model
     if model.options.get("looks_only"):
         return plain(head_line(one.preflight)), []
-    text = one_line(one.job.sentence, 1000) if one.job is not None and one.job.bad else outcome_text(one.code)
+    text = one_line(one.job.sentence, 1000) if one.job is not None and one.job.alerts else outcome_text(one.code)
     whole = not any(map(model.gone, model.nodes))
     numbers = numbers_line(
         one.tally.counts,

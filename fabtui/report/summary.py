@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.pairs.p2p_vs_world import differing
+from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.layers import TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
+from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
+from fabtui.presentation.findings import headline
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.text_table import aligned
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
@@ -40,10 +43,18 @@ def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> 
     return text(_blocks(one, ASCII if plain else UNICODE, shown), width, plain)
 
 
+def _first_line(one: Diagnosis, job: JobVerdict) -> str:
+    """Return the sentence about a job; where that is well, with the finding for which the exit code is not."""
+    found = next((one for one in (*one.all_findings, *one.preflight.findings) if one.severity is Severity.BAD), None)
+    if one.code != BAD or job.alerts or found is None:
+        return one_line(job.sentence, 1000)
+    return one_line(f"{job.sentence}; but {fold(found.nodes)}: {headline(found)}", 1000)
+
+
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:
     model, found = one.model, shown or Shown()
     if one.job is not None:
-        yield Paragraph(one_line(one.job.sentence, 1000))
+        yield Paragraph(_first_line(one, one.job))
     yield Items("", head_lines(model))
     known = nodes(model)
     # The heading reports what the rows show.

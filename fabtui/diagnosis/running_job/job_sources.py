@@ -7,11 +7,20 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.job_verdict import SourceReading
 from fabtui.diagnosis.running_job.node_evidence import addresses_of, node_evidence
 from fabtui.diagnosis.running_job.ras_report import RasCommunicator, RasReport, answer, report_of
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, RankStack, grouped, ranges, rank_stacks, ranks_text
+from fabtui.diagnosis.running_job.who_is_behind import (
+    JobPlace,
+    RankStack,
+    grouped,
+    has,
+    ranges,
+    rank_stacks,
+    ranks_text,
+)
 from fabtui.model.facts.node_view import dicts, number, text
 from fabtui.model.job_evidence import JobEvidenceLog, JobReading, JobSource
 from fabtui.model.job_sample import GpuSample
@@ -26,6 +35,8 @@ _BETWEEN = 2.0
 _TRACED = 3.0
 #: Time (s) for which RAS misses a rank that has ended.
 _MISSING = 4.0
+#: Inexactness (s) of the start of a process and of the time of a kernel report.
+_INEXACT = 2.0
 #: Reports that show ranks apart before they count, and maximum number of ranks that are compared.
 _REPORTS, _RANKS = 8, 512
 #: Maximum number of sentences of a source, and of groups of alike ranks.
@@ -68,6 +79,12 @@ class JobRank(NamedTuple):
     def state(self) -> str:
         """State of its process: ``R``, ``S``, ``D``, ``T``, or "" if unknown."""
         return self.track.last.state if self.track.last is not None else ""
+
+    @property
+    def started(self) -> float | None:
+        """Start of its process (epoch seconds), None if unknown."""
+        age = self.track.last.age if self.track.last is not None else None
+        return None if age is None else self.track.seen - age - _INEXACT
 
     @property
     def wait(self) -> str:
@@ -425,34 +442,55 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
     return LogEvidence(reading, None if late is None else last.time - late, per_minute, overdue or bool(stuck))
 
 
+class RankReport(NamedTuple):
+    """Report of a kernel about a rank or its GPU."""
+
+    place: JobPlace
+    text: str  #: What its GPU reported: ``Xid 79: GPU has fallen off the bus``; "" if it was killed for memory.
+    at: str  #: Time of day on its node, or "".
+    severity: Severity  #: Bad: it cannot be trusted until it is reset.
+    when: float  #: Epoch seconds.
+
+    def where(self, ranks: int, gone: bool) -> str:
+        """Return what struck a number of ranks; ``gone``: their processes have ended."""
+        if not self.text:
+            return f"{'was' if ranks == 1 else 'were'} killed for memory (OOM)"
+        gpus = "on a GPU" if ranks == 1 else "on GPUs"
+        verb = f"{has(ranks)} ended," if gone else "is" if ranks == 1 else "are"
+        return f"{verb} {gpus} that reported {self.text}" + (f" ({self.at})" if self.at else "")
+
+
 class KernelEvidence(NamedTuple):
     """Evidence from the kernels of the nodes and their cgroups."""
 
     reading: SourceReading | None
-    causes: Mapping[JobPlace, str]  #: What struck a rank: ``its GPU reported Xid 79: GPU has fallen off the bus``.
+    reports: Sequence[RankReport]  #: What struck ranks, the gravest first, the latest of these first.
     fabric: str  #: Whether the fabric shows any sign.
 
 
 def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> KernelEvidence:
     """Return what the kernels report about the nodes of the job."""
     sentences: list[str] = []
-    causes: dict[JobPlace, str] = {}
+    struck: list[RankReport] = []
     at = 0.0
     clean = 0
     for node in group.nodes:
         for report in log.kernel_reports(node):
             at = max(at, report.time)
             sentences.append(f"{node}: {_reported(report.value)}")
-            causes.update(_struck(report.value, node, group))
+            struck += _struck(report.value, node, group, report.time)
         if kills := log.kills(node):
             at = max(at, group.now)
             sentences.append(f"{node}: OOM kills in the job's cgroup: {kills}")
-            causes.update({place: "was killed for memory (OOM)" for place in group.gone if place.node == node})
+            struck += [RankReport(one, "", "", Severity.BAD, group.now) for one in group.gone if one.node == node]
         reading = log.reading(JobSource.KERNEL, node)
         if reading is not None:
             here = [one.place for one in group.ranks if one.place.node == node]
             found = node_evidence(node, reading.value, [*here, *(place for place in named if place.node == node)])
             sentences += [f"{sign.place}: {sign.text}" for sign in found.signs]
+            for one in dicts(reading.value.get("events")):
+                if (age := number(one.get("age"))) is not None:
+                    struck += _struck(one, node, group, reading.time - age)
             at = max(at, reading.time)
             clean += not found.signs and found.log == "yes"
     sentences = list(dict.fromkeys(sentences))
@@ -460,7 +498,8 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
     if not sentences and clean:
         fabric = "no sign of the fabric: no Xid, PCIe or link report, no port down"
     text_ = "; ".join(sentences[:_MOST]) or fabric
-    return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, causes, fabric)
+    struck.sort(key=lambda one: (one.severity is not Severity.BAD, -one.when))
+    return KernelEvidence(SourceReading("kernel", text_, "", at or group.now) if text_ else None, struck, fabric)
 
 
 def _reported(value: Mapping[str, Any]) -> str:
@@ -470,12 +509,17 @@ def _reported(value: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (name, words))) or str(value.get("kind"))[:40]
 
 
-def _struck(value: Mapping[str, Any], node: str, group: JobGroup) -> dict[JobPlace, str]:
-    """Return the ranks that a kernel report is about."""
+def _struck(value: Mapping[str, Any], node: str, group: JobGroup, when: float) -> list[RankReport]:
+    """Return what a kernel report means for the ranks that it is about, if they ran at the time."""
     kind, gpu, pid = value.get("kind"), value.get("gpu"), value.get("pid")
     if kind in ("xid", "gpu_lost") and isinstance(gpu, int):
-        hit = [one.place for one in group.ranks if one.place.node == node and gpu in one.track.process.gpus]
-        return {place: f"is on a GPU that reported {_reported(value)}" for place in hit}
+        severity = xids.severity(value) if kind == "xid" else Severity.BAD
+        words, at = _reported(value), text(value.get("at")) or ""
+        # An earlier job may have left it in the kernel's log.
+        running = [one.place for one in group.ranks if when >= (one.started or 0.0)]
+        hit = [place for place in (*running, *group.gone) if place.node == node and str(gpu) in place.gpu.split(",")]
+        return [RankReport(place, words, at, severity, when) for place in hit]
     if kind == "oom":
-        return {place: "was killed for memory (OOM)" for place in group.gone if place.node == node and place.pid == pid}
-    return {}
+        gone = [place for place in group.gone if place.node == node and place.pid == pid]
+        return [RankReport(place, "", "", Severity.BAD, when) for place in gone]
+    return []

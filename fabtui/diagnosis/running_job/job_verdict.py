@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -82,13 +83,19 @@ class JobVerdict(NamedTuple):
     needs: str = ""  #: What the evidence lacks, and what would give it; "" if it suffices.
     world: int | None = None  #: Number of ranks of the job, None if unknown.
     settled: bool = False  #: Whether more samples of the same sources will hardly change it.
-    note: str = ""  #: What happened shortly before: ``rank 1 wrote files for 0:11``.
+    note: str = ""  #: What happened besides: ``rank 1 wrote files for 0:11 before``.
     quiet: float = 0.0  #: Time (s) since the last progress of a job that moves.
+    struck: bool = False  #: Whether a kernel has reported that a GPU of it cannot be trusted.
 
     @property
     def bad(self) -> bool:
         """True if the job hangs, is held up, or computes what nobody wants."""
         return self.state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES)
+
+    @property
+    def alerts(self) -> bool:
+        """True if it comes before all that tests show: it is bad, or will be."""
+        return self.bad or self.struck
 
     @property
     def seconds(self) -> float:
@@ -105,40 +112,42 @@ class JobVerdict(NamedTuple):
     @property
     def sentence(self) -> str:
         """The verdict in one line, with the next command."""
-        following = f"; next: {self.next[0]}" if self.next and self.bad else ""
+        following = f"; next: {self.next[0]}" if self.next and self.alerts else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
         return f"{self.title} {self.statement}{lacks}{following}"
 
     @property
     def statement(self) -> str:
         """Statement about the job, without its name: ``hangs for 0:14: rank 9 on n061:1 is stopped``."""
-        who = f"{self._who()} {self.where}".strip()
+        return "; ".join(filter(None, (self._statement(), self.note)))
+
+    def _statement(self) -> str:
+        named = f"{who(self.behind, self.ranks)} {self.where}".strip()
         match self.state:
             case JobState.HANGS:
-                return f"hangs for {clock(self.seconds)}" + (f": {who}" if who else "")
+                return f"hangs for {clock(self.seconds)}" + (f": {named}" if named else "")
             case JobState.SLOW:
-                return "is slow" + (f": {who}" if who else "")
+                return "is slow" + (f": {named}" if named else "")
             case JobState.MOVES:
                 pace = "" if self.per_minute is None else f": {self.per_minute:.3g} iterations/min"
-                return "; ".join(filter(None, (f"moves{pace}", who, self.note)))
+                return "; ".join(filter(None, (f"moves{pace}", named)))
             case JobState.DIVERGES:
-                return f"moves, but {who}"
+                return f"moves, but {named}"
             case JobState.PAUSED:
-                return f"pauses for {clock(self.seconds)}" + (f": {who}" if who else "")
+                return f"pauses for {clock(self.seconds)}" + (f": {named}" if named else "")
             case JobState.STARTING:
-                return "starts" + (f": {who}" if who else "")
+                return "starts" + (f": {named}" if named else "")
             case JobState.ENDED:
                 return "has ended"
         return f"is in an unknown state: {self.needs or 'nothing was observed yet'}"
 
-    def _who(self) -> str:
-        if not self.behind:
-            return ""
-        rows = {row.place: row.endpoint for row in self.ranks}
-        first = self.behind[0]
-        return (
-            f"rank {first.rank} on {rows.get(first, first.node)}" if len(self.behind) == 1 else ranks_text(self.behind)
-        )
+
+def who(places: Sequence[JobPlace], rows: Iterable[RankRow]) -> str:
+    """Return ranks with their nodes, a single one with its endpoint: ``rank 9 on n061:1``."""
+    if len(places) != 1:
+        return ranks_text(places) if places else ""
+    (place,) = places
+    return f"rank {place.rank} on {next((row.endpoint for row in rows if row.place == place), place.node)}"
 
 
 def clock(seconds: float) -> str:

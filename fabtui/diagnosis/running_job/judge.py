@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.running_job import job_sources as sources
 from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
 from fabtui.diagnosis.running_job.late_ranks import late_ranks
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_text, stack_command, state_command
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_text, stack_command, state_command
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
@@ -32,6 +33,8 @@ _BUSY, _BLOCKED = 60.0, 30.0
 _RECENT = 3.0
 #: Time (s) for which files that ranks used are reported after they have continued.
 _BEFORE = 30.0
+#: Time (s) before the last progress from which a kernel report that is not grave may be the cause.
+_LATELY = 60.0
 #: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
 _DEAD, _OLD = 4.0, 15.0
 #: Observed time (s) after which a verdict about a job that moves is settled.
@@ -147,6 +150,7 @@ class _Named(NamedTuple):
     behind: tuple[JobPlace, ...]
     where: str = ""
     needs: str = ""
+    struck: Severity | None = None  #: Severity of the report of the kernel that names them.
 
 
 class _Judge:
@@ -194,7 +198,7 @@ class _Judge:
             return self._made(JobState.DIVERGES, group.first, _Named(self._ras.apart, self._different()))
         if (late := late_ranks(self._log, group)) is not None:
             return self._made(JobState.SLOW, late.since, _Named(late.places, late.where))
-        return self._made(JobState.MOVES, group.first, self._struck(), quiet)
+        return self._made(JobState.MOVES, group.first, self._struck(Severity.WARN), quiet)
 
     def _silent_since(self, stopped: Sequence[JobRank]) -> float:
         """Return since when a rank is stopped or gone."""
@@ -279,9 +283,11 @@ class _Judge:
     def _named(self) -> _Named:
         """Return who is behind in a job that stands, by the strongest source."""
         group = self._group
-        struck = self._struck()
+        struck = self._struck(Severity.BAD)
         if group.gone:
-            return _Named(group.gone, struck.where if struck.behind else "has ended while the others run")
+            if struck.behind and set(struck.behind) <= set(group.gone):
+                return struck
+            return _Named(group.gone, f"{has(len(group.gone))} ended while the others run")
         stopped = tuple(one.place for one in group.ranks if one.stopped)
         if stopped:
             return _Named(stopped, "is stopped" if len(stopped) == 1 else "are stopped")
@@ -329,14 +335,17 @@ class _Judge:
         if seconds < _RECENT:
             return ""
         whole = len(found) == len(self._group.ranks)
-        who = "all ranks" if whole else ranks_text(one.place for one in found)
+        ranks = "all ranks" if whole else ranks_text(one.place for one in found)
         did = "wrote" if all(one.track.writes for one in found) else "read or wrote"
-        return f"{who} {did} files for {clock(seconds)} before"
+        return f"{ranks} {did} files for {clock(seconds)} before"
 
-    def _struck(self) -> _Named:
-        """Return the ranks that a report of the kernel is about."""
-        causes = self._kernel.causes
-        return _Named(tuple(causes), next(iter(causes.values()))) if causes else _Named(())
+    def _struck(self, least: Severity) -> _Named:
+        """Return the ranks that a report of the kernel is about: the first that is grave enough, or came lately."""
+        since = self._moved() or self._group.first
+        kept = [one for one in self._kernel.reports if one.severity.rank <= least.rank or one.when >= since - _LATELY]
+        alike = tuple(dict.fromkeys(one.place for one in kept if one.text == kept[0].text))
+        gone = bool(alike) and alike[0] in self._group.gone
+        return _Named(alike, kept[0].where(len(alike), gone), struck=kept[0].severity) if kept else _Named(())
 
     def _lacks(self) -> str:
         """Return what the evidence lacks, and what would give it."""
@@ -359,6 +368,10 @@ class _Judge:
     def _made(self, state: JobState, since: float, named: _Named, quiet: float = 0.0) -> JobVerdict:
         """Return a verdict; ``quiet`` is the time (s) since the last progress of a job that moves."""
         group = self._group
+        grave = named if named.struck is not None else self._struck(Severity.BAD)
+        notes = [self._before() if state is JobState.MOVES else ""]
+        rows = self._rows(state, named.behind)
+        notes += [f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
         sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
         # A job that starts may hang; one that moved a moment ago, too.
         moves = state is JobState.MOVES and quiet < _RECENT
@@ -371,7 +384,7 @@ class _Judge:
             self._now,
             group.job,
             group.nodes,
-            self._rows(state, named.behind),
+            rows,
             named.behind,
             named.where,
             tuple(one._replace(text=one_line(one.text, 500)) for one in read if one is not None and one.text),
@@ -381,8 +394,9 @@ class _Judge:
             named.needs,
             group.world,
             settled,
-            self._before() if state is JobState.MOVES else "",
+            "; ".join(filter(None, notes)),
             quiet if state is JobState.MOVES else 0.0,
+            grave.struck is Severity.BAD,
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:
@@ -390,7 +404,7 @@ class _Judge:
             return ()
         place = named.behind[0] if named.behind else self._group.ranks[0].place
         rank = self._group.rank(place)
-        if place in self._kernel.causes and place not in self._group.gone:
+        if named.struck is not None and place not in self._group.gone:
             command = f"nvidia-smi -q -i {place.gpu.partition(',')[0]}"
         elif place in self._group.gone:
             command = "sudo dmesg -T | grep -iE 'out of memory|killed process|segfault|Xid' | tail"

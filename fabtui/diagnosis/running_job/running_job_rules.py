@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
-from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, clock
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.diagnosis.running_job.who_is_behind import ranks_text
@@ -136,13 +135,5 @@ class RankStruck(_RunningJobRule):
         """Yield the finding about ranks that a report struck while the job moves."""
         for found in super().check(context):
             if found.facts.get("who"):
-                yield found.replace(severity=Severity.BAD) if _grave(context) else found
-
-
-def _grave(model: Model) -> bool:
-    """Return True if a kernel has reported something after which a GPU cannot be trusted."""
-    reports = [one.value for node in model.job.nodes for one in model.job.kernel_reports(node)]
-    return any(
-        one.get("kind") == "gpu_lost" or (one.get("kind") == "xid" and xids.severity(one) is Severity.BAD)
-        for one in reports
-    )
+                verdict = job_verdict(context)
+                yield found.replace(severity=Severity.BAD) if verdict is not None and verdict.struck else found

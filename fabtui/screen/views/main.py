@@ -381,7 +381,7 @@ class MainScreen(Screen[None]):
 
     def _draw_around(self) -> None:
         bad = dict(self.findings.layers) if self.findings is not None else {}
-        if self._job is not None and self._job.verdict.bad:
+        if self._job is not None and self._job.verdict.alerts:
             hangs = self._job.style is CellStyle.FAILED
             worst = Verdict.FAILED if hangs else Verdict.SLOW
             bad[Layer.JOB] = Counter({worst: max(1, len(self._job.verdict.behind))})

@@ -59,7 +59,7 @@ class PanelContent:
 
     def verdict(self, width: int, job: JobBoard | None = None) -> Line:
         """Return the verdict on the session on one line: about its job, unless tests have found worse."""
-        if job is not None and (job.verdict.bad or not any(self.diagnosis.layers.values())):
+        if job is not None and (job.verdict.alerts or not any(self.diagnosis.layers.values())):
             return self._job_verdict(job, width)
         found, untested = self.diagnosis, len(self._context.model.untested)
         # The tally and the list of findings are replaced when they change.

@@ -699,7 +699,7 @@ class LiveFeed(Feed):
         if code == NOT_TESTED:
             return "something could not be tested"
         if code == BAD:
-            if (job := self.diagnosis().job) is not None and job.bad:
+            if (job := self.diagnosis().job) is not None and job.alerts:
                 return one_line(job.sentence, 500)
             if any(verdict.bad for verdict in self.model.confirmed()):
                 counts = self.diagnosis().tally.counts

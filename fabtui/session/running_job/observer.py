@@ -76,6 +76,7 @@ class JobObserver:
         self._first: dict[str, asyncio.Event] = {}
         self._busy: set[str] = set()
         self._seen: dict[str, float] = {}  #: When a node had a rank the last time.
+        self._logs_read: set[str] = set()  #: Nodes whose kernel's log was read.
         self._problems: set[tuple[str, str]] = set()
         self._started: float | None = None
         self._began: float | None = None
@@ -109,7 +110,8 @@ class JobObserver:
             before = time.time() - (self._pump.model.started or time.time())
             self._started = asyncio.get_running_loop().time() - min(max(0.0, before), _BEFORE)
         if self._followed and not self._beside:
-            works: list[Callable[[], Coroutine[Any, Any, None]]] = [self._judge, self._poll_ras, self._poll_inspector]
+            works: list[Callable[[], Coroutine[Any, Any, None]]]
+            works = [self._judge, self._poll_ras, self._poll_inspector, self._read_kernels]
             works += [self._read_logs] if self._monitor is not None else []
             self._beside = [asyncio.create_task(work()) for work in works]
 
@@ -214,16 +216,25 @@ class JobObserver:
         self._settled.set()
         if verdict.state is not self._logged:
             self._logged = verdict.state
-            self._pump.log("warning" if verdict.bad else "info", one_line(verdict.sentence, 500))
+            self._pump.log("warning" if verdict.alerts else "info", one_line(verdict.sentence, 500))
 
     async def read_stacks(self) -> None:
         """Emit where the ranks of all nodes are."""
         self._stacks_read = asyncio.get_running_loop().time()
-        await self._each("stacks", JobSource.STACKS, _STACKS)
+        await self._each(list(self._followed)[:_MOST_STACKS], "stacks", JobSource.STACKS, _STACKS)
 
     async def read_kernel(self) -> None:
         """Emit what the kernels of all nodes have reported since the job started."""
-        await self._each("evidence", JobSource.KERNEL, _KERNEL)
+        self._logs_read.update(self._followed)
+        await self._each(list(self._followed)[:_MOST_STACKS], "evidence", JobSource.KERNEL, _KERNEL)
+
+    async def _read_kernels(self) -> None:
+        """Emit for each node with a rank what its kernel reported before the first sample, which shows later ones."""
+        while True:
+            await asyncio.sleep(_JUDGE_EVERY)
+            if fresh := [node for node in self.nodes if node not in self._logs_read]:
+                self._logs_read.update(fresh)
+                await self._each(fresh, "evidence", JobSource.KERNEL, _KERNEL)
 
     async def read_dumps(self) -> None:
         """Emit what the flight recorder dumps show that ranks have written already."""
@@ -233,7 +244,7 @@ class JobObserver:
         if taken.dumps:
             self._emit("", JobSource.FLIGHT, conclusion(flight_answer(taken.dumps, taken.places)))
 
-    async def _each(self, probe: str, source: JobSource, deadline: float) -> None:
+    async def _each(self, nodes: Iterable[str], probe: str, source: JobSource, deadline: float) -> None:
         """Ask nodes at the same time, and emit each answer as it comes."""
 
         async def one(node: str) -> None:
@@ -242,7 +253,7 @@ class JobObserver:
             if reply.value is not None and node in self._seen:
                 self._emit(node, source, reply.value)
 
-        await asyncio.gather(*(one(node) for node in list(self._followed)[:_MOST_STACKS]))
+        await asyncio.gather(*map(one, nodes))
 
     async def _some_rank(self) -> None:
         """Wait until a node has a rank."""

@@ -15,6 +15,7 @@ from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankS
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.events import JobEvidence, event_from_line
 from fabtui.model.session_model import Model
+from fabtui.report.summary import summary
 
 from .played_job import SAMPLES, T0, PlayedJob, gpu, play, rank
 
@@ -437,6 +438,64 @@ def test_an_xid_while_the_job_moves() -> None:
     found = diagnose(job.model)
     assert found.all_findings[0].rule.id == "J22"
     assert found.code == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "age", "said", "grave"),
+    [
+        (
+            79,
+            600.0,
+            "; rank 1 on n1:1 is on a GPU that reported Xid 79: GPU has fallen off the bus (12:03); next: ",
+            True,
+        ),
+        # An Xid of a program that went on, and one of an earlier job.
+        (13, 600.0, "", False),
+        (79, 1000.0, "", False),
+        # It wants a reset some time.
+        (63, 600.0, "; rank 1 on n1:1 is on a GPU that reported Xid 63: ECC page retirement", False),
+    ],
+)
+def test_an_xid_of_before_the_first_sample(code: int, age: float, said: str, grave: bool) -> None:
+    """The kernel's log still has it; the processes are 900 s old."""
+    job = PlayedJob()
+    works(job)
+    event = {"kind": "xid", "code": code, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "age": age, "text": ""}
+    job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
+    assert job.verdict.sentence.startswith("the job on n1 (2 ranks) moves" + said)
+    assert said or job.verdict.sentence.endswith("moves")
+    assert (job.verdict.struck, job.verdict.bad, diagnose(job.model).code == 1) == (grave, False, grave)
+    assert summary(diagnose(job.model)).splitlines()[0] == job.verdict.sentence
+    if grave:
+        assert job.verdict.next == ("ssh n1 nvidia-smi -q -i 1",)
+
+
+def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause() -> None:
+    job = PlayedJob()
+    works(job)
+    event = {"kind": "xid", "code": 63, "gpu": 0, "bus": "0000:18:00", "at": "11:53", "age": 600.0, "text": ""}
+    job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
+    verdict = stands(job, sleeps(1))
+    assert [place.rank for place in verdict.behind] == [1]
+    event["code"] = 79
+    job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
+    assert [place.rank for place in job.verdict.behind] == [0]
+    stopped = stands(job, {**sleeps(1), "state": "T"}, 2)
+    words = (
+        "rank 1 on n1:1 is stopped; rank 0 on n1:0 is on a GPU that reported Xid 79: GPU has fallen off the bus (11:53)"
+    )
+    assert stopped.statement.endswith(words)
+
+
+def test_a_rank_that_has_ended_on_a_gpu_with_an_xid() -> None:
+    job = PlayedJob()
+    works(job)
+    report = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "text": "GPU has fallen off"}
+    for _ in range(6):
+        job.sample([spins(0, job)], [gpu(0, 100, 126), gpu(1, 0, 124)], kernel=[report])
+        verdict = job.step()
+    words = "rank 1 on n1:1 has ended, on a GPU that reported Xid 79: GPU has fallen off the bus (12:03); next: "
+    assert words in verdict.sentence
 
 
 # -- ranks without GPUs -----------------------------------------------------------------------------------------------

@@ -159,3 +159,17 @@ async def test_what_only_holds_an_allocation_is_no_job() -> None:
     model, nodes = await run(script, job="4711")
     assert [message for message in nodes.links["a"].sent if message.get("name") == "activity"]
     assert not model.job
+
+
+async def test_what_the_kernel_reported_before_the_session_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "_JUDGE_EVERY", 0.1)
+    event = {"kind": "xid", "code": 79, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "age": 50.0, "text": ""}
+    evidence = {"log": "yes", "since": 100.0, "events": [event], "ports": [], "ranks": [], "gone": []}
+    script = busy()
+    script.probe_results["a"] = {"activity": activity("a", {0: "R", 1: "R"}), "evidence": evidence}
+    model, nodes = await run(script)
+    verdict = diagnose(model).job
+    assert verdict is not None
+    assert "rank 1 on a:1 is on a GPU that reported Xid 79" in verdict.sentence
+    assert [message["name"] for message in nodes.links["a"].sent if message["t"] == "probe"].count("evidence") == 1
+    assert not [message for message in nodes.links["b"].sent if message.get("name") == "evidence"]
