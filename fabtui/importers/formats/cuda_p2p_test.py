@@ -132,6 +132,7 @@ FORMATS = [
         parse,
         aliases="p2p-bandwidth",
         convert=benchmarks.cuda_p2p,
+        errors=True,
         incomparable=True,
     )
 ]

@@ -95,5 +95,6 @@ FORMATS = [
         units={"bytes": "B", "time": "us", "busbw": "GB/s"},
         aliases="deepspeed|ds_bench|deepspeed-comm-bench",
         convert=benchmarks.collective_tables,
+        errors=True,
     )
 ]

@@ -182,5 +182,6 @@ FORMATS = [
         units={"bytes": "B", **_TIME, **_RATE},
         aliases=r"msccl\+\+|mscclpp-(?:test|expt)|all\w+_test_perf",
         convert=benchmarks.collective_tables,
+        errors=True,
     )
 ]

@@ -117,6 +117,6 @@ FORMATS: list[Format] = [
         for form in module.FORMATS
         if form.name in _FACTS
     ),
-    *(form._replace(convert=benchmarks.perftest) for form in perftest.FORMATS),
-    *(form._replace(convert=benchmarks.iperf3) for form in iperf3.FORMATS),
+    *(form._replace(convert=benchmarks.perftest, errors=True) for form in perftest.FORMATS),
+    *(form._replace(convert=benchmarks.iperf3, errors=True) for form in iperf3.FORMATS),
 ]

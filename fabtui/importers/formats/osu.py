@@ -138,6 +138,7 @@ FORMATS = [
         units={"bytes": "B"},
         aliases=r"osu_\w+",
         convert=benchmarks.osu,
+        errors=True,
         incomparable=True,
     )
 ]
