@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fabtui.importers.catalogue import LEAST, UNKNOWN, Guess, chosen, recognise
 from fabtui.importers.sources import Source
+from fabtui.importers.unwrapping import Unwrapped, unwrapped
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Reading
 from fabtui_node.parsers.lines import without_escapes
@@ -226,22 +227,23 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
 
     Prefixes are removed if the text then has a likelier format, or more values in the same one.
     """
-    part = text if len(text) <= 2 * _PART else text[:_PART] + "\n" + text[-_PART:]
-    plain = Variant()
-    shown = plain.of(part)
-    best = _candidate(shown, plain, named)
-    seen = {shown}
-    for variant in variants(part):
-        shown = variant.of(part)
-        if shown not in seen:
-            seen.add(shown)
-            other = _candidate(shown, variant, named)
-            best = other if _better(other, best) else best
+    best = _best(text, named)
+    joined: Unwrapped | None = None
+    for table in (False, True):
+        if (put_together := unwrapped(text, table=table)) is not None:
+            other = _best(put_together.text, named)
+            if _read_better(other, best, ties=not table):
+                best, joined = other, put_together
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
         return Recognised(best.guess, None)
+    text = text if joined is None else joined.text
+    part = _part(text)
     if part is not text:
         reading = form.parse(best.variant.of(text))
+    if joined is not None:
+        warning = f"lines that were cut at {joined.width} characters are joined"
+        reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     # One capital, and the case of letters counts. The keys of JSON have none.
     if part.islower() and not part.lstrip().startswith(("{", "[")) and form.likely(f"{part}\nA") < LEAST:
         warning = f"the text has no capitals, which output of {form.name} has: what was lost with them is not read"
@@ -256,6 +258,40 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
     guess = recognise(text) if named is None else Guess(named, 1.0, [])
     return _Candidate(variant, guess, None if guess.format is None else guess.format.parse(text))
+
+
+def _part(text: str) -> str:
+    """Return the part of a text by which is decided what to remove: all of it, or its two ends."""
+    return text if len(text) <= 2 * _PART else text[:_PART] + "\n" + text[-_PART:]
+
+
+def _best(text: str, named: Format | None) -> _Candidate:
+    """Return the variant of a text that is read best."""
+    part = _part(text)
+    plain = Variant()
+    shown = plain.of(part)
+    best = _candidate(shown, plain, named)
+    seen = {shown}
+    for variant in variants(part):
+        shown = variant.of(part)
+        if shown not in seen:
+            seen.add(shown)
+            other = _candidate(shown, variant, named)
+            best = other if _better(other, best) else best
+    return best
+
+
+def _read_better(joined: _Candidate, best: _Candidate, ties: bool) -> bool:
+    """Return True if a text with its lines joined is read better than before; a log, with ``ties``, also if as well."""
+    form = joined.guess.format
+    if form is None:
+        return False
+    if form is not best.guess.format or joined.guess.sure != best.guess.sure:
+        return joined.guess.sure > best.guess.sure
+    if joined.missed > best.missed or joined.known < best.known:
+        return False
+    # Of a whole line of a log more is shown, even if it has no more values.
+    return joined.missed < best.missed or joined.known > best.known or (form.log and ties)
 
 
 def _better(other: _Candidate, best: _Candidate) -> bool:

@@ -16,6 +16,7 @@ from fabtui.errors import InputError
 from fabtui.importers.catalogue import recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
+from fabtui.importers.unwrapping import unwrapped
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
@@ -106,7 +107,7 @@ def _explain_logs(words: list[str], width: int) -> int:
         if lines := _output_lines(source, width):
             others += lines
         else:
-            reader.add(source.text)
+            reader.add(_whole_lines(source.text))
     if reader.cut:
         print("fabtui: the logs are too long: not all of their lines were examined", file=sys.stderr)
     found = reader.result()
@@ -117,6 +118,17 @@ def _explain_logs(words: list[str], width: int) -> int:
         return _print(others[1:])
     _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(len(names), 'file')}", *lines])
     return UNKNOWN
+
+
+def _whole_lines(text: str) -> str:
+    """Return a text with its hard-wrapped lines joined, if at least as many of its errors are known then."""
+    joined = unwrapped(text, keep_count=True)
+    if joined is None:
+        return text
+    before, after = LogReader(), LogReader()
+    before.add(text)
+    after.add(joined.text)
+    return joined.text if after.result().known >= before.result().known else text
 
 
 def _output_lines(source: Source, width: int) -> list[str]:

@@ -86,6 +86,12 @@ class Causes(NamedTuple):
     unknown: list[LogPlace]  #: Warnings and exceptions that are not in the catalogue.
     behind: list[int]  #: Ranks that completed and enqueued least.
 
+    @property
+    def known(self) -> tuple[int, int]:
+        """Number of kinds of errors that are known, causes and consequences, and number of their lines."""
+        errors = [*self.causes, *self.consequences]
+        return len(errors), sum(one.count for one in errors)
+
 
 class LogReader:
     """Finds the errors in logs, which are added one by one."""

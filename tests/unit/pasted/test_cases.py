@@ -210,8 +210,6 @@ OPEN = frozenset(
         "read 27-nccl-graph-gen3.txt",
         "explain 27-nccl-graph-gen3.txt",
         "explain 29-async-fatal-qp.txt",
-        "read 30-watchdog-wrapped-138.txt",
-        "explain 30-watchdog-wrapped-138.txt",
         "explain 31-commands-one-node.txt",
         "explain vendor err 129",
         "explain sxid 12028",

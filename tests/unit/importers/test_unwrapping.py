@@ -1,0 +1,77 @@
+"""Lines that a terminal cut at its width are joined where the text is read better so, and only there."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.importers.result import read
+from fabtui.importers.sources import sources
+from fabtui.importers.unwrapping import unwrapped
+
+from .places import REAL, SAMPLES, of_text
+
+ERRORS = (
+    "n060:7:9 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer 10.0.0.61<41234> with status=12 "
+    "opcode=129 len=0 vendor err 129 (Recv) localGid ::ffff:10.0.0.60 remoteGids::ffff:10.0.0.61 hca mlx5_0\n"
+    "n060:7:9 [0] NCCL INFO transport/net.cc:1216 -> 6\n"
+)
+WATCHDOG = "".join(
+    f"[rank{rank}]:[E704 10:22:41.5001 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800010 "
+    "milliseconds before timing out.\n"
+    for rank in (1, 2, 3, 5, 6)
+)
+
+
+def folded(text: str, width: int, prefix: str = "") -> str:
+    """Return a text as a terminal of this width cuts its lines."""
+    return "".join(
+        f"{prefix}{line[at : at + width]}\n" for line in text.splitlines() for at in range(0, max(1, len(line)), width)
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100, 132, 138])
+@pytest.mark.parametrize("text", [ERRORS, WATCHDOG], ids=["errors", "watchdog"])
+def test_cut_lines_are_joined(text: str, width: int) -> None:
+    for prefix in ("", "> ", "> > "):
+        joined = unwrapped(folded(text, width, prefix))
+        assert joined is not None
+        assert joined.text == text
+    kept = unwrapped(folded(text, width), keep_count=True)
+    assert kept is not None
+    assert kept.text.count("\n") == folded(text, width).count("\n")
+    assert [line for line in kept.text.split("\n") if line] == text.splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 138])
+def test_a_folded_log_is_read_as_it_was(width: int) -> None:
+    result = of_text(folded(WATCHDOG, width))
+    assert [entry["rank"] for entry in result.values["timeouts"]] == [1, 2, 3, 5, 6]
+    assert result.values == of_text(WATCHDOG).values
+    assert f"lines that were cut at {width} characters are joined" in result.warnings
+
+
+SAMPLES_OF_TABLES = ["h200x8/smi.txt", "ibsim/ibqueryerrors_bad.txt", "ibsim/iblinkinfo_line.txt"]
+
+
+@pytest.mark.parametrize("name", SAMPLES_OF_TABLES)
+def test_a_folded_table_is_read_as_it_was(name: str) -> None:
+    (source,) = sources([str(SAMPLES / name)])
+    whole = read(source)
+    result = read(source._replace(text=folded(source.text, 80)))
+    assert result.kind == whole.kind
+    assert result.values == whole.values
+
+
+def test_lines_as_they_were_printed_stay() -> None:
+    """No sample of ours is changed: long lines of one length are no cut lines, and a table reads no better joined."""
+    files = [
+        path for path in sorted(SAMPLES.rglob("*.txt")) if "wrapped" not in path.name and "fuzzed" not in path.parts
+    ]
+    # Its author cut this one.
+    files += sorted(path for path in REAL.glob("*/*") if path.name not in ("ib-error12-timeout.txt",))
+    assert len(files) > 100
+    for path in files:
+        for source in sources([str(path)]):
+            warnings = read(source).warnings if unwrapped(source.text) or unwrapped(source.text, table=True) else []
+            assert not [warning for warning in warnings if "joined" in warning], path
