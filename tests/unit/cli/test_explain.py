@@ -141,7 +141,7 @@ def test_all_rules_and_errors_are_listed(capsys: Out) -> None:
         ([], "nothing to explain"),
         ([" "], "nothing to explain"),
         (["FT999"], "no rule or error has the code FT999"),
-        (["E99"], "no rule or error has the code E99"),
+        (["E999"], "no rule or error has the code E999"),
         (["J99"], "no rule or error has the code J99"),
         (["rank0.log"], "cannot read rank0.log"),
         (["/nowhere/x"], "cannot read /nowhere/x"),

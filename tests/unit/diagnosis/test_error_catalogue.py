@@ -27,6 +27,70 @@ from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 #: Errors of the field, with each form in which libraries print them; E1 to E36 are the numbers of its survey.
 FORMS = {
+    "E80": (
+        "n060:7:9 [0] transport/nvls.cc:254 (ncclNvlsSetup) NCCL WARN Cuda failure 401 'the present state'",
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 1 'invalid argument'.",
+    ),
+    "E81": ("Cuda failure 101 'invalid device ordinal'", "failed to peer with device 3: 101 invalid device ordinal"),
+    "E82": (
+        "CUDA error: peer access is not supported between these two devices",
+        "transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 peer access is not supported",
+        "failed to peer with device 1(=1a000): 217 peer access is not supported between these two devices",
+    ),
+    "E83": ("NCCL WARN hipIpcGetMemHandle failed : invalid argument",),
+    "E85": ("ErrorCode:DCGM_FR_IMEX_UNHEALTHY GPU:2 IMEX daemon status is -3 (not READY)",),
+    "E86": (
+        "NCCL WARN NET/OFI Unable to register memory (type = 2) for device 1. RC: -12, Error: Cannot allocate memory",
+        "NET/OFI Could not register dummy buffer for flush, dev: 0 failed",
+    ),
+    "E87": ("NCCL WARN NET/OFI Couldn't open a fabric access domain. RC: -12, ERROR: Cannot allocate memory",),
+    "E88": ("NCCL WARN NET/OFI Couldn't open AV. RC: -12, ERROR: Cannot allocate memory",),
+    "E89": ("efa 0000:00:1a.0 efa_0: Failed to register mr [-12] error", "efa_1: ALLOC_PD failed, err -12"),
+    "E90": (
+        "Call to ibv_reg_dmabuf_mr failed with error Operation not supported",
+        "DMA-BUF is not supported on this GPU: fail",
+    ),
+    "E91": ("IB device mlx5_9 not found: error", "NET/IB : Unable to open device mlx5_4, error"),
+    "E94": ("Couldn't init GPU context: 1, error",),
+    "E95": (
+        "[c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.1, 29400).",
+        "torch.distributed.DistNetworkError: The client socket has failed to connect to [n1]:29500 (errno: 110).",
+    ),
+    "E96": ("The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",),
+    "E97": ("[c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - unknown).",),
+    "E98": ("torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",),
+    "E99": ("Heartbeat monitor timed out! Process will be terminated after dumping debug info.",),
+    "E100": ("Rank 3 failed to pass monitoredBarrier in 10000 ms, error",),
+    "E101": (
+        "slurmstepd: error: pyxis: couldn't start container",
+        "nvidia-container-cli: initialization error: nvml error",
+    ),
+    "E102": (
+        "srun: error: Task launch for StepId=7.0 failed on node n2: Socket timed out on send/recv operation",
+        "srun: error: Unable to create step for job 7: Socket timed out on send/recv operation",
+    ),
+    "E103": ("Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: x, remote=[127.0.1.1]:9",),
+    "E104": ("Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: x, remote=[10.0.0.2]:9",),
+    "E105": ("mlx5_core 0000:61:00.0: mlx5_health_check: device's health compromised - reached miss count, error",),
+    "E106": ("NETDEV WATCHDOG: ens1f0np0 (mlx5_core): transmit queue 3 timed out",),
+    "E107": ("watchdog: BUG: soft lockup - CPU#3 stuck for 23s!",),
+    "E108": ("mlx5_core 0000:3b:00.0: probe_one:1779:(pid 7): mlx5_init_one failed with error code -110",),
+    "E109": ("NET/IB : mlx5_0:1 async fatal event on CQ (0x7f01) handle=3 cqe=4: CQ error",),
+    "E110": ("transport/net_ib/p2p_resiliency.cc:64 (f) NCCL WARN NET/IB: The error is fatal (x). Cannot continue.",),
+    "E113": ("CUDA error: uncorrectable NVLink error detected during the execution",),
+    "E114": ("NVRM: Timeout after 6s of waiting for RPC response from GPU3 GSP! Expected function 76",),
+    "E115": ("Cuda failure 803 'system has unsupported display driver / cuda driver combination'",),
+    "E116": ("Cuda failure 100 'no CUDA-capable device is detected'",),
+    "E122": ("Cuda failure 401 'the operation cannot be performed in the present state'",),
+    "E123": ("n061: Test NCCL failure common.cu:303 'remote process exited or there was a network error / '",),
+    "E124": ("torch.distributed.DistStoreError: wait timeout after 600000ms, keys: /default_pg/0",),
+    "E125": ("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",),
+    "E49": ("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 12028, Non-fatal, Link 61 egress non-posted PRIV error",),
+    "E37": (
+        "Couldn't allocate MR with error=14",
+        "nvshmem WARN neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.",
+    ),
+    "E48": ("Verification error @ element 1: val = 0.000000, ref = 4.000000",),
     "E51": (
         "Out of memory: Killed process 1041 (python) total-vm:9kB, anon-rss:8kB",
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,task=python,pid=1041,uid=0",
@@ -47,6 +111,8 @@ FORMS = {
         "with error 12, opcode 1, len 0, vendor err 129",
         "with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10",
         "with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 hca mlx5_0",
+        " Failed status 12: wr_id 0 syndrom 0x81",
+        " Failed status-transport retry counter exceeded (12): wr_id 0 syndrom 0x81",
     ),
     "E4": (
         "with error 5, opcode 1, len 0, vendor err 249",
@@ -90,6 +156,7 @@ FORMS = {
         "socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused",
         "socketPollConnect: Connect to 10.0.0.2<45763> failed : Software caused connection abort",
         "socketStartConnect: Connect to 10.0.0.2<45763> failed : No route to host",
+        "include/socket.h:361 NCCL WARN Call to connect timeout : Connection refused",
         "socketPollConnect: connect to 10.0.0.2<4> returned Connection refused, exceeded error retry count",
         "socketPollConnect: connect to 10.0.0.2<4> returned 111, exceeded error retry count after 35 attempts",
     ),
@@ -274,11 +341,11 @@ def test_the_catalogue_is_valid() -> None:
         "both",
         "node",
     }
-    allowed |= {"follows", "role"}
+    allowed |= {"follows", "role", "stages"}
     for one, meaning in zip(found, meanings(), strict=True):
         assert one.keys() <= allowed, one["id"]
         assert re.fullmatch(r"[a-z0-9-]+", one["id"])
-        assert re.fullmatch(r"E[1-9]\d?", one["code"]), one["id"]
+        assert re.fullmatch(r"E[1-9]\d{0,2}", one["code"]), one["id"]
         assert one["text"][-1] != "." == one["next"][-1], one["id"]
         assert meaning.role in ("cause", "consequence", "notice"), one["id"]
         assert set(meaning.follows) <= {other["id"] for other in found}, one["id"]
