@@ -12,6 +12,8 @@ from fabtui_node.parsers.lines import json_list, json_number, json_object, json_
 _MOST_RANKS, _MOST_GPUS, _MOST_NICS, _MOST_PROBLEMS, _MOST_VARIABLES = 256, 64, 64, 64, 16
 _MOST_PROCESSES = 32_768
 _TEXT = 200
+#: Least processor time (s) of a rank without a GPU: importing PyTorch takes more.
+_LEAST_CPU = 1.0
 
 
 class RankProcess(NamedTuple):
@@ -45,6 +47,16 @@ class RankSample(NamedTuple):
     age: float | None  #: Time (s) since it started.
     files: int | None  #: Bytes read from and written to files so far.
     written: int | None  #: Bytes written to storage so far.
+
+    @property
+    def at_work(self) -> bool:
+        """True if it is more than a placeholder that holds an allocation, such as ``srun sleep``."""
+        return is_at_work(bool(self.process.gpus), self.cpu_all)
+
+
+def is_at_work(has_gpu: bool, cpu_all: float | None) -> bool:
+    """Return True if a process with a rank has a GPU, or has taken processor time (s)."""
+    return has_gpu or (cpu_all or 0.0) >= _LEAST_CPU
 
 
 class GpuSample(NamedTuple):

@@ -233,7 +233,7 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
         for one in max(found, key=lambda kept: kept[-1].time, default=())
         if (report := _ras_report(one)) is not None
     ]
-    if not reports:
+    if not reports or not _is_about(reports[-1][1], log, group):
         return None
     at, latest = reports[-1]
     # An answer may take seconds; the counts grew some time between two of them.
@@ -252,6 +252,17 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
         words = f"{ranks_text(apart)} are never even, ahead in one operation and behind in another; {words}"
     reading = SourceReading("RAS", words, blind, at, apart or gone or suspects)
     return RasEvidence(reading, grew, stands, differ, pending, gone, apart)
+
+
+def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
+    """Return True if a report is about the processes of a job: that of another one may listen on the node, too."""
+    every = list(report.communicators.values())
+    found = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
+    if found & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:
+        return True
+    # In a container, RAS may number processes in another way than the node.
+    most = max((one.size or len(one.places) for one in every), default=0)
+    return not found & {pid for _, pid in log.tracks.ranks} and (group.world is None or most <= group.world)
 
 
 def _ended(log: JobEvidenceLog, reports: Sequence[tuple[float, RasReport]], group: JobGroup) -> tuple[JobPlace, ...]:

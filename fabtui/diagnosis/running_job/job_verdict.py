@@ -87,6 +87,9 @@ class JobVerdict(NamedTuple):
     quiet: float = 0.0  #: Time (s) since the last progress of a job that moves.
     struck: bool = False  #: Whether a kernel has reported that a GPU of it cannot be trusted.
 
+    process: int | None = None  #: A process of it, where other jobs run on its nodes.
+    beside: str = ""  #: What these do.
+
     @property
     def bad(self) -> bool:
         """True if the job hangs, is held up, or computes what nobody wants."""
@@ -107,14 +110,17 @@ class JobVerdict(NamedTuple):
         """The job, in a few words: ``the job on n060,n061 (32 ranks)``."""
         ranks = self.world or len(self.ranks)
         size = f" ({count(ranks, 'rank')})" if ranks else ""
-        return f"{f'job {self.job}' if self.job else 'the job'} on {fold(self.nodes)}{size}"
+        name = f"job {self.job}" if self.job else "the job"
+        name += f" of process {self.process}" if self.process is not None and not self.job else ""
+        return f"{name} on {fold(self.nodes)}{size}"
 
     @property
     def sentence(self) -> str:
         """The verdict in one line, with the next command."""
         following = f"; next: {self.next[0]}" if self.next and self.alerts else ""
         lacks = f"; {self.needs}" if self.needs and self.bad else ""
-        return f"{self.title} {self.statement}{lacks}{following}"
+        beside = f"; beside it, {self.beside}" if self.beside else ""
+        return f"{self.title} {self.statement}{lacks}{beside}{following}"
 
     @property
     def statement(self) -> str:

@@ -15,6 +15,7 @@ from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_text
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
+from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
 from fabtui_node.parsers.lines import json_number
@@ -37,6 +38,8 @@ _BEFORE = 30.0
 _LATELY = 60.0
 #: Time (s) after which a process that has ended while others run is dead, and age of a node's sample that is too old.
 _DEAD, _OLD = 4.0, 15.0
+#: Maximum number of other jobs on the same nodes that are reported.
+_MOST_OTHERS = 3
 #: Observed time (s) after which a verdict about a job that moves is settled.
 _SETTLED = 8.0
 
@@ -62,11 +65,22 @@ def job_verdict(model: Model, patience: float | None = None) -> JobVerdict | Non
     if known is not None and known[:2] == (log.revision, patience):
         return known[2]
     found = [_Judge(model, group, patience).verdict() for group in _groups(log)]
-    order = [JobState.HANGS, JobState.SLOW, JobState.PAUSED]
-    found.sort(key=lambda one: (order.index(one.state) if one.state in order else len(order), -len(one.ranks)))
-    verdict = found[0] if found else _without_ranks(model, log)
+    order = [JobState.HANGS, JobState.DIVERGES, JobState.SLOW, JobState.PAUSED]
+    places = {state: place for place, state in enumerate(order)}
+    found.sort(key=lambda one: (places.get(one.state, len(order)), not one.struck, -len(one.ranks)))
+    verdict = _beside_others(found) if found else _without_ranks(model, log)
     _verdicts[log] = (log.revision, patience, verdict)
     return verdict
+
+
+def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
+    """Return the first of the verdicts about jobs on the same nodes, with what the others do."""
+    if len(found) == 1:
+        return found[0]
+    first, *others = (one._replace(process=one.ranks[0].place.pid) for one in found)
+    texts = [f"{one.title} {one.statement}" for one in others[:_MOST_OTHERS]]
+    left = len(others) - len(texts)
+    return first._replace(beside="; ".join([*texts, f"{count(left, 'more job')}"] if left else texts))
 
 
 def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
@@ -85,7 +99,9 @@ def _groups(log: JobEvidenceLog) -> list[JobGroup]:
         if now - sample.time <= _OLD:
             for rank in sample.ranks:
                 members.setdefault(_key(rank.process), []).append((sample, rank))
-    return [_group(log, key, found, now) for key, found in members.items()]
+    # Processes that only have a rank (of a shell, of a test) are no job beside one.
+    at_work = {key: found for key, found in members.items() if any(one.at_work for _, one in found)}
+    return [_group(log, key, found, now) for key, found in (at_work or members).items()]
 
 
 def _key(process: RankProcess) -> tuple[str, int | None, str]:

@@ -21,6 +21,7 @@ from fabtui.jobs.monitor.report import JobReport
 from fabtui.model.events import JobEvidence
 from fabtui.model.facts.node_view import dicts, number
 from fabtui.model.job_evidence import JobSource
+from fabtui.model.job_sample import is_at_work
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.running_job.inquiry import ClientOf, Reply, ask_node, over_open_links, taken_from, texts_of
@@ -36,8 +37,6 @@ _ACTIVITY, _RAS, _STACKS, _DUMPS, _KERNEL, _INSPECTOR = 4.0, 20.0, 12.0, 20.0, 1
 _RAS_EVERY, _RAS_AGAIN, _RAS_BYTES_EACH_SECOND = 1.0, 30.0, 200_000
 #: Nodes that are asked for RAS at the same time, until one answers, and nodes whose stacks are read.
 _RAS_TOGETHER, _MOST_STACKS = 4, 64
-#: Least processor time (s) of a rank without a GPU: importing PyTorch takes more.
-_LEAST_CPU = 1.0
 #: Time (s) between two verdicts, from the first sample to the first stacks, and between two readings of stacks.
 _JUDGE_EVERY, _STACKS_AFTER, _STACKS_EVERY = 0.5, 3.0, 60.0
 #: Time (s) between two readings of the logs, and of the files of NCCL's Inspector.
@@ -169,7 +168,9 @@ class JobObserver:
                 self._pump.log("warning", f"its ranks cannot be observed: {reply.problem}", node)
             return
         used = node in self._busy and any(gpu.get("pids") for gpu in dicts(value.get("gpus")))
-        if used or any(map(_is_at_work, dicts(value.get("ranks")))):
+        if used or any(
+            is_at_work(bool(rank.get("gpus")), number(rank.get("cpu_all"))) for rank in dicts(value.get("ranks"))
+        ):
             self._seen[node] = now
         if node in self._seen:
             # A node whose ranks have ended reports that, too.
@@ -300,11 +301,6 @@ class JobObserver:
             if value := log_value(await self._monitor.refresh()):
                 self._emit("", JobSource.LOG, value)
             await asyncio.sleep(_LOGS_EVERY)
-
-
-def _is_at_work(rank: dict[str, Any]) -> bool:
-    """Return True if a rank is more than a placeholder that holds an allocation, such as ``srun sleep``."""
-    return bool(rank.get("gpus")) or (number(rank.get("cpu_all")) or 0.0) >= _LEAST_CPU
 
 
 def log_value(report: JobReport) -> dict[str, Any]:

@@ -564,6 +564,32 @@ def test_several_jobs() -> None:
         job.sample([*rows, *others], gpus)
         verdict = job.step()
     assert (verdict.state, verdict.job) == (JobState.HANGS, "8")
+    assert "; beside it, job 7 on n1 (2 ranks) moves; next: " in verdict.sentence
+
+
+def test_jobs_without_slurm_are_named_by_a_process() -> None:
+    job = PlayedJob()
+    for _ in range(14):
+        rows = [spins(at, job, env={"MASTER_PORT": "29500"}) for at in (0, 1)]
+        others = [{**spins(0, job), "pid": 2040, "gpus": [2]}, {**sleeps(1), "pid": 2041, "gpus": [3]}]
+        moved = int(job.now) * LINK
+        gpus = [gpu(0, 95, 698, moved), gpu(1, 95, 698, moved), gpu(2, 100, 126), gpu(3, 0, 124)]
+        job.sample([*rows, *({**one, "env": {"MASTER_PORT": "29501"}} for one in others)], gpus)
+        verdict = job.step()
+    assert verdict.sentence.startswith("the job of process 2040 on n1 (2 ranks) hangs for ")
+    assert "; beside it, the job of process 1040 on n1 (2 ranks) moves; next: " in verdict.sentence
+
+
+def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
+    """Tests, shells and wrappers inherit such variables; one of them is even stopped."""
+    job = PlayedJob()
+    for _ in range(20):
+        moved = int(job.now) * LINK
+        idle = [rank(at, [], world=None, pid=2000 + at, cpu=0.02, cpu_all=0.02) for at in (1, 3)]
+        idle[1]["state"] = "T"
+        job.sample([spins(0, job), spins(1, job), *idle], [gpu(at, 95, 698, moved) for at in range(2)])
+        verdict = job.step()
+    assert verdict.sentence == "the job on n1 (2 ranks) moves"
 
 
 # -- other sources, hostile values ------------------------------------------------------------------------------------
@@ -593,6 +619,20 @@ def test_ras_alone_names_the_rank_that_is_behind() -> None:
         verdict = job.step()
     assert verdict.state is JobState.HANGS
     assert [place.rank for place in verdict.behind] == [1]
+
+
+def test_a_report_of_ras_about_another_job_names_nobody() -> None:
+    """Whoever listens at the usual port answers."""
+    job = PlayedJob()
+    text = ras({0: {"AllReduce": 420}, 1: {"AllReduce": 400}}).replace('"pid": 104', '"pid": 204')
+    for _ in range(14):
+        moved = int(job.now) * LINK
+        rows = [*(spins(at, job) for at in (0, 1)), rank(0, [], pid=2040, world=3)]
+        job.sample(rows, [gpu(at, 95, 698, moved) for at in range(2)])
+        job.take("n1", "ras", {"text": text})
+        verdict = job.step()
+    assert verdict.state is JobState.MOVES
+    assert "RAS" not in {one.name for one in verdict.sources}
 
 
 def test_a_log_with_iterations_shows_progress() -> None:
