@@ -190,12 +190,13 @@ _VERDICTS = {
     "nic_temperature": "warn",
     "peermem": "note",
 }
-_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie", "link_down": "link", "module": "link"}
+_SUBJECTS = {"sxid": "sxid", "aer": "aer", "pcie_limited": "pcie_link", "link_down": "link", "module": "link"}
 #: Checks of the catalogue by the kind of report.
 _CHECKS = {
     "sxid": "sxid",
     "aer": "pcie-errors",
     "link_down": "link-flap",
+    "pcie_limited": "pcie-limited",
     "gpu_lost": "gpu-lost",
     "gpu_init": "gpu-lost",
 }

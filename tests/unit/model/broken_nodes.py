@@ -6,7 +6,7 @@ import copy
 import functools
 from typing import Any
 
-from fabtui_node.parsers.nvidia import smi_nvlink, smi_query
+from fabtui_node.parsers.nvidia import smi_nvlink, smi_query, topo
 from fabtui_node.probes.nvidia import gpu_health
 from tests.unit.model.cluster import host
 from tests.unit.probes.places import sample
@@ -47,6 +47,9 @@ def processors(**more: Any) -> Results:
     return {"host": host("x", processors={**host("x")["processors"], **masks, **more})}
 
 
+#: A matrix in which one of two GPUs has a near NIC.
+NEAR_NICS = "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tSYS\tPIX\nGPU1\tSYS\t X \tSYS\nNIC0\tPIX\tSYS\t X \n"
+
 HEALTHY: Results = {**gpus(gpu()), **nvlink(), **processors(), "kernel": {"readable": "yes", "counts": []}}
 
 #: Faults by the id of the rule that must find them.
@@ -71,6 +74,8 @@ BROKEN: dict[str, Results] = {
     "FT133": kernel("link_down", interface="ens1"),
     "FT134": processors(cpus_online=[0]),
     "FT135": processors(nodes_with_memory=[0]),
+    "FT136": kernel("pcie_limited", bus="0000:3b:00.0", text="63.008 Gb/s available PCIe bandwidth"),
+    "FT137": {"topology": {"matrix": topo.parse_topology(NEAR_NICS).values}},
 }
 
 

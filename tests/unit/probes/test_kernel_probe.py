@@ -132,7 +132,7 @@ def judged(*lines: str, uptime: float = 1000.0) -> list[tuple[str, str]]:
                 "mlx5_core 0000:04:00.0: 126.016 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x8 link at "
                 "0000:01:00.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"
             ],
-            [("pcie", "warn")],
+            [("pcie_link", "warn")],
         ),
     ],
 )

@@ -172,8 +172,27 @@ def without_nvlink(text: str, lost: int) -> str:
 
 
 def test_a_gpu_without_nvlink() -> None:
-    text = "GPU3 not connected by NVLink, the other GPUs are"
+    text = "GPU3 without NVLink, which the 7 other GPUs have with each other (NV18): links down, or fabric not joined"
     assert judged(without_nvlink(NEAR, 3)) == [("nvlink", "bad", text)]
+
+
+NICS = """\
+\tGPU0\tGPU1\tGPU2\tNIC0\tmlx5_1\tCPU Affinity
+GPU0\t X \tNODE\tSYS\tPIX\tSYS\t0-31
+GPU1\tNODE\t X \tSYS\tPXB\tSYS\t0-31
+GPU2\tSYS\tSYS\t X \tSYS\tNODE\t32-63
+NIC0\tPIX\tPXB\tSYS\t X \tSYS
+mlx5_1\tSYS\tSYS\tNODE\tSYS\t X
+"""
+
+
+def test_gpus_without_a_near_nic_and_gpus_that_share_one() -> None:
+    far = "GPU2: no NIC below their PCIe switch (nearest: NODE), as GPU0, GPU1 have:"
+    far += " over another GPU (PXN) or without GPUDirect RDMA"
+    shared = "2 GPUs share 1 near NICs: they share the bandwidth when all send at once"
+    assert judged(NICS) == [("near_nic", "note", far), ("near_nic", "note", shared)]
+    assert judged(NICS.replace("PIX", "PHB").replace("PXB", "PHB")) == [], "as in a virtual machine"
+    assert judged(NICS.replace("SYS\tNODE\t32-63", "")) == [("near_nic", "note", shared)], "cut rows say nothing"
 
 
 def test_fewer_links_between_two() -> None:

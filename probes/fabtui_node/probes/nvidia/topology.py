@@ -23,6 +23,8 @@ _MEANING = {
     "NS": "not supported",
     "DR": "disabled in the driver",
 }
+#: Words of a way through PCIe switches alone, on which NCCL uses GPUDirect RDMA.
+_SWITCHED = ("PIX", "PXB")
 _WORDS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
 
 
@@ -161,8 +163,10 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
         none = sorted({name for one, other, count in links if count is None for name in (one, other)})
         apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
         if apart:
-            text = "%s not connected by NVLink, the other GPUs are" % ", ".join(apart)
-            found.append(judgement("nvlink", "bad", text))
+            others = len({name for one, other, _ in links for name in (one, other)}) - len(apart)
+            text = "%s without NVLink, which the %d other GPUs have with each other (NV%d)" % (some(apart), others, usual)
+            text += ": links down, or fabric not joined"
+            found.append(judgement("nvlink", "bad", text, check="nvlink-active"))
         less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
         if less and len(less) < len(links) / 2:
             text = "fewer NVLinks than the usual %d: %s" % (usual, some(less, 6))
@@ -170,6 +174,36 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     # Reads and writes decide whether NCCL copies directly; the others are worth knowing.
     for name in ("read", "write"):
         found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
+    return found + _near_nics(matrix)
+
+
+def _near_nics(matrix: Dict[str, Any]) -> List[Judgement]:
+    """Return notes about GPUs without a NIC below a common PCIe switch where others have one, and about shared NICs."""
+    columns, rows = texts(matrix.get("columns")), texts(matrix.get("rows"))
+    cells = matrix.get("cells")
+    near: Dict[str, Dict[str, str]] = {}
+    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
+        pairs = zip(columns, words if isinstance(words, list) else [])  # noqa: B905
+        to_nics = {name: word for name, word in pairs if not name.startswith("GPU")}
+        if row.startswith("GPU") and to_nics and all(word in topo.NEAR for word in to_nics.values()):
+            near[row] = to_nics
+    switched = {gpu: [nic for nic, word in words.items() if word in _SWITCHED] for gpu, words in near.items()}
+    served = [gpu for gpu, nics in switched.items() if nics]
+    if not served:
+        # On a virtual machine, or on a machine with a NIC for its administration alone, no GPU has any.
+        return []
+    found: List[Judgement] = []
+    if apart := [gpu for gpu, nics in switched.items() if not nics]:
+        nearest = min((word for gpu in apart for word in near[gpu].values()), key=topo.NEAR.index)
+        text = (
+            "%s: no NIC below their PCIe switch (nearest: %s), as %s: over another GPU (PXN) or without GPUDirect RDMA"
+        )
+        words = (some(apart), nearest, some(served) + (" have" if len(served) > 1 else " has"))
+        found.append(judgement("near_nic", "note", text % words, check="near-nic"))
+    nics = {nic for nics in switched.values() for nic in nics}
+    if len(served) > len(nics):
+        text = "%d GPUs share %d near NICs: they share the bandwidth when all send at once"
+        found.append(judgement("near_nic", "note", text % (len(served), len(nics)), check="near-nic"))
     return found
 
 
