@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.importers.catalogue import formats
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
@@ -12,7 +13,7 @@ from fabtui.importers.to_model.dispatch import errors_in, examined, model
 from fabtui.pictures.timeline import timeline_scene
 from fabtui.presentation.cell_levels import ASCII, UNICODE
 from fabtui.report.collectives import sweep_tables
-from fabtui.report.document import Block, Items, Lines, Paragraph, Picture, Section, Table
+from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Section, Table
 from fabtui.report.explanation import causes_lines
 from fabtui.report.problems import problems
 from fabtui.report.summary import summary
@@ -73,10 +74,24 @@ def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str
         return []
     found = examined(result)
     errors = errors_in(result, found)
-    parts = [text_lines(problems(found, ASCII if plain else UNICODE))]
+    parts = [finding_lines(found, width, plain)]
     if errors.causes or errors.notices:
         parts.append(causes_lines(errors._replace(unknown=[]), [""], max(width, _NARROWEST)))
     return [cut(line, width) for part in parts if part for line in ["", *part]][1:]
+
+
+def finding_lines(found: Diagnosis, width: int, plain: bool = False) -> list[str]:
+    """Return the findings about an output with what to do: who pasted it has no rule at hand to look up."""
+    return text_lines(map(_with_advice, problems(found, ASCII if plain else UNICODE)), width)
+
+
+def _with_advice(block: Block) -> Block:
+    match block:
+        case Panel():
+            return block._replace(blocks=[*map(_with_advice, block.blocks)])
+        case Entry():
+            return block._replace(evidence=[*block.evidence, *block.about[1:]])
+    return block
 
 
 def _blocks(result: Result) -> Iterator[Block]:

@@ -16,12 +16,13 @@ from fabtui.errors import InputError
 from fabtui.importers.catalogue import recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
+from fabtui.importers.to_model.dispatch import examined
 from fabtui.importers.unwrapping import unwrapped
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
 from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, transport_lines, xid_lines
-from fabtui.report.imported_output import diagnosis_lines
+from fabtui.report.imported_output import diagnosis_lines, finding_lines
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import transport_of
 
@@ -42,6 +43,8 @@ examples:
 exit codes: 0 explained; 1 unknown; 2 bad usage or input
 """
 
+#: Maximum number of characters of a log that are read for what they tell of the node.
+_BEGINNING = 256 * 1024
 #: Exit code if nothing known was found.
 UNKNOWN = 1
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -98,25 +101,30 @@ def _is_file(word: str) -> bool:
 
 def _explain_logs(words: list[str], width: int) -> int:
     reader = LogReader()
-    names = []
+    files = 0
+    logs = []
     others: list[str] = []
     for source in sources(words):
-        names.append("stdin" if source.name == "-" else source.name)
+        name = "stdin" if source.name == "-" else source.name
+        files += 1
         if source.cut:
-            print(f"fabtui: {one_line(names[-1])}: {source.cut}", file=sys.stderr)
-        if lines := _output_lines(source, width):
-            others += lines
-        else:
+            print(f"fabtui: {one_line(name)}: {source.cut}", file=sys.stderr)
+        lines, is_log = _output_lines(source, width)
+        others += lines
+        if is_log:
+            logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
         print("fabtui: the logs are too long: not all of their lines were examined", file=sys.stderr)
     found = reader.result()
-    lines = causes_lines(found, names, width)
-    if found.causes or found.notices:
+    lines = causes_lines(found, logs, width)
+    if found.causes:
         return _print([*lines, *others])
     if others:
-        return _print(others[1:])
-    _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(len(names), 'file')}", *lines])
+        return _print([*others[1:], *([""] if lines else []), *lines])
+    if found.notices:
+        return _print(lines)
+    _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(files, 'file')}", *lines])
     return UNKNOWN
 
 
@@ -131,11 +139,17 @@ def _whole_lines(text: str) -> str:
     return joined.text if after.result().known >= before.result().known else text
 
 
-def _output_lines(source: Source, width: int) -> list[str]:
-    """Return the findings about the output of a command that shows facts of a node; none for the log of a job."""
+def _output_lines(source: Source, width: int) -> tuple[list[str], bool]:
+    """Return the findings about an output, and whether its lines are to be examined as those of a log."""
     form = recognise(source.text).format
-    lines = [] if form is None or form.facts is None else diagnosis_lines(read(source, form.name), width)
-    return ["", f"{one_line(source.name, 200)}: {form.name}", *lines] if form and lines else []
+    if form is None or not (form.facts or form.convert) or form.name.startswith("fabtui-"):
+        return [], True
+    is_log = form.log and form.errors
+    # What a library tells of the node stands at the beginning of its log.
+    result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
+    lines = finding_lines(examined(result), width) if is_log else diagnosis_lines(result, width)
+    head = ["", f"{one_line(source.name, 200)}: {form.name}"]
+    return ([*head, *lines] if lines else []), is_log or not lines
 
 
 def _explain_text(words: list[str], width: int) -> int:

@@ -83,7 +83,10 @@ class ProbeJudgement(NodeRule):
         if known is not None:
             facts |= known.facts
             command = next((f"ssh {{node}} {one}" for _, one in known.commands if "{route}" not in one), command)
-        following = [command.replace("{node}", fold(names[:1]))] if command else []
+        bus = next((f"-s {name[4:]}" for name in group[0].devices.split() if name.startswith("bus:")), "")
+        following = (
+            [command.replace("{node}", fold(names[:1])).replace(" {bus}", f" {bus}".rstrip())] if command else []
+        )
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 
 

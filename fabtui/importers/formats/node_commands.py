@@ -10,6 +10,7 @@ from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
 from fabtui_node.parsers.ib import fabric, perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.net import ethtool, iperf3
 from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.parsers.nvidia.values import problem_text
@@ -29,6 +30,11 @@ def _of(probe: str) -> Callable[[Values], Facts]:
 
 def _queried(values: Values) -> Facts:
     gpus = [from_query(index, gpu) for index, gpu in enumerate(values["gpus"])]
+    # GPUs have no numbers here: without a part of them, their order says nothing.
+    whole = values["attached"] == len(gpus)
+    for gpu in gpus:
+        label = f"GPU {gpu['index']} ({gpu['bus']})" if whole else f"GPU {gpu['bus']}"
+        gpu.update(label=label if gpu["bus"] else None, index=gpu["index"] if whole or not gpu["bus"] else None)
     return {"gpus": {"driver": values["driver"], "gpus": gpus, "problems": _problems(values)}}
 
 
@@ -49,16 +55,19 @@ def _problems(values: Values) -> list[str]:
 
 
 def _rows(values: Values) -> Facts:
-    """Return the fields of a query as GPUs; a field that was not asked for is unknown."""
+    """Return the fields of a query as GPUs; a field that was not asked for is unknown, as is the number of a GPU."""
     gpus = []
     for number, row in enumerate(dicts(values["rows"])):
         index = row.get("index", number)
         pending, failure = (row.get(f"remapped_rows.{name}") for name in ("pending", "failure"))
         width, most = (row.get(f"pcie.link.width.{name}") for name in ("current", "max"))
+        bus = row.get("pci.bus_id") or row.get("gpu_bus_id")
+        known = isinstance(index, int) and "index" in row
         gpus.append(
             {
-                "index": index if isinstance(index, int) else number,
-                "bus": row.get("pci.bus_id") or row.get("gpu_bus_id"),
+                "index": index if known else None if bus else number,
+                "label": f"GPU {bus}" if bus and not known else None,
+                "bus": bus,
                 "ecc_errors": {"uncorrected": row.get("ecc.errors.uncorrected.volatile.total")},
                 "rows": {"pending": bool(pending), "failure": bool(failure)},
                 "pcie": {"width": width, "width_max": most},
@@ -85,6 +94,25 @@ def _links(values: Values) -> Facts:
 def _counted(values: Values) -> Facts:
     errors = ports_with_errors(values["ports"])
     return {"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": errors}}}
+
+
+#: A NIC this much faster than its PCIe link is held up by it; in NCCL's numbers 50 GB/s and 48 GB/s belong together.
+_FASTER = 1.3
+#: PCIe links by GB/s, as NCCL reckons with them.
+_PCIE = {6.0: "as Gen3 x8", 12.0: "as Gen3 x16", 24.0: "as Gen4 x16"}
+
+
+def _graph(values: Values) -> dict[str, Facts]:
+    """Return NICs that NCCL's system graph shows behind slower PCIe, as the kernel reports them."""
+    limited: dict[str, list[Values]] = {}
+    for one in values["nic_links"]:
+        if one["rate"] > _FASTER * one["pcie"] > 0:
+            like = _PCIE.get(one["pcie"])
+            text = f"{one['net']} of {one['rate']:g} GB/s is behind PCIe of {one['pcie']:g} GB/s"
+            text += f" ({like}): no more can pass" if like else ": no more can pass"
+            report = {"kind": "pcie_limited", "bus": one["bus"], "count": 1, "text": text}
+            limited.setdefault(one["host"] or "", []).append(report)
+    return {host: {"kernel": {"counts": counts}} for host, counts in limited.items()}
 
 
 def _of_one_node(facts: Callable[[Values], Facts]) -> Callable[[Values], dict[str, Facts]]:
@@ -117,6 +145,7 @@ FORMATS: list[Format] = [
         for form in module.FORMATS
         if form.name in _FACTS
     ),
+    *(form._replace(facts=_graph) for form in log_lines.FORMATS),
     *(form._replace(convert=benchmarks.perftest, errors=True) for form in perftest.FORMATS),
     *(form._replace(convert=benchmarks.iperf3, errors=True) for form in iperf3.FORMATS),
 ]

@@ -29,6 +29,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
+from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 
 Capture = pytest.CaptureFixture[str]
@@ -109,6 +110,13 @@ _FAILED_START = {
 _PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
 _COUNTED = {"node": "n062 mlx5_1", "guid": "0x10000b", "port": 1, "errors": {"port_rcv_errors": 212}, "saturated": []}
 _ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
+
+
+_TOPOLOGY = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n" + "".join(
+    "\t".join([f"GPU{at}", *("X" if at == to else "SYS" if 2 in (at, to) else "NV18" for to in range(4)), "0-31"])
+    + "\n"
+    for at in range(4)
+)
 
 
 FAULTS = [
@@ -301,6 +309,22 @@ FAULTS = [
         "GPU Link Info",
         facts={"gpus": {"gpus": [{"index": 0, "busy": False, "pcie": {"width": 8, "width_max": 16}}]}},
         output="index, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n0, 00000000:00:06.0, 8, 16\n",
+    ),
+    Fault(
+        "NIC faster than its PCIe link",
+        "FT136",
+        "pcie limited at 0000:05:00.0",
+        "lspci -vv -s 0000:05:00.0",
+        facts={"kernel": {"counts": [{"kind": "pcie_limited", "bus": "0000:05:00.0", "count": 1}]}},
+        output="[0] NCCL INFO + PCI[12.0] - NIC/5000\n[0] NCCL INFO      + NET[25.0] - NET/0 (0/1/25.000000)\n",
+    ),
+    Fault(
+        "GPU without any NVLink",
+        "FT120",
+        "GPU2 without NVLink, which the 3 other GPUs have with each other (NV18)",
+        "nvidia-smi nvlink -s",
+        facts={"topology": {"matrix": topo.parse_topology(_TOPOLOGY).values}},
+        output=_TOPOLOGY,
     ),
     Fault(
         "P2P that the chipset does not support",

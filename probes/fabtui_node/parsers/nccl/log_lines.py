@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.nccl.graph import Graph
 from fabtui_node.parsers.nccl.transports import Path, path_of
 
 # A line may follow a launcher's label or another program's prefix.
@@ -204,7 +205,11 @@ def choice(lines: Iterable[NcclLine]) -> Optional[str]:
 
 
 # The log of a run as a whole.
-_BARE = re.compile(r"^\s*NCCL (INFO|WARN) (.*)$")
+#: A line that lost its host and process: ``[0] NCCL INFO ...``, ``misc/ibvwrap.cc:288 NCCL WARN ...``.
+_BARE = re.compile(
+    r"^\s{0,40}(?:\[-?\d{1,5}\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    r"NCCL (?P<level>INFO|WARN|ERROR) (?P<text>.*)$"
+)
 _USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
 _USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
@@ -256,6 +261,7 @@ class _Parser:
         self.channels: Optional[Dict[str, int]] = None
         self.gdr: Dict[str, str] = {}
         self.env: Dict[str, str] = {}
+        self._graph = Graph()
         self._wrapped = False
 
     def line(self, line: str) -> None:
@@ -272,16 +278,19 @@ class _Parser:
         self.lines += 1
         if found:
             self.hosts.setdefault(found.host)
-        level, text = (found.level, found.text) if found else (bare[1], bare[2]) if bare else ("", "")
+        level, text = (found.level, found.text) if found else (bare["level"], bare["text"]) if bare else ("", "")
         self._wrapped = level in ("WARN", "ERROR")
         if not self._wrapped:
             self._info(found, text)
         elif len(self.warns) < 500:
-            host, device, at = (None, None, None) if found is None else (found.host, found.device, found.where)
+            host, device, at = (found.host, found.device, found.where) if found else (None, None, None)
+            at = bare["where"] if bare else at
             self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
     def _info(self, found: Optional[NcclLine], text: str) -> None:
-        host = None if found is None else found.host
+        host, process = (found.host, (found.host, found.pid)) if found else (None, None)
+        if self._graph.line(text, host, process):
+            return
         if channel := parse_channel(text):
             self._edge(channel, found)
         elif using := _USED.search(text):
@@ -357,6 +366,7 @@ class _Parser:
             "nics": self.nics,
             "edges": [self.edges[key] for key in sorted(self.edges)],
             "ranks": [self.ranks[rank] for rank in sorted(self.ranks)][:4096],
+            "nic_links": self._graph.nics,
             "channels": self.channels,
             "gpu_direct": self.gdr,
             "environment": self.env,
@@ -381,6 +391,7 @@ def _explain(warn: Dict[str, Any]) -> None:
 def parse(text: str) -> Reading:
     """Return ``edges`` (ranks ``src``, ``dst``; worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
 
+    ``nic_links`` are the NICs of NCCL's system graph, with what they and their PCIe links let through (`graph`).
     Ranks are numbers within a communicator; a log of several communicators mixes them. ``first_cause`` is the first
     warning that is not a consequence of another.
     """
@@ -397,4 +408,15 @@ def _likely(text: str) -> float:
 
 
 _TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
-FORMATS = [Format("nccl-log", _TITLE, _likely, parse, log=True, aliases="nccl-debug-log|nccl", errors=True)]
+FORMATS = [
+    Format(
+        "nccl-log",
+        _TITLE,
+        _likely,
+        parse,
+        units={"rate": "GB/s", "pcie": "GB/s"},
+        log=True,
+        aliases="nccl-debug-log|nccl",
+        errors=True,
+    )
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Tuple
 
-from fabtui_node.probes.judgement import count, judgement, objects, part, texts
+from fabtui_node.probes.judgement import count, judgement, objects, part, some, texts
 from fabtui_node.registry import Judgement
 
 #: Throttle reasons that are faults, and their meanings.
@@ -34,16 +34,21 @@ def which(indexes: Iterable[Any]) -> str:
     return "GPU%s %s" % ("s" if len(numbers) > 1 else "", words) if numbers else "a GPU"
 
 
+def _named(gpus: List[Dict[str, Any]]) -> str:
+    labels = [str(gpu["label"]) for gpu in gpus if gpu.get("label")]
+    return some(labels) if labels else which(gpu.get("index") for gpu in gpus)
+
+
 class Judgements:
     """Collects judgements of GPUs; equal judgements of several GPUs become one."""
 
     def __init__(self) -> None:
-        self._found: Dict[Tuple[str, str, str, str], List[Any]] = {}
+        self._found: Dict[Tuple[str, str, str, str], List[Dict[str, Any]]] = {}
 
     def add(self, gpu: Dict[str, Any], subject: str, verdict: str, text: str, check: str = "") -> None:
-        """Add a judgement of a GPU, see `judgement`."""
+        """Add a judgement of a GPU, see `judgement`; a GPU of which the number is not known has a ``label``."""
         if len(self._found) < _MOST:
-            self._found.setdefault((subject, verdict, text, check), []).append(gpu.get("index"))
+            self._found.setdefault((subject, verdict, text, check), []).append(gpu)
 
     def all(self) -> List[Judgement]:
         """Return all judgements."""
@@ -51,11 +56,11 @@ class Judgements:
             judgement(
                 subject,
                 verdict,
-                "%s: %s" % (which(indexes), text),
-                ["gpu:%s" % i for i in indexes if i is not None],
+                "%s: %s" % (_named(gpus), text),
+                ["gpu:%s" % gpu["index"] for gpu in gpus if gpu.get("index") is not None],
                 check,
             )
-            for (subject, verdict, text, check), indexes in self._found.items()
+            for (subject, verdict, text, check), gpus in self._found.items()
         ]
 
 

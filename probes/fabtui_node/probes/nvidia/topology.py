@@ -164,7 +164,11 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
         apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
         if apart:
             others = len({name for one, other, _ in links for name in (one, other)}) - len(apart)
-            text = "%s without NVLink, which the %d other GPUs have with each other (NV%d)" % (some(apart), others, usual)
+            text = "%s without NVLink, which the %d other GPUs have with each other (NV%d)" % (
+                some(apart),
+                others,
+                usual,
+            )
             text += ": links down, or fabric not joined"
             found.append(judgement("nvlink", "bad", text, check="nvlink-active"))
         less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
