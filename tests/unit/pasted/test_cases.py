@@ -42,7 +42,7 @@ NVLS = (r"NVLS|NVLink SHARP", r"Fabric Manager")
 NO_PEER = (r"nvidia-smi topo -p2p r", r"NCCL_P2P_DISABLE=1", r"CUDA_VISIBLE_DEVICES")
 RUN_AGAIN = r"run again with NCCL_DEBUG"
 #: What is said of pairs and nodes that nobody measured.
-BLAME = (r"drain", r"--exclude", r"healthy", r"same-node", r"scontrol", r"pairs? fail", r" > \S+:\d")
+BLAME = (r"to drain", r"State=DRAIN", r"--exclude", r"healthy", r"same-node", r"scontrol", r"pairs? fail", r" > \S+:\d")
 P2P_LEVEL = (r"NCCL_P2P_LEVEL", r"LOC", r"host memory|SHM", r"unset")
 GPU2 = (r"GPU ?2", r"NVLink", r"nvlink -s", r"Fabric")
 FABRIC_STATE = (r"1B:00\.0", r"In Progress", r"Fabric Manager|fabricmanager")
@@ -179,13 +179,10 @@ OPEN = frozenset(
         "explain 02-single-node-healthy.txt",
         "explain 10-c10d-client-timeout.txt",
         "read 12-watchdog-stuck.txt",
-        "read 13-dmabuf.txt",
         "read 16-perftest-status12.txt",
         "read 18-mlx5-tx-timeout.txt",
         "explain 19-sxid.txt",
         "explain 21-srun-launch.txt",
-        "read 24-topo-gpu-without-nvlink.txt",
-        "explain 24-topo-gpu-without-nvlink.txt",
         "read 26-nvlink-s-cut.txt",
         "explain 31-commands-one-node.txt",
         "explain vendor err 129",

@@ -158,7 +158,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     matrix = part(value, "matrix")
     links = [(one, other, topo.nvlinks(word)) for one, other, word in gpu_pairs(matrix)]
     counts = sorted(count for _, _, count in links if count)
-    if counts and len(counts) * 2 > len(links):
+    if counts and len(counts) * 2 >= len(links):
         usual = counts[len(counts) // 2]
         none = sorted({name for one, other, count in links if count is None for name in (one, other)})
         apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
