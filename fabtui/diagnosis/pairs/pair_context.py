@@ -223,16 +223,22 @@ class PairContext:
         inside = self.model.latest(Layer.WORLD, *pair)
         return inside is not None and self.model.verdict(inside) is Verdict.SLOW
 
-    def slowest(self, cells: Iterable[Pair]) -> SlowestFact | None:
+    def slowest(self, cells: Iterable[Pair]) -> Steps[SlowestFact | None]:
         """Return the pair with the lowest share of what is usual in its class."""
         table = self.tally.table
         if table is None:
             return None
-        at = np.array([place for pair in cells if (place := self.tally.place.get(pair)) is not None], dtype=np.int64)
-        at = at[~np.isnan(table.share[at])]
-        if not len(at):
+        least: tuple[float, int] | None = None
+        for some in in_steps(cells):
+            at = np.array([place for pair in some if (place := self.tally.place.get(pair)) is not None], dtype=np.int64)
+            at = at[~np.isnan(table.share[at])]
+            if len(at) and (least is None or table.share[at].min() < least[0]):
+                row = table.row[at[np.argmin(table.share[at])]]
+                least = float(table.share[at].min()), int(row)
+            yield
+        if least is None:
             return None
-        m = self.model.results.store.get(int(table.row[at[np.argmin(table.share[at])]]))
+        m = self.model.results.store.get(least[1])
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
 

@@ -225,13 +225,19 @@ class BlameRule(_PairRule):
             kind, name = blame.subject
             if blame.dead is not self.dead or (kind, blame.reach) not in self.kinds:
                 continue
-            cells = context.pairs_at(blame.bad)
+            cells: list[Pair] = []
+            for some in in_steps(blame.bad):
+                cells += context.pairs_at(some)
+                yield None
+            facts = self._facts(context, blame, cells)
+            if not blame.dead:
+                facts["slowest"] = yield from context.slowest(cells)
             alike = blame.dead and kind not in (Kind.CROSS_RAIL, Kind.RAIL_PAIR)
             found = yield from context.explain(
                 self,
                 name if kind in (Kind.NODE, Kind.GPU, Kind.NIC) else "",
                 cells,
-                facts=self._facts(context, blame, cells),
+                facts=facts,
                 error=(yield from context.error(cells)) if alike else None,
                 commands=self._commands(context, blame),
                 nodes=None if blame.subject.node is None else (blame.subject.node,),
@@ -245,7 +251,7 @@ class BlameRule(_PairRule):
         one_way = "" if blame.direction is Direction.BOTH else blame.direction
         facts: dict[str, Any] = {"one_way": one_way, "bad_of_tested": (len(cells), blame.tested)}
         if not blame.dead:
-            facts |= {"slowest": context.slowest(cells), "factor": blame.factor}
+            facts |= {"slowest": None, "factor": blame.factor}
         match kind:
             case Kind.NODE | Kind.HALVES:
                 facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
@@ -414,7 +420,7 @@ class _SinglePair(_PairRule):
             "pair": Route(*first, len(pairs) == 2),
             "verdict": str(context.unexplained[first]),
             # A single pair is in the title already.
-            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else context.slowest(pairs),
+            "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else (yield from context.slowest(pairs)),
             **context.retest(pairs),
         }
         error = (yield from context.error(pairs)) if self.dead else None
@@ -451,8 +457,8 @@ class PairsSlow(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         if _are_many(context.unexplained):
             cells = list(context.unexplained)
-            facts = {"slowest": context.slowest(cells)}
             yield None
+            facts = {"slowest": (yield from context.slowest(cells))}
             yield (yield from context.explain(self, "", cells, facts=facts))
 
 

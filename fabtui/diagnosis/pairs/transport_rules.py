@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from fabtui.diagnosis.finding import (
     ExperimentKind,
     Finding,
     Kind,
+    Pair,
     Route,
     Rule,
     Severity,
@@ -23,13 +25,13 @@ from fabtui.diagnosis.finding import (
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
-from fabtui.diagnosis.pairs.pair_context import PairContext
+from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
 from fabtui.model.endpoints import ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, field, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import Flags, PairTable, parts
+from fabtui.model.pair_table import Flags, Ints, PairTable, parts
 from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
@@ -59,7 +61,12 @@ _LEAST_SHARE, _LEAST_PCIE = 0.5, 0.3
 _LEAST_NOTED = 0.2
 #: Distance (of logarithms) from the usual value of a class within which a pair stands for it, and number of such pairs.
 _USUAL, _SAMPLE = 0.2, 32
-_DEVICES_IN_STEP = 256
+#: Number of devices or shapes of results per step.
+_IN_STEP = 256
+
+
+#: Which pairs of a part of a table take the slower path, and which could take the faster one.
+_Judge = Callable[[slice], tuple[Flags, Flags]]
 
 
 class TransportRule(Rule[PairContext]):
@@ -75,42 +82,45 @@ class TransportRule(Rule[PairContext]):
         table, places = context.tally.table, context.tally.places
         if table is None or places is None or not len(table):
             return
-        odd, tested = yield from self._odd(context, table, places)
-        yield None
+        judge = yield from self._judge(context, table, places)
+        odd, tested = np.empty((2, len(table)), dtype=bool)
+        for part in parts(len(table)):
+            odd[part], tested[part] = judge(part)
+            yield None
         count = np.count_nonzero(odd)
         if not count:
             return
         names = places.nodes
         if count >= _MOSTLY * np.count_nonzero(tested):
-            yield self._finding(context, Subject(Kind.FABRIC, "all nodes"), odd, names)
+            yield (yield from self._finding(context, Subject(Kind.FABRIC, "all nodes"), np.flatnonzero(odd), names))
             return
-        source, target = places.node[table.source], places.node[table.target]
-
-        def per_node(pairs: Flags) -> Any:
-            across = pairs & (source != target)
-            return sum(np.bincount(end, minlength=len(names)) for end in (source[pairs], target[across]))
-
-        # A pair of two nodes counts for both; a node all of whose pairs take the slower path explains them.
-        tested_of = per_node(tested)
-        for node in np.flatnonzero((tested_of > 0) & (per_node(odd) >= _MOSTLY * tested_of)).tolist():
-            mine = odd & ((source == node) | (target == node))
+        # A node all of whose pairs take the slower path explains them.
+        tested_of = yield from _per_node(table, places, np.flatnonzero(tested))
+        left = np.flatnonzero(odd)
+        odd_of = yield from _per_node(table, places, left)
+        for node in np.flatnonzero((tested_of > 0) & (odd_of >= _MOSTLY * tested_of)).tolist():
+            mine = (places.node[table.source[left]] == node) | (places.node[table.target[left]] == node)
             if mine.any():
-                odd &= ~mine
-                yield self._finding(context, Subject(Kind.NODE, names[node]), mine, [names[node]])
-        if odd.any():
-            named = [names[node] for node in np.flatnonzero(per_node(odd)).tolist()]
-            yield self._finding(context, Subject(Kind.NODES, fold(named)), odd, named)
+                yield (yield from self._finding(context, Subject(Kind.NODE, names[node]), left[mine], [names[node]]))
+                left = left[~mine]
+            yield None
+        if len(left):
+            named = [names[node] for node in np.flatnonzero((yield from _per_node(table, places, left))).tolist()]
+            yield (yield from self._finding(context, Subject(Kind.NODES, fold(named)), left, named))
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
-        """Return which pairs take the slower path, and which could take the faster one."""
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+        """Return what judges the pairs of a part of the table."""
         raise NotImplementedError
 
-    def _finding(self, context: PairContext, subject: Subject, odd: Flags, nodes: Sequence[str]) -> Finding:
-        cells = context.pairs_at(np.flatnonzero(odd).tolist())
+    def _finding(self, context: PairContext, subject: Subject, odd: Ints, nodes: Sequence[str]) -> Steps[Finding]:
+        cells: list[Pair] = []
+        for some in in_steps(odd.tolist()):
+            cells += context.pairs_at(some)
+            yield
         variables = _set_variables(context, nodes, self.variables)
         where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
         facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
-        facts |= {"slowest": context.slowest(cells), **self._error_facts(variables)}
+        facts |= {"slowest": (yield from context.slowest(cells)), **self._error_facts(variables)}
         command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
         return self.finding(
             subject.name if subject.kind is Kind.NODE else "",
@@ -123,6 +133,17 @@ class TransportRule(Rule[PairContext]):
 
     def _error_facts(self, variables: str) -> dict[str, str]:
         return meaning_named(self.error).facts
+
+
+def _per_node(table: PairTable, places: Places, pairs: Ints) -> Steps[Ints]:
+    """Return the number of some pairs at each node; a pair of two nodes counts for both."""
+    found = np.zeros(len(places.nodes), dtype=np.int64)
+    for part in parts(len(pairs)):
+        source, target = (places.node[end[pairs[part]]] for end in (table.source, table.target))
+        for ends in (source, target[source != target]):
+            found += np.bincount(ends, minlength=len(found))
+        yield
+    return found
 
 
 def _set_variables(context: PairContext, nodes: Sequence[str], key: str) -> str:
@@ -164,15 +185,19 @@ class SocketFallback(TransportRule):
     commands = ("ibv_devinfo", "ls /dev/infiniband")
     error = "uses-sockets"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
-        able = np.array([bool(active_ports(listed(context.model.nodes.get(node), "ib"))) for node in places.nodes])
-        yield
-        tested = (table.kind > 0) & np.isin(table.path, _NETWORK)
-        able = able[places.node]
-        for ends in (table.source, table.target):
-            tested &= able[ends]
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+        with_ports: list[bool] = []
+        for node in places.nodes:
+            with_ports.append(bool(active_ports(listed(context.model.nodes.get(node), "ib"))))
             yield
-        return tested & (table.path == Path.TCP), tested
+        able = np.array(with_ports)[places.node]
+
+        def judge(part: slice) -> tuple[Flags, Flags]:
+            tested = (table.kind[part] > 0) & np.isin(table.path[part], _NETWORK)
+            tested &= able[table.source[part]] & able[table.target[part]]
+            return tested & (table.path[part] == Path.TCP), tested
+
+        return judge
 
 
 @register
@@ -190,13 +215,19 @@ class NoGpuDirect(TransportRule):
     commands = ("lsmod | grep -E 'nvidia_peermem|nv_peer_mem'",)
     error = "gpudirect-off"
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
         setup = np.zeros(4, dtype=bool)
-        setup[table.kind[table.path == Path.GPUDIRECT]] = True
-        yield
-        tested = setup[table.kind] & (table.kind > 0) & np.isin(table.path, (Path.RDMA, Path.GPUDIRECT))
-        return tested & (table.path == Path.RDMA), tested
+        for part in parts(len(table)):
+            setup[table.kind[part][table.path[part] == Path.GPUDIRECT]] = True
+            yield
+        setup[0] = False
+
+        def judge(part: slice) -> tuple[Flags, Flags]:
+            tested = setup[table.kind[part]] & np.isin(table.path[part], (Path.RDMA, Path.GPUDIRECT))
+            return tested & (table.path[part] == Path.RDMA), tested
+
+        return judge
 
 
 @register
@@ -220,15 +251,20 @@ class NoPeerToPeer(TransportRule):
         # Without a variable, the hardware or the system is the reason.
         return super()._error_facts(variables) if variables else {}
 
-    def _odd(self, context: PairContext, table: PairTable, places: Places) -> Steps[tuple[Flags, Flags]]:
-        active = {node: _with_active_nvlinks(context, node) for node in places.nodes}
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+        active: dict[str, set[str]] = {}
+        for node in places.nodes:
+            active[node] = _with_active_nvlinks(context, node)
+            yield
         connected = np.array([str(end.index) in active[end.node] for end in context.model.endpoints])
         yield
-        tested = (table.kind == 0) & np.isin(table.path, (Path.P2P, Path.SHM, *_NETWORK))
-        for ends in (table.source, table.target):
-            tested &= connected[ends]
-            yield
-        return tested & (table.path != Path.P2P), tested
+
+        def judge(part: slice) -> tuple[Flags, Flags]:
+            tested = (table.kind[part] == 0) & np.isin(table.path[part], (Path.P2P, Path.SHM, *_NETWORK))
+            tested &= connected[table.source[part]] & connected[table.target[part]]
+            return tested & (table.path[part] != Path.P2P), tested
+
+        return judge
 
 
 @register
@@ -248,8 +284,10 @@ class OddDevice(Rule[PairContext]):
         table, places, model = context.tally.table, context.tally.places, context.model
         if table is None or places is None or not len(table):
             return
-        devices = {node: _active_devices(context, node) for node in places.nodes}
-        yield None
+        devices: dict[str, set[str]] = {}
+        for node in places.nodes:
+            devices[node] = _active_devices(context, node)
+            yield None
         sent = yield from _devices_used(context, table, places)
         for rail in sorted({rail for _, rail in sent}):
             yield None
@@ -269,22 +307,29 @@ class OddDevice(Rule[PairContext]):
 def _devices_used(context: PairContext, table: PairTable, places: Places) -> Steps[dict[tuple[str, int], Counter[str]]]:
     """Return how often each node sends over each device on each rail, to other nodes."""
     shapes, shape_of, _ = context.model.results.store.columns()
-    named = ["" if shape is None else one_line(device_of(shape.transport), 40) for shape in shapes]
+    device_named = cache(lambda transport: one_line(device_of(transport), 40))
+    named: list[str] = []
+    for shape in shapes:
+        named.append("" if shape is None else device_named(shape.transport))
+        if len(named) % _IN_STEP == 0:
+            yield
     names = sorted(set(named))
-    device = np.array([names.index(name) for name in named])
+    number_of = {name: at for at, name in enumerate(names)}
+    device = np.array([number_of[name] for name in named])
+    yield
     rails = int(places.rail.max(initial=0)) + 1
     end = places.node * rails + places.rail
-    device_of_row = device[np.array(shape_of, dtype=np.int32)]
     counts = np.zeros((int(end.max(initial=0)) + 1) * len(names), dtype=np.int64)
     yield
     for part in parts(len(table)):
+        # A lasting view of an array that may still grow would prevent that.
         off = (table.kind[part] > 0) & np.isin(table.path[part], _NETWORK)
-        code = end[table.source[part][off]] * len(names) + device_of_row[table.row[part][off]]
+        code = end[table.source[part][off]] * len(names) + device[np.asarray(shape_of)[table.row[part][off]]]
         counts += np.bincount(code, minlength=len(counts))
         yield
     found: dict[tuple[str, int], Counter[str]] = {}
     for at, one in enumerate(np.flatnonzero(counts).tolist()):
-        if at % _DEVICES_IN_STEP == 0:
+        if at % _IN_STEP == 0:
             yield
         place, name = divmod(one, len(names))
         if names[name]:
