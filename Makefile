@@ -81,7 +81,7 @@ endif
 
 test-fast: $(VENV)/.test
 	@$(BIN)/python tools/run_tests.py compile
-	$(BIN)/python -m pytest -n $(FAST_JOBS) --dist worksteal -m "not slow and not fuzz" tests/unit $(ARGS)
+	$(BIN)/python -m pytest --forks $(FAST_JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

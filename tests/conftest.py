@@ -16,6 +16,8 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 
 from .effort import EXAMPLES, PROFILE
+from .forks import pytest_addoption as pytest_addoption
+from .forks import pytest_runtestloop as pytest_runtestloop
 
 # The time of one example depends on the load of the machine. Machines with GPUs lack hypothesis.
 with contextlib.suppress(ImportError):

@@ -27,10 +27,7 @@ ROWS = {
     "wire": ["-m", "wire", *QUIET],
     "lab": ["-m", "lab and not slurm", *QUIET],
     "slurm": ["-m", "slurm", *QUIET],
-    "others": [
-        *("-m", "not wire and not lab and not slurm", "--dist", "worksteal"),
-        *("--ignore", "tests/wire", "--ignore", "tests/lab"),
-    ],
+    "others": ["-m", "not wire and not lab and not slurm", "--ignore", "tests/wire", "--ignore", "tests/lab"],
 }
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
@@ -84,7 +81,8 @@ def _run_rows(jobs: str) -> dict[str, int]:
     for row in list(ROWS)[:-1]:
         with (BUILD / f"{row}.log").open("wb") as log:
             quiet[row] = subprocess.Popen(_command(row, "--cache-clear"), stdout=log, stderr=subprocess.STDOUT)
-    codes = {"others": subprocess.call(["nice", "-n", GIVE_WAY, *_command("others", "--cache-clear", "-n", jobs)])}
+    forks = () if jobs == "0" else ("--forks", jobs)
+    codes = {"others": subprocess.call(["nice", "-n", GIVE_WAY, *_command("others", "--cache-clear", *forks)])}
     for row, running in quiet.items():
         codes[row] = running.wait()
         print((BUILD / f"{row}.log").read_text(errors="replace"), flush=True)

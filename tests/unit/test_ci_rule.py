@@ -26,7 +26,7 @@ def outcome(folder: Path, bodies: dict[str, str], ci: bool) -> subprocess.Comple
     """Run pytest over test files of these names, with the rule of this project."""
     package = folder / "tests"
     package.mkdir()
-    for name in ("__init__.py", "conftest.py", "effort.py"):
+    for name in ("__init__.py", "conftest.py", "effort.py", "forks.py"):
         shutil.copy(TESTS / name, package)
     for name, body in bodies.items():
         (package / f"test_{name}.py").write_text(f"import pytest\n{body}")

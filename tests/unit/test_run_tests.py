@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,8 +33,8 @@ def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
         text += f"{mark}def test_{row}():\n{body.format(row=row)}"
     (folder / "test_rows.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
-    # Only the plugin that is used: importing all of them takes most of the time.
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+    # Plugins are not used: importing them takes most of the time.
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
         [sys.executable, SCRIPT, "0"], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
     )
@@ -97,3 +98,46 @@ def test_files_that_were_not_compiled_are_compiled_once(tmp_path: Path) -> None:
 def test_a_row_without_tests_fails(tmp_path: Path) -> None:
     done = run(tmp_path, wire=PASSES, slurm=PASSES, others=PASSES)
     assert done.returncode == 5, done.stdout + done.stderr
+
+
+def forked(folder: Path, body: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of two files in two processes."""
+    for number in range(2):
+        (folder / f"test_of_{number}.py").write_text(f"import os, time, warnings, pytest\n{body}")
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.forks", "-p", "no:cacheprovider", "--forks", "2", *more]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "FABTUI"))}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(SCRIPT.parents[1])}
+    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=100)
+
+
+def test_processes_report_each_test_once(tmp_path: Path) -> None:
+    body = """
+@pytest.fixture(scope='module')
+def shared():
+    yield 1
+    assert False, 'in the end'
+def test_passes(shared, tmp_path): assert shared
+@pytest.mark.parametrize('number', range(40))
+def test_many(number): time.sleep(0.01)
+def test_fails(): assert 1 == 2, 'as it should'
+def test_is_skipped(): pytest.skip('for a reason')
+def test_warns(): warnings.warn('of something')
+"""
+    done = forked(tmp_path, body, "-rs")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"2 failed, 84 passed, 2 skipped, 2 warnings, [2-4] errors in", done.stdout), done.stdout
+    for told in ("as it should", "in the end", "for a reason", "UserWarning: of something", "[100%]"):
+        assert told in done.stdout
+
+
+def test_a_process_that_dies_ends_the_tests(tmp_path: Path) -> None:
+    done = forked(tmp_path, "def test_dies(): os._exit(7)\ndef test_passes(): pass\n")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert re.search(r"exit code 7 of a process that ran test_of_[01]\.py::test_dies", done.stdout)
+
+
+def test_no_more_than_one_has_to_fail(tmp_path: Path) -> None:
+    body = "@pytest.mark.parametrize('number', range(900))\ndef test_it(number): assert False\n"
+    done = forked(tmp_path, body, "-x")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"stopping after [12] failures", done.stdout)
