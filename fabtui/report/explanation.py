@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui.diagnosis.experiment import trials_text
 from fabtui.diagnosis.finding import Rule
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
@@ -15,12 +15,11 @@ from fabtui.report.text import wrapped
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, Transport, device_of
 
-#: Ends of a pair on which a command runs, and the placeholder of their addresses.
+#: Ends of a pair on which a command runs.
 _ENDS = {
     **{("src",): "on the sender", ("dst",): "on the receiver", ("src", "dst"): "on both nodes"},
     ("node",): "on the node",
 }
-_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
 #: Maximum numbers of causes, ranks and unknown warnings that are listed.
 _MOST_CAUSES = 5
 _MOST_RANKS = 8
@@ -37,7 +36,10 @@ def rule_lines(rule: Rule[Any], width: int) -> list[str]:
 def error_lines(meaning: Meaning, width: int) -> list[str]:
     """Return the lines of an error of the catalogue."""
     lines = [f"{meaning.code} {meaning.id}"]
-    return lines + _fields([("prints", meaning.prints), *_meaning_fields(meaning)], width)
+    known = meaning._replace(text=filled(meaning.text, {}), next=filled(meaning.next, {}))
+    ends = _by_command((end, filled(command, {})) for end, command in meaning.commands)
+    commands = [(command, _ENDS[tuple(sorted(on, reverse=True))]) for command, on in ends.items()]
+    return lines + _fields([("prints", meaning.prints), *_meaning_fields(known, commands)], width)
 
 
 def xid_lines(number: int, xid: Xid, width: int) -> list[str]:
@@ -72,7 +74,7 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
         files: Names of the files, "" for a text that is not from a file.
         width: Width of the terminal.
     """
-    lines: list[str] = []
+    lines = wrapped("", found.advice, width) if found.advice and not found.causes else []
     for number, one in enumerate(found.causes[:_MOST_CAUSES]):
         title = ("earliest cause" if one.meaning.role == "cause" else "no cause found; earliest consequence", "also")
         lines += ["", *_block(title[number > 0], one, files, width)] if number else _block(title[0], one, files, width)
@@ -85,26 +87,34 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
     if found.behind:
         ranks = ", ".join(f"rank {rank}" for rank in found.behind[:_MOST_RANKS])
         lines += ["", *wrapped("", f"{ranks} completed and enqueued the least work: look there first.", width)]
-    for one in found.notices:
-        lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)
     if found.unknown:
-        lines += ["", f"{count(len(found.unknown), 'warning')} not in the catalogue:"]
+        lines += [*([""] if lines else []), f"{count(len(found.unknown), 'warning')} not in the catalogue:"]
         for place in found.unknown[:_MOST_UNKNOWN]:
             lines += wrapped("    ", f"{_where(place, files)}{one_line(place.text, 300)}", width)
-    if _mixed([one.first for one in (*found.causes, *found.consequences)]):
+    for one in found.notices:
+        lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)
+    if _mixed(found.causes) or _mixed(found.consequences):
         lines += ["", "Lines of files without time stamps come last in this order."]
     return lines
 
 
-def _mixed(places: Sequence[LogPlace]) -> bool:
-    return any(one.time is None for one in places) and any(one.time is not None for one in places)
+def _mixed(found: Sequence[Occurrences]) -> bool:
+    timed = [one.first.time is not None for one in found]
+    return any(timed) and not all(timed)
 
 
 def _block(title: str, one: Occurrences, files: Sequence[str], width: int) -> list[str]:
     times = f", {one.count} times" if one.count > 1 else ""
     head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
     line = _where(one.first, files) + one_line(one.first.text, 300)
-    return [*wrapped("", head, width), *_fields([("line", line), *_meaning_fields(one.meaning)], width)]
+    says = wrapped("  ", one.advice, width) if one.advice else []
+    known = one.explained
+    here = f"on {one.first.node}" if one.first.node else "there"
+    there = f"on {one.peer}" if one.peer else "on the other node"
+    places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
+    ends = _by_command(known.commands)
+    commands = [(command, places.get(tuple(sorted(on, reverse=True)), here)) for command, on in ends.items()]
+    return [*wrapped("", head, width), *says, *_fields([("line", line), *_meaning_fields(known, commands)], width)]
 
 
 def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
@@ -130,12 +140,18 @@ def _where(place: LogPlace, files: Sequence[str]) -> str:
     return f"{time}{name}:{place.line}: " if name else time
 
 
-def _meaning_fields(meaning: Meaning) -> list[tuple[str, str]]:
+def _by_command(commands: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the ends on which each command runs."""
     ends: dict[str, list[str]] = {}
-    for end, command in meaning.commands:
-        ends.setdefault(command.replace("{route}", _ROUTE), []).append(end)
-    commands = [("command", f"{command}  ({_ENDS[tuple(sorted(on, reverse=True))]})") for command, on in ends.items()]
-    return [("means", meaning.text), ("next", meaning.next), *commands]
+    for end, command in commands:
+        ends.setdefault(one_line(command, 300), []).append(end)
+    return ends
+
+
+def _meaning_fields(meaning: Meaning, commands: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return what a meaning says, and its commands with the place where each runs."""
+    shown = [("command", f"{command}  ({place})") for command, place in commands]
+    return [("means", one_line(meaning.text, 600)), ("next", one_line(meaning.next, 600)), *shown]
 
 
 def _fields(rows: Iterable[tuple[str, str]], width: int) -> list[str]:

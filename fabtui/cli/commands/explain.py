@@ -10,6 +10,7 @@ import sys
 from fabtui.cli.printing import print_text
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
+from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
@@ -40,7 +41,7 @@ examples:
   srun ... 2>&1 | fabtui explain -             read standard input
   fabtui explain --list                        all rules and errors
 
-exit codes: 0 explained; 1 unknown; 2 bad usage or input
+exit codes: 0 explained; 1 unknown, or no failure in a log; 2 bad usage or input
 """
 
 #: Maximum number of characters of a log that are read for what they tell of the node.
@@ -60,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     words = [word for word in getattr(args, "what", []) if word.strip()]
     if "list" in args:
-        return _print(list_lines(RULES, meanings(), width))
+        return _print(list_lines(RULES, (*meanings(), *(stage.meaning for stage in stages())), width))
     if not words:
         raise InputError(
             "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
@@ -85,7 +86,8 @@ def _entries(word: str, width: int) -> list[str]:
     """Return the lines of the rules and errors with a code or name, separated by empty lines; none if unknown."""
     key = word.lower()
     blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
-    blocks += [error_lines(one, width) for one in meanings() if key in (one.code.lower(), one.id)]
+    known = (*meanings(), *(stage.meaning for stage in stages()))
+    blocks += [error_lines(one, width) for one in known if key in (one.code.lower(), one.id)]
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
     return [line for block in blocks for line in ["", *block]][1:]
@@ -118,13 +120,16 @@ def _explain_logs(words: list[str], width: int) -> int:
         print("fabtui: the logs are too long: not all of their lines were examined", file=sys.stderr)
     found = reader.result()
     lines = causes_lines(found, logs, width)
-    if found.causes:
+    if found.causes or found.advice:
         return _print([*lines, *others])
     if others:
         return _print([*others[1:], *([""] if lines else []), *lines])
-    if found.notices:
+    if found.matters and not found.unknown:
         return _print(lines)
-    _print([f"unknown: no known error in {count(reader.lines, 'line')} of {count(files, 'file')}", *lines])
+    read_lines = f"{count(reader.lines, 'line')} of {count(files, 'file')}"
+    healthy = reader.informed and not found.unknown
+    head = f"no failure in this log ({read_lines})" if healthy else f"unknown: no known error in {read_lines}"
+    _print([head, *([""] if lines else []), *lines])
     return UNKNOWN
 
 

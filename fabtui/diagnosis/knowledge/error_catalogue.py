@@ -33,6 +33,9 @@ class Meaning(NamedTuple):
     when: str  #: The circumstance: ``later`` or ``same-node``, or "".
     follows: tuple[str, ...]  #: Causes that explain this error where they come earlier in a log.
     role: str  #: ``cause``, ``consequence`` (of an error elsewhere) or ``notice`` (no error by itself).
+    #: The circumstance in which alone a cause is one, and else a notice: ``several-nodes``, or "".
+    cause_if: str = ""
+    stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
 
     @property
     def sentence(self) -> str:
@@ -70,11 +73,12 @@ def prepare_meanings() -> Iterator[None]:
 def _meaning(one: Mapping[str, Any]) -> Meaning:
     return Meaning(
         **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
-        **{name: one.get(name, "") for name in ("kind", "refines", "when")},
+        **{name: one.get(name, "") for name in ("kind", "refines", "when", "cause_if")},
         pattern=re.compile(one["pattern"]) if "pattern" in one else None,
         commands=tuple(_commands(one)),
         follows=tuple(one.get("follows", ())),
         role=one.get("role", "cause"),
+        stages=tuple(one.get("stages", ())),
     )
 
 
@@ -108,6 +112,16 @@ def meaning_named(name: str) -> Meaning:
     return next(one for one in meanings() if one.id == name)
 
 
+#: A value of the line in a command or a next step, such as ``{nic}``.
+_PLACE = re.compile(r"\{([a-z]{2,10})\}")
+_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with the values of a line in its placeholders; a word in capitals stands for an unknown value."""
+    return _PLACE.sub(lambda found: values.get(found[1]) or (_ROUTE if found[1] == "route" else found[1].upper()), text)
+
+
 def refined(meaning: Meaning, when: str) -> Meaning:
     """Return what an error means under a circumstance: ``later`` or ``same-node``."""
     return next((one for one in meanings() if one.refines == meaning.id and one.when == when), meaning)
@@ -119,7 +133,9 @@ def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
         return None
     found = meaning_of(m.error, m.raw, kind=error_kind(m))
     node = node_of(m.src)
-    return refined(found, "same-node") if found and node and node == node_of(m.dst) else found
+    if found is None or not node or node != node_of(m.dst):
+        return found
+    return None if found.cause_if else refined(found, "same-node")
 
 
 def error_kind(m: Measurement) -> str | None:

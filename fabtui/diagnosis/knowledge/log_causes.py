@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_named, meaning_of, refined
+from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, refined
+from fabtui.diagnosis.knowledge.failure_stage import returned_failure, stage_failure
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.xids import in_line as xid_in_line
+from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
 
@@ -24,25 +26,96 @@ _LONGEST_LINE = 4_000
 _MOST_KEPT = 4096
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
-#: A line without any of these has no error: 40 patterns on each line of a large log would take minutes.
-_WORDS = (
-    *("error", "fail", "warn", "got completion", "no device", "wrong", "mismatch", "magic", "interface", "async"),
-    *("gid table", "speed change", "incompatible", "duplicate gpu", "multiple ranks", "mixed", "not yet initialized"),
-    *("out of memory", "no space", "no such file", "no route", "ehostunreach", "refused", "timed out", "abort"),
-    *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
-    *("watchdog", "timeout", "sigbus", "sigkill", "killed", "exitcode", "oom", "frozen", "signal", "exception"),
-    *("last completed", "fallen off", "is lost", "device handle", "illegal memory", "assert", "oob ", "message type"),
-    *("float", "double", "nccl_p2p_", "half", "not permitted", "int32", "int64", "int8", "xid", "communicate with"),
-    "of_memory",
+#: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
+_LAST_ERROR, _MOST_QUOTED = 8, 4
+#: A line without any of these has no error: the patterns on each line of a large log would take minutes. Lines are
+#: compared without their digits, so that lines of one form are compared once.
+_WORDS = tuple(
+    word.encode()
+    for word in (
+        *("error", "fail", "warn", "got completion", "no device", "wrong", "mismatch", "magic", "interface", "async"),
+        *("gid table", "speed change", "incompatible", "duplicate gpu", "multiple ranks", "mixed", "not yet init"),
+        *("out of memory", "no space", "no such", "no route", "ehostunreach", "refused", "timed out", "abort"),
+        *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
+        *("watchdog", "timeout", "sigbus", "sigkill", "killed", "exitcode", "oom", "frozen", "signal", "exception"),
+        *(
+            "last completed",
+            "fallen off",
+            "is lost",
+            "device handle",
+            "illegal memory",
+            "assert",
+            "oob ",
+            "message type",
+        ),
+        *("float", "double", "nccl_p", "half", "not permitted", "int   ", "xid", "communicate with", "of_memory"),
+        *("unable", "could not", "couldn't", "cannot", "can't", "can not", "invalid", "unsupported", "mlx_", "srun:"),
+        *(
+            "c10d",
+            "gloo",
+            "status",
+            "stuck",
+            "heartbeat",
+            "nvrm",
+            "efa",
+            "libfabric",
+            "imex",
+            "dcgm",
+            "pyxis",
+            "enroot",
+        ),
+        *(
+            "hip",
+            "nnodes",
+            ".cc:",
+            ".cu:",
+            "missing",
+            "not supported",
+            "not found",
+            "denied",
+            "lockup",
+            "syndrom",
+            "nvl",
+        ),
+    )
 )
+_DIGITS = b"0123456789"
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
+_NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
 _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
 #: How the names of Xids begin.
 _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
+_LAST = re.compile(r"\bLast error:\s*(.*)")
+#: The beginning of another message.
+_RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d:")
+#: A line of NCCL that reports what it does, and no failure unless a call returned a result.
+_INFORMS = re.compile(r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b")
+#: Lines in which a library gives advice, and a sentence that does.
+_ADVISES = re.compile(r"\b[NR]CCL (?:WARN|ERROR)\b|\b(?:NCCL|RCCL|GLOO|FI|UCX)_[A-Z_]{3,40}|\bGloo\b|\bHINT\b")
+_ADVICE = re.compile(
+    r"\b(?:HINT|[Hh]int):|\b[Ss]et(?:ting)? (?:the )?(?:environment variable )?[A-Z]{2,8}_[A-Z_]{3,40}\b(?! (?:by|to))"
+    r"|\b[Ss]et [A-Z]{2,8}_[A-Z_]{3,40} ?(?:=|to)|\b[Dd]isabl(?:e|ing) \w|\bManually set\b|\bMissing .{1,80} from\b"
+    r"|\b(?:[Cc]heck|[Vv]erify|[Mm]ake sure|[Ee]nsure) (?:the|that|if|your|whether|[A-Z])"
+    r"|\b[Tt]ry (?:to|selecting|with)\b"
+    r"|\b[Pp]lease (?:check|update|upgrade|install|set|make|verify|use)\b|\busually caused by\b|\b[Cc]onsider \w+ing\b"
+)
+_SENTENCE = re.compile(r"(?<=[.!]) +(?=[A-Z])")
+#: Values of a line that the commands of an entry name.
+_VALUES = {
+    "peer": re.compile(
+        r"(?:\bfrom peer|[Cc]onnect(?:ing)? to|\bremote[= ]\[?|\bpeer|recv from|send to|\bto) \[?"
+        r"([\w.:-]{1,255}?)\]?(?:<\d{1,6}>|:\d{1,5}\b)"
+    ),
+    "port": re.compile(r"\bport:? (\d{2,5})\b|[\w.\]](?::|<)(\d{2,5})(?:>|(?![\w.:\]]))"),
+    "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
+    "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
+    "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
+    "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![:.\w])", re.I),
+}
 
 
 class LogPlace(NamedTuple):
@@ -53,6 +126,7 @@ class LogPlace(NamedTuple):
     time: datetime | None  #: Its time stamp, or the one of the line before it; None if the file has none.
     who: str  #: Rank or host that it names, or "".
     text: str  #: Its text, not cleaned.
+    node: str = ""  #: Host that it names, or "".
 
     @property
     def order(self) -> tuple[datetime, int, int]:
@@ -68,13 +142,40 @@ class Occurrences:
     first: LogPlace
     count: int = 0
     who: dict[str, None] = field(default_factory=dict)
+    advice: str = ""  #: What the library itself advises, with its name: ``NCCL says: ...``; only of the first cause.
+    _forms: dict[tuple[str, str], int] = field(default_factory=dict)
+    _most: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: LogPlace) -> None:
-        """Count one more line."""
-        self.count += 1
+        """Count one more line; lines in other words in which a rank reports the same are not counted again."""
         self.first = min(self.first, place, key=lambda one: one.order)
         if place.who and len(self.who) < _MOST_KEPT:
             self.who.setdefault(place.who)
+        if "rank" in place.who and len(self._forms) < _MOST_KEPT:
+            form = place.who, _alike(place.text)
+            self._forms[form] = lines = self._forms.get(form, 0) + 1
+            if lines <= self._most.get(place.who, 0):
+                return
+            self._most[place.who] = lines
+        self.count += 1
+
+    @property
+    def order(self) -> tuple[datetime, int, int, int]:
+        """Position among errors: by time stamp, then by severity; files without stamps come last."""
+        time, file, line = self.first.order
+        return time, _mildness(self.meaning, self.first.text), file, line
+
+    @property
+    def explained(self) -> Meaning:
+        """Its meaning, with the addresses, the NIC and the node of its earliest line in the next step and commands."""
+        values, meaning = _values(self.first), self.meaning
+        commands = tuple((end, filled(command, values)) for end, command in meaning.commands)
+        return meaning._replace(text=filled(meaning.text, values), next=filled(meaning.next, values), commands=commands)
+
+    @property
+    def peer(self) -> str:
+        """Address of the other end that its earliest line names, or ""."""
+        return _values(self.first).get("peer", "")
 
 
 class Causes(NamedTuple):
@@ -85,6 +186,13 @@ class Causes(NamedTuple):
     notices: list[Occurrences]  #: Lines that are worth knowing and no errors by themselves.
     unknown: list[LogPlace]  #: Warnings and exceptions that are not in the catalogue.
     behind: list[int]  #: Ranks that completed and enqueued least.
+    advice: str = ""  #: What a library itself advises, with its name; also part of the first cause.
+    several_nodes: bool = False  #: Whether the logs show more than one node.
+
+    @property
+    def matters(self) -> bool:
+        """True if a notice is worth knowing without a failure; some are normal on a single node."""
+        return any(self.several_nodes or not one.meaning.cause_if for one in self.notices)
 
     @property
     def known(self) -> tuple[int, int]:
@@ -99,11 +207,19 @@ class LogReader:
     def __init__(self) -> None:
         self.lines = 0
         self.cut = False
+        self.informed = False  #: Whether a log shows what NCCL does, so that its silence about failures counts.
         self._files = 0
         self._examined = 0
-        self._found: dict[str, Occurrences] = {}
+        self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
+        self._pending: LogPlace | None = None  # A warning whose stage the calls that return may show.
+        self._returned: tuple[Meaning, LogPlace] | None = None
+        self._advice: dict[str, str] = {}
         self._starting: dict[tuple[int, str, str], LogPlace] = {}
+        self._completed = False
+        self._debugged = False
+        self._hosts: set[str] = set()
+        self._nodes = 1
         self._addresses: dict[str, set[str]] = {}
         self._work: dict[int, tuple[int, int]] = {}
 
@@ -112,42 +228,103 @@ class LogReader:
         lines = text.split("\n", MOST_LINES)
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(lines)
-        for number, line in enumerate(lines[:MOST_LINES]):
-            # After a carriage return a line starts again, as on a terminal.
-            shown = line.rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
-            lower = shown.lower()
-            if not any(word in lower for word in _WORDS):
+        self.informed = self.informed or " NCCL INFO " in text
+        last_error = 0
+        for number, told in enumerate(_worded(text)):
+            if number >= MOST_LINES or number >= len(lines):
+                break
+            if not told and not last_error:
                 continue
+            # After a carriage return a line starts again, as on a terminal.
+            shown = lines[number].rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
+            last_error = last_error - 1 if last_error and shown.strip() and not _RECORD.search(shown) else 0
             self._examined += 1
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            self._line(number, shown.strip(), clock)
+            self._line(number, shown.strip(), clock, last_error > 0)
+            if last := _LAST.search(shown):
+                last_error = _LAST_ERROR
+                self._debugged = self._debugged or bool(
+                    last[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
+                )
+        self._settle()
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
-    def _line(self, number: int, raw: str, clock: _Clock) -> None:
+    def _line(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
         printed = parse_line(raw)
         rank = _rank_of(raw)
-        host = f"{printed.host} [{printed.device}]" if printed else ""
-        who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
-        place = LogPlace(self._files, number + 1, None, who, raw)
         node = printed.host if printed else ""
-        for address in _OWN_ADDRESS.findall(raw):
-            if len(self._addresses) < _MOST_KEPT:
-                self._addresses.setdefault(node, set()).add(address)
+        host = f"{node} [{printed.device}]" if printed else ""
+        who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
+        place = LogPlace(self._files, number + 1, None, who, raw, node)
+        self._circumstances(place)
         if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
             self._work[rank] = int(work[2]), int(work[1])
+        informs = _INFORMS.search(raw) is not None
+        if not informs and (reported or _ADVISES.search(raw)):
+            self._quote(raw)
         if init := _INIT.search(raw):
             key = self._files, host, init[1]
             self._starting.pop(key, None)
+            self._completed = self._completed or init[2] == "COMPLETE"
             if init[2] == "START" and len(self._starting) < 1_000_000:
                 self._starting[key] = place._replace(time=clock.at(number), who=who or f"rank {init[1]}")
+        elif informs and returned_failure(raw):
+            self._returns(place._replace(time=clock.at(number)))
         elif (meaning := _meaning_of_xid(raw) or meaning_of(raw, notices=True)) is not None:
+            self._settle()
             time = clock.at(number)
+            if informs or meaning.cause_if:
+                meaning = meaning._replace(role="notice")
             self._count(self._circumstance(meaning, node, raw, time, clock), place._replace(time=time))
-        elif len(self._unknown) < _MOST_KEPT and _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
-            self._unknown.setdefault(_alike(raw), place._replace(time=clock.at(number)))
+        elif not informs:
+            self._other(place, number, clock, reported)
+
+    def _other(self, place: LogPlace, number: int, clock: _Clock, reported: bool) -> None:
+        """Take a line without an entry in the catalogue, which may be a failure of a stage."""
+        if (failure := stage_failure(place.text, reported)) is not None:
+            self._settle()
+            self._count(failure, place._replace(time=clock.at(number)))
+        elif _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", place.text))):
+            self._settle()
+            self._pending = place._replace(time=clock.at(number))
+
+    def _returns(self, place: LogPlace) -> None:
+        """Take a call that returned a failure: it shows the stage of the warning before it."""
+        failure = stage_failure(place.text)
+        if failure is None:
+            return
+        if self._pending is not None and self._pending.node in ("", place.node):
+            self._count(failure, self._pending)
+            self._pending = None
+        elif self._returned is None:
+            self._returned = failure, place
+
+    def _settle(self) -> None:
+        """Count the last warning as unknown if no call after it showed its stage."""
+        if self._pending is not None and len(self._unknown) < _MOST_KEPT:
+            self._unknown.setdefault(_alike(self._pending.text), self._pending)
+        self._pending = None
+
+    def _circumstances(self, place: LogPlace) -> None:
+        """Note addresses and nodes that a line names."""
+        for address in _OWN_ADDRESS.findall(place.text):
+            if len(self._addresses) < _MOST_KEPT:
+                self._addresses.setdefault(place.node, set()).add(address)
+        if place.node and len(self._hosts) < _MOST_KEPT:
+            self._hosts.add(place.node)
+        if nodes := _NODES.search(place.text):
+            self._nodes = max(self._nodes, int(nodes[1]))
+
+    def _quote(self, raw: str) -> None:
+        """Keep the sentences of a line that name an action."""
+        text = re.sub(r"^.{0,300}?(?:NCCL (?:WARN|ERROR)|[Ww]arning:|HINT:) ", "", raw)
+        advice = " ".join(part for part in _SENTENCE.split(text) if _ADVICE.search(part))
+        if advice and len(self._advice) < _MOST_QUOTED and "NCCL_DEBUG" not in advice:
+            name = next((word for word in ("Gloo", "RCCL") if word.lower() in raw.lower()), "NCCL")
+            self._advice.setdefault(one_line(advice, 300), name)
 
     def _circumstance(self, meaning: Meaning, node: str, raw: str, time: datetime | None, clock: _Clock) -> Meaning:
         """Return the meaning that takes into account who the peer is, and how long the job had run."""
@@ -159,32 +336,74 @@ class LogReader:
         return meaning
 
     def _count(self, meaning: Meaning, place: LogPlace) -> None:
-        self._found.setdefault(meaning.id, Occurrences(meaning, place)).add(place)
+        # Failures of a stage with other numbers are other errors.
+        key = meaning.id, meaning.role, meaning.text
+        self._found.setdefault(key, Occurrences(meaning, place)).add(place)
 
     def result(self) -> Causes:
         """Return the errors of all logs so far."""
         for place in self._starting.values():
             self._count(meaning_named("init-incomplete"), place)
         self._starting = {}
-        found = sorted(self._found.values(), key=lambda one: one.first.order)
+        self._settle()
+        if self._returned is not None and not self._unknown and not any(_fails(one) for one in self._found.values()):
+            self._count(*self._returned)
+        if self._debugged or self.informed:
+            for one in self._found.values():
+                one.meaning = refined(one.meaning, "debugged")
+        found = sorted(self._found.values(), key=lambda one: one.order)
+        self._promote(found)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
-        for one in found:
+        # An entry of the catalogue names the cause; a stage alone shows where it is.
+        for one in sorted(found, key=lambda one: _is_stage(one.meaning)):
             if one.meaning.role == "cause":
-                follows = any(_explains(cause.meaning, one.meaning) for cause in causes)
+                follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)
         consequences += [one for one in found if one.meaning.role == "consequence"]
-        consequences.sort(key=lambda one: one.first.order)
+        consequences.sort(key=lambda one: one.order)
         if not causes and consequences:
             causes.append(consequences.pop(0))
         unknown = sorted(self._unknown.values(), key=lambda place: place.order)
         notices = [one for one in found if one.meaning.role == "notice"]
-        return Causes(causes, consequences, notices, unknown, self._behind())
+        advice = self._quoted()
+        if causes:
+            causes[0].advice = advice
+        return Causes(causes, consequences, notices, unknown, self._behind(), advice, self._several)
+
+    @property
+    def _several(self) -> bool:
+        return self._nodes > 1 or len(self._hosts) > 1
+
+    def _promote(self, found: list[Occurrences]) -> None:
+        """Make notices causes that are ones between several nodes, where nothing else explains the failure."""
+        failed = any(one.meaning.role == "consequence" for one in found)
+        if not self._several or self._unknown or any(map(_fails, found)) or (self._completed and not failed):
+            return
+        for one in found:
+            if one.meaning.cause_if == "several-nodes" and meaning_named(one.meaning.id).role == "cause":
+                one.meaning = one.meaning._replace(role="cause")
+
+    def _quoted(self) -> str:
+        names = list(dict.fromkeys(self._advice.values()))
+        return f"{names[0]} says: {' '.join(self._advice)}" if names else ""
 
     def _behind(self) -> list[int]:
         least = min(self._work.values(), default=None)
         behind = sorted(rank for rank, work in self._work.items() if work == least)
         return behind if len(behind) < len(self._work) else []
+
+
+def _worded(text: str) -> Iterator[bool]:
+    """Yield for each line whether it has a word of an error; lines that differ in digits only are compared once."""
+    known: dict[bytes, bool] = {}
+    for line in text.lower().encode("utf-8", "replace").translate(None, _DIGITS).split(b"\n"):
+        told = known.get(line)
+        if told is None:
+            told = any(word in line for word in _WORDS)
+            if len(known) < _MOST_KEPT:
+                known[line] = told
+        yield told
 
 
 class _Clock:
@@ -220,19 +439,53 @@ def _meaning_of_xid(line: str) -> Meaning | None:
 
     It has the code of the rule that reports the same Xid where a probe reads the kernel's log.
     """
-    if (found := xid_in_line(line)) is None:
+    if (found := xids.in_line(line)) is None:
         return None
     number, xid = found
     role = "notice" if xid.usual is Severity.NOTE else "cause"
-    commands = tuple((end, "sudo dmesg | grep -i xid") for end in ("src", "dst"))
+    commands = (("node", "sudo dmesg -T | grep -i xid"),)
     advice = f"{xid.advice}." if xid.advice else f"Look up NVIDIA's advice about Xid {number}."
     text = f"Xid {number}: {xid.name}"
     return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
 
 
-def _explains(cause: Meaning, error: Meaning) -> bool:
+def _is_stage(meaning: Meaning) -> bool:
+    return meaning.id.startswith("stage-")
+
+
+def _fails(one: Occurrences) -> bool:
+    return one.meaning.role == "cause"
+
+
+def _explains(cause: Occurrences, error: Occurrences) -> bool:
     """Return True if an error is known to follow from a cause; an Xid explains what a lost GPU does."""
-    return cause.id in error.follows or (cause.id.startswith(_XID) and "gpu-lost" in error.follows)
+    if _is_stage(error.meaning):
+        # What fails later, at whatever stage, may follow.
+        return not _is_stage(cause.meaning) and cause.order <= error.order
+    follows, name = error.meaning.follows, cause.meaning.id
+    return name in follows or (name.startswith(_XID) and "gpu-lost" in follows)
+
+
+def _mildness(meaning: Meaning, line: str) -> int:
+    """Return 1 for an Xid that is no failure of the GPU, else 0."""
+    if not meaning.id.startswith(_XID):
+        return 0
+    entry = {"code": int(meaning.id.removeprefix(_XID)), "text": line}
+    return int(xids.severity(entry) is not Severity.BAD)
+
+
+@functools.lru_cache(maxsize=256)
+def _values(place: LogPlace) -> Mapping[str, str]:
+    """Return the values of a line for commands: peer, route, NIC, node and others."""
+    text = place.text[:_LONGEST_LINE]
+    found = {name: one[one.lastindex or 0] for name, form in _VALUES.items() if (one := form.search(text))}
+    found |= {"node": place.node, "address": found.get("peer", "")}
+    # An IPv4 address within a GID is one of the NIC; the peer's is one of its bootstrap.
+    here, there = (found.get(name, "").lower().rpartition("::ffff:")[2] for name in ("gid", "remote"))
+    there = there if "." in there else found["address"]
+    if there:
+        found["route"] = f"{there} from {here}" if "." in here and "." in there else there
+    return {name: one_line(value, 255) for name, value in found.items() if value}
 
 
 def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
@@ -252,7 +505,6 @@ def _alike(line: str) -> str:
 
 
 _SEVERITY = {"cause": Severity.BAD, "consequence": Severity.WARN, "notice": Severity.NOTE}
-_ROUTE = "RECEIVER_ADDRESS from SENDER_ADDRESS"
 #: Maximum number of ranks or hosts that a title names.
 _MOST_NAMED = 4
 
@@ -262,18 +514,19 @@ class KnownError(Rule[Occurrences]):
 
     domain = Domain.LOGS
     message = "{line}[, {times} times][, {who}]"
+    evidence = ("{advice}",)
 
     def check(self, context: Occurrences) -> Iterator[Finding]:
-        who, meaning = list(context.who), context.meaning
+        who, meaning = list(context.who), context.explained
         more = f" and {len(who) - _MOST_NAMED} more" if len(who) > _MOST_NAMED else ""
         facts = {
             "line": context.first.text,
             "times": context.count if context.count > 1 else None,
             "who": "; ".join(who[:_MOST_NAMED]) + more or None,
+            "advice": context.advice or None,
             **meaning.facts,
         }
-        commands = (command.replace("{route}", _ROUTE) for _, command in meaning.commands)
-        yield self.finding(meaning.id, facts=facts, commands=dict.fromkeys(commands))
+        yield self.finding(meaning.id, facts=facts, commands=dict.fromkeys(command for _, command in meaning.commands))
 
 
 @functools.lru_cache(maxsize=512)
@@ -288,4 +541,4 @@ def error_rule(meaning: Meaning) -> KnownError:
 def error_findings(causes: Causes) -> list[Finding]:
     """Return a finding for each error of logs: causes first, then their consequences, then notices."""
     found = (*causes.causes, *causes.consequences, *causes.notices)
-    return [finding for one in found for finding in error_rule(one.meaning).findings(one)]
+    return [finding for one in found for finding in error_rule(one.explained).findings(one)]

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from fabtui.diagnosis.knowledge.error_catalogue import error_kind
+from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -169,7 +169,7 @@ def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Me
     nodes = {"src": (src,), "dst": (dst,), "node": (src, dst)}
     route = route_ends(model, m)
     return [
-        on_node(node, command.replace("{route}", route or ""), model)
+        on_node(node, filled(command, {"route": route or "", "node": node}), model)
         for end, command in dict.fromkeys(commands)
         if route is not None or "{route}" not in command
         for node in nodes[end]

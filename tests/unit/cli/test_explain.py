@@ -62,7 +62,7 @@ def test_a_text_is_explained(capsys: Out) -> None:
     assert entry.main(["explain", "Call to ibv_modify_qp failed with error Connection timed out"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("earliest cause: E9 gid-does-not-resolve\n")
-    assert "ip route get RECEIVER_ADDRESS from SENDER_ADDRESS  (on the sender)" in out
+    assert "ip route get RECEIVER_ADDRESS from SENDER_ADDRESS  (there)" in out
 
 
 def test_words_of_a_text_need_no_quotes(capsys: Out) -> None:

@@ -259,7 +259,8 @@ FAULTS = [
         "NCCL uses TCP",
         "ibv_devinfo",
         transport=("NET/IB/0", "NET/Socket/eth0"),
-        log="n060:71:93 [3] NCCL INFO Using network Socket\n",
+        log="n060:71:93 [3] NCCL INFO Using network Socket\n"
+        "n060:71:93 [3] NCCL INFO comm 0x1 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0\n",
         doors=("read",),
     ),
     Fault(

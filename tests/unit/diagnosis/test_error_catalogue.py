@@ -16,6 +16,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     meaning_of_measurement,
     meanings,
 )
+from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.model.events import Measured, NodeState, NodeUpdate
@@ -341,13 +342,15 @@ def test_the_catalogue_is_valid() -> None:
         "both",
         "node",
     }
-    allowed |= {"follows", "role", "stages"}
+    allowed |= {"follows", "role", "cause_if", "stages"}
     for one, meaning in zip(found, meanings(), strict=True):
         assert one.keys() <= allowed, one["id"]
         assert re.fullmatch(r"[a-z0-9-]+", one["id"])
         assert re.fullmatch(r"E[1-9]\d{0,2}", one["code"]), one["id"]
         assert one["text"][-1] != "." == one["next"][-1], one["id"]
         assert meaning.role in ("cause", "consequence", "notice"), one["id"]
+        assert set(meaning.stages) <= {stage.id for stage in stages()}, one["id"]
+        assert meaning.cause_if in ("", "several-nodes"), one["id"]
         assert set(meaning.follows) <= {other["id"] for other in found}, one["id"]
         assert not meaning.kind or meaning.kind in [kind.value for kind in ErrorKind], one["id"]
         # Without unbounded or nested repetition, a search takes linear time.

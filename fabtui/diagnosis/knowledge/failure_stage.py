@@ -1,0 +1,94 @@
+"""Stages at which libraries and tools fail: what a line shows that has no entry in the catalogue of errors."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning
+from fabtui.diagnosis.knowledge.error_numbers import number_in
+from fabtui.diagnosis.knowledge.toml_data import entries
+
+#: Maximum number of characters of a line that are searched.
+_LONGEST = 2_000
+#: A source file with its line; the first of a line is where it was printed.
+_FILE = re.compile(
+    r"(?:^|[\s\[(])((?:/|\.{1,2}/)?(?:[\w.+-]{1,80}/){0,16}[\w.+-]{1,80}\.(?:cc|cpp|cu|hpp|h|c)):\d{1,7}\b", re.ASCII
+)
+#: A call that returned a result other than success, in the log of NCCL: ``transport/nvls.cc:409 -> 1``.
+_RETURNED = re.compile(r"\bNCCL INFO (?:\S{1,120}?)?[\w.-]{1,60}\.(?:cc|cu|h|cpp):\d{1,7} -> ([1-689])\b", re.ASCII)
+#: A failure that a library reports, whose words show the stage.
+_REPORTED = re.compile(
+    r"\b[NR]CCL (?:WARN|ERROR)\b|\bDist(?:Backend|Network|Store)Error\b|\bRendezvous\w{0,20}Error\b"
+    r"|\bgloo/\S{1,80}\.(?:cc|h):\d"
+    r"|(?:Error|Exception): .{0,200}\b(?:NCCL|RCCL|Gloo|GLOO|c10d|ProcessGroup\w{0,10}|process group|TCPStore)\b"
+)
+#: A failure of which only the source file shows the stage: logs of other programs look alike.
+_LOGGED = re.compile(r"\[[EF] ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
+
+
+class Stage(NamedTuple):
+    """A stage at which a library or tool fails."""
+
+    id: str  #: Stable name; entries of the catalogue of errors name it.
+    files: re.Pattern[str] | None  #: Source files that belong to it.
+    words: re.Pattern[str]  #: Words of its lines.
+    evident: bool  #: Whether the words alone show which program wrote a line.
+    meaning: Meaning  #: What its failure means.
+
+
+@functools.cache
+def stages() -> tuple[Stage, ...]:
+    """Return the stages of ``stages.toml``; the first match counts."""
+    return tuple(
+        Stage(
+            one["id"],
+            re.compile(one["files"]) if "files" in one else None,
+            re.compile(one["words"]),
+            one.get("evident", False),
+            Meaning(
+                **{"id": f"stage-{one['id']}", "code": one["code"], "prints": "", "pattern": None, "kind": ""},
+                **{"text": f"{one['fails']} failed", "next": one["next"], "refines": "", "when": "", "follows": ()},
+                commands=tuple(("node", command) for command in one.get("node", ())),
+                role=one.get("role", "cause"),
+            ),
+        )
+        for one in entries("stages", "stage")
+    )
+
+
+def stage_of_file(path: str) -> str | None:
+    """Return the id of the stage to which a source file belongs, or None."""
+    found = _by_file(path)
+    return None if found is None else found.id
+
+
+def stage_failure(line: str, reported: bool = False) -> Meaning | None:
+    """Return what a line reports as a failure, by its stage and the number of the error; None if it shows no stage.
+
+    Args:
+        line: The line.
+        reported: Whether the lines before it show that a library reports a failure here.
+    """
+    text = line[:_LONGEST]
+    reported = reported or _REPORTED.search(text) is not None
+    found = None
+    if (reported or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(text)):
+        found = _by_file(file[1])
+    if found is None:
+        found = next((one for one in stages() if (reported or one.evident) and one.words.search(text)), None)
+    if found is None:
+        return None
+    number = number_in(text)
+    sentence = found.meaning.text if number is None else f"{found.meaning.text} with {number.sentence}"
+    return found.meaning._replace(text=sentence, prints=sentence)
+
+
+def returned_failure(line: str) -> bool:
+    """Return True if a line of NCCL's log shows that a call failed: ``transport/nvls.cc:409 -> 1``."""
+    return _RETURNED.search(line) is not None
+
+
+def _by_file(path: str) -> Stage | None:
+    return next((one for one in stages() if one.files is not None and one.files.search(f"/{path}")), None)
