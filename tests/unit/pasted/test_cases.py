@@ -176,7 +176,6 @@ CASES = (
 OPEN = frozenset(
     {
         "explain 01-single-node-nvls.txt",
-        "explain 02-single-node-healthy.txt",
         "explain 10-c10d-client-timeout.txt",
         "read 12-watchdog-stuck.txt",
         "read 16-perftest-status12.txt",
@@ -184,7 +183,6 @@ OPEN = frozenset(
         "explain 19-sxid.txt",
         "explain 21-srun-launch.txt",
         "read 26-nvlink-s-cut.txt",
-        "explain 31-commands-one-node.txt",
         "explain vendor err 129",
         "explain sxid 12028",
         "explain CUDA error 401",
