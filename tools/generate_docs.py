@@ -199,13 +199,15 @@ def keys() -> str:
 
 def errors() -> str:
     """Return the page of the error kinds and the error catalogue."""
-    from fabtui.diagnosis.knowledge.error_catalogue import meanings
+    from fabtui.diagnosis.knowledge.error_catalogue import filled, meanings
+    from fabtui.diagnosis.knowledge.failure_stage import stages
     from fabtui_node.protocol import ErrorKind
 
     known = [
-        [one.code, code(one.id), code(one.prints), cell(one.text), cell(one.next)]
+        [one.code, code(one.id), code(one.prints), cell(filled(one.text, {})), cell(filled(one.next, {}))]
         for one in sorted(meanings(), key=lambda one: int(one.code[1:]))
     ]
+    places = [[one.meaning.code, code(one.meaning.id), one.meaning.text, one.meaning.next] for one in stages()]
     rows = [[code(kind.value), cell(kind.meaning)] for kind in ErrorKind]
     intro = (
         "`fabtui explain E13` prints an entry, `fabtui explain rank*.log` finds them in logs. They are declared in "
@@ -216,6 +218,8 @@ def errors() -> str:
         "Errors",
         intro,
         table(["code", "name", "printed as", "means", "next step"], known),
+        "## Stages\n\nA failure without an entry is named after the stage that its source file or its words show.\n",
+        table(["code", "name", "means", "first check"], places),
         f"## Error kinds\n\n{kinds}\n",
         table(["kind", "meaning"], rows),
     )
