@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -126,6 +127,14 @@ def test_each_planted_fault_is_found_while_the_job_runs_and_after_it(cluster: Sl
     assert texts["J08"] == "NODE_RANK 1 is given to 2 nodes: n[1-2]"
     assert texts["J11"].endswith(".200 is no address of the job's nodes")
     assert texts["J12"].startswith("no output from any node for ")
+    # The same files where no Slurm is at hand, as a shell expands them.
+    files = sorted(str(path) for path in (cluster.folder / job).iterdir())
+    argv = [sys.executable, "-m", "fabtui", "job", "--once", "--no-links", "--json", "--logs", *files]
+    environ = {**os.environ, "PATH": "/nonexistent"}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    alone = {one["rule"]: one["text"] for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1
+    assert re.match(r"n2: 0 of 4 GPUs are busy for .* while other nodes compute", alone["J03"]), alone
     # Slurm has the end of a job in whole seconds: the silence before it is to be longer than its limit by more.
     time.sleep(2)
     cluster.run("scancel", job)
@@ -237,6 +246,24 @@ def test_a_job_that_ends_while_it_is_watched_leaves_nothing_unread(cluster: Slur
     assert "signal 9" not in text
     done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(batch), check=False)
     assert (done.returncode, "E38 ranks-killed" in done.stdout) == (0, True), done.stdout
+
+
+def test_a_task_that_takes_more_memory_than_the_job_may(cluster: SlurmCluster) -> None:
+    """Slurm kills it, and the step with it. The state OUT_OF_MEMORY needs a kernel that limits memory by cgroups."""
+    logs = f"{cluster.folder}/$SLURM_JOB_ID"
+    code = "x = bytes([1]) * (600 << 20); import time; time.sleep(60)"
+    task = f'[ $SLURM_PROCID = 1 ] && exec {sys.executable} -c "{code}"; sleep 60'
+    (cluster.folder / "memory.sh").write_text(task)
+    script = f"mkdir {logs}; srun -o {logs}/%N.out -e {logs}/%N.err bash {cluster.folder}/memory.sh"
+    job = cluster.job("-N2", "--ntasks-per-node=1", "--mem=200M", script=script)
+    cluster._until(lambda: cluster.state(job) in ("FAILED", "OUT_OF_MEMORY"), "the end of the job")
+    code_, found = report(cluster, job, "--logs", *(str(path) for path in sorted((cluster.folder / job).iterdir())))
+    texts = {one["rule"]: one["text"] for one in found["findings"]}
+    assert (code_, found["verdict"]) == (1, "failed")
+    assert re.match(r"n1: slurmstepd-\S*n1: error: StepId=\S+ exceeded memory limit \(\d+ > 209715200\)", texts["J04"])
+    path = next((cluster.folder / job).glob("*n1.err"))
+    done = cluster.run(sys.executable, "-m", "fabtui", "explain", str(path), check=False)
+    assert (done.returncode, "E51 host-out-of-memory" in done.stdout) == (0, True), done.stdout
 
 
 #: A rank that works for as long as its first argument; all wait for the slowest.

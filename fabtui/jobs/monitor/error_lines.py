@@ -39,7 +39,11 @@ KINDS = (
     _kind("fabric_not_ready", r"system not yet initialized|cudaErrorSystemNotReady"),
     _kind("launch_timeout", r"launch timed out and was terminated"),
     _kind("cuda_error", r"CUDA error: |CUDA failure|cudaError[A-Z]\w{3,40}\b|unspecified launch failure"),
-    _kind("host_memory", r"oom[-_ ]?kill|Out of memory: Killed|: Out Of Memory$|MemoryError\b", flags=re.I),
+    _kind(
+        "host_memory",
+        r"oom[-_ ]?kill|Out of memory: Killed|: Out Of Memory$|MemoryError\b|exceeded (?:job |step )?memory limit",
+        flags=re.I,
+    ),
     _kind("storage", r"No space left on device|Disk quota exceeded|Stale file handle|Input/output error"),
     _kind("collective_timeout", r"[Ww]atchdog caught collective operation timeout", cause=False),
     _kind("nccl_error", r"\bnccl(?:Remote|System|Internal|UnhandledCuda)Error\b|\bDistBackendError\b", cause=False),

@@ -153,26 +153,26 @@ def _idle_gpus(rule: JobRule, facts: JobFacts) -> Found:
         verb = "is" if number == 1 else "are"
         when = f"for {_time(seconds)}" if running else f"for {_time(seconds)} of what is recorded"
         text = f"{node}: 0 of {number} GPUs {verb} busy {when} while other nodes compute"
-        yield rule.found(text, (node,), (), _stacks(facts, node))
+        yield rule.found(text, (node,), (), _hang(facts, node))
     if not idle and not facts.status.job:
         # The ends of files alone, without a clock: one sample of each node.
         latest_of = {node: history.latest for node, history in histories.items() if history.latest is not None}
         for node in idle_among(latest_of):
             text = f"{node}: 0 of {len(latest_of[node].gpus)} GPUs are busy in its last sample; all others are busy"
-            yield rule.found(text, (node,), (), _stacks(facts, node), severity=Severity.WARN)
+            yield rule.found(text, (node,), (), _hang(facts, node), severity=Severity.WARN)
     if not histories or idle or not running:
         return
     started = (facts.status.elapsed or 0.0) > WARM_UP or any(history.was_busy for history in histories.values())
     if started and all(_is_idle(facts, node, history) for node, history in histories.items()):
         text = f"no GPU of the job is busy, on none of {count(len(histories), 'node')}"
-        yield rule.found(text, command=_stacks(facts), hangs=True)
+        yield rule.found(text, command=_hang(facts), hangs=True)
 
 
-def _stacks(facts: JobFacts, node: str = "") -> str:
-    """Return the command that shows where the ranks of a node, or of the whole job, are."""
-    job = f" --jobid {facts.status.job}" if facts.status.job else ""
+def _hang(facts: JobFacts, node: str = "") -> str:
+    """Return the command that shows which ranks of a node, or of the whole job, the others wait for."""
+    job = f" {facts.status.job}" if facts.status.job else ""
     nodes = f" --nodes {node}" if node else "" if job else f" --nodes '{fold(facts.logs.nodes)}'"
-    return f"fabtui stacks{job}{nodes}"
+    return f"fabtui hang{job}{nodes}"
 
 
 def gpu_age(facts: JobFacts, node: str) -> float | None:
@@ -396,7 +396,7 @@ def _network(text: str) -> object:
 
 def _silence(rule: JobRule, facts: JobFacts) -> Found:
     status, quiet, limit = facts.status, facts.logs.quiet(), facts.silence_limit
-    command = f"fabtui ras --jobid {status.job}" if status.job else "fabtui ras --nodes ..."
+    command = _hang(facts)
     if status.stage == "running" and status.state != "SUSPENDED":
         started = status.elapsed or 0.0
         if quiet is not None and quiet > limit:
@@ -460,7 +460,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
     ("J03", "gpus-idle", _idle_gpus,
      "The GPUs of a node, or of all nodes, are idle",
      "GPUs of a node are idle for 30 s while those of other nodes compute, or no GPU of the job is busy.",
-     "Compare the stacks of its ranks: fabtui stacks."),
+     "Compare its ranks with the others: fabtui hang."),
     ("J04", "log-errors", _error_lines,
      "A log has errors; the earliest that can be a cause comes first",
      "Logs have lines with errors. The earliest that can be a cause comes first; later ones may be consequences.",
@@ -496,7 +496,7 @@ _ROWS: tuple[tuple[str, str, Callable[[JobRule, JobFacts], Found], str, str, str
     ("J12", "silence", _silence,
      "No node has written output for too long",
      "No node has written output for five usual iterations and at least --idle seconds.",
-     "Ask the job which ranks are behind: fabtui ras, fabtui stacks."),
+     "Ask the job which ranks are behind: fabtui hang."),
     ("J13", "slow-iteration", _slow_iterations,
      "An iteration took much longer than usual",
      "An iteration took several times the median.",

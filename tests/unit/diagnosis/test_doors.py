@@ -229,7 +229,7 @@ FAULTS = [
     Fault(
         "out of memory",
         "E51",
-        "the kernel killed a process of the job: out of memory",
+        "the kernel or Slurm killed a process of the job: out of memory",
         "oom-kill",
         pair=Pair("the rank host of b ended with signal 9 (out of memory: Killed process 7 (python))", "killed"),
         log="slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some tasks have been OOM Killed.\n",

@@ -280,5 +280,6 @@ def test_findings_about_jobs_are_diagnosed_like_all_others() -> None:
     written = as_json(found)
     assert (written["id"], written["rule"], written["severity"]) == ("J04", "log-errors", "bad")
     assert written["title"] == f"n061: {CUDA.strip()}"
-    assert written["evidence"] == [f"/logs/n061.err: {CUDA.strip()}"]
+    assert written["evidence"][0].startswith("means: E113, an access to the memory of another GPU over NVLink failed")
+    assert written["evidence"][1:] == [f"/logs/n061.err: {CUDA.strip()}"]
     assert written["next"] == ["fabtui explain /logs/n061.err"]
