@@ -29,6 +29,8 @@ from fabtui.session.running_job.monitor import JobMonitor
 
 #: Time (s) between two samples of a node. With more nodes than this machine asks in it, samples are further apart.
 EVERY, _NODES_EACH_SECOND = 1.0, 128
+#: Part of a processor of a node that its samples may take while the job is well; maximum time (s) between two then.
+_SHARE, _RAREST = 0.01, 5.0
 #: Time (s) between two looks at a node that has no rank.
 _IDLE_EVERY = 10.0
 #: Deadlines (s) of the probes.
@@ -75,6 +77,7 @@ class JobObserver:
         self._first: dict[str, asyncio.Event] = {}
         self._busy: set[str] = set()
         self._seen: dict[str, float] = {}  #: When a node had a rank the last time.
+        self._cost: dict[str, float] = {}  #: Processor time (s) of the latest sample of a node.
         self._logs_read: set[str] = set()  #: Nodes whose kernel's log was read.
         self._problems: set[tuple[str, str]] = set()
         self._started: float | None = None
@@ -84,6 +87,10 @@ class JobObserver:
         self._ras_node = ""
         self._recorded: dict[tuple[str, JobSource], float] = {}
         self._logged: JobState | None = None
+
+    @property
+    def _well(self) -> bool:
+        return self.verdict is not None and self.verdict.settled and not self.verdict.bad
 
     @property
     def nodes(self) -> list[str]:
@@ -153,9 +160,13 @@ class JobObserver:
             self._first[node].set()
             if once and node not in self._seen:
                 break
-            every = max(EVERY, len(self._seen) / _NODES_EACH_SECOND)
+            every = max(EVERY, len(self._seen) / _NODES_EACH_SECOND, self._affordable(node))
             known = began - self._seen.get(node, float("-inf")) < _IDLE_EVERY
             await asyncio.sleep(max(0.1, (every if known else _IDLE_EVERY) - (loop.time() - began)))
+
+    def _affordable(self, node: str) -> float:
+        """Return the time (s) between two samples that a node can afford; a job in trouble is sampled each second."""
+        return min(_RAREST, self._cost.get(node, 0.0) / _SHARE) if self._well else 0.0
 
     async def _one(self, node: str, probe: str, deadline: float, args: Mapping[str, Any] | None = None) -> Reply:
         return await ask_node(self._client_of, node, probe, {**(args or {}), "job": self._job}, deadline)
@@ -167,6 +178,7 @@ class JobObserver:
                 self._problems.add((node, reply.problem))
                 self._pump.log("warning", f"its ranks cannot be observed: {reply.problem}", node)
             return
+        self._cost[node] = number(value.get("cost")) or 0.0
         used = node in self._busy and any(gpu.get("pids") for gpu in dicts(value.get("gpus")))
         if used or any(
             is_at_work(bool(rank.get("gpus")), number(rank.get("cpu_all"))) for rank in dicts(value.get("ranks"))
@@ -180,8 +192,8 @@ class JobObserver:
     def _emit(self, node: str, source: JobSource, value: Mapping[str, Any]) -> None:
         """Emit evidence; of a job that has been well for a while, not all that is read each second is recorded."""
         now = asyncio.get_running_loop().time()
-        well = self.verdict is not None and self.verdict.settled and not self.verdict.bad
-        often = source in (JobSource.ACTIVITY, JobSource.RAS) and well and now - (self._began or now) > _ALL_RECORDED
+        rare = self._well and now - (self._began or now) > _ALL_RECORDED
+        often = rare and source in (JobSource.ACTIVITY, JobSource.RAS)
         recorded = not often or now - self._recorded.get((node, source), float("-inf")) >= _RECORDED_EVERY
         if recorded:
             self._recorded[node, source] = now

@@ -222,5 +222,6 @@ def test_kills_for_memory(tmp_path: Path) -> None:
 
 def test_this_node() -> None:
     value = activity.run({}, lambda _: None, 5.0)
-    assert set(value) == {"time", "clock", "ranks", "gpus", "nics", "kernel", "oom", "problems"}
+    assert set(value) == {"time", "clock", "ranks", "gpus", "nics", "kernel", "oom", "problems", "cost"}
+    assert 0 <= value["cost"] < 5
     assert value["clock"] <= time.monotonic()

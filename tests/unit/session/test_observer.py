@@ -149,6 +149,28 @@ async def test_samples_of_a_job_that_is_well_are_recorded_now_and_then(
     assert 2 < len(kept) < 30
 
 
+@pytest.mark.parametrize(("state", "most"), [(JobState.MOVES, 5), (JobState.HANGS, 1000)])
+async def test_costly_samples_of_a_job_that_is_well_are_rare(
+    state: JobState, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = JobVerdict(state, 0.0, 0.0, "", ("a",), (), settled=True)
+    monkeypatch.setattr(observer, "job_verdict", lambda _: verdict)
+    script = busy()
+    script.probe_results["a"]["activity"]["cost"] = 0.5
+    feed, _ = feed_of(script)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+            await until(lambda: bool(feed.model.job.samples("a")))
+            before = len(feed.model.job.samples("a"))
+            await asyncio.sleep(1.5)
+            more = len(feed.model.job.samples("a")) - before
+    finally:
+        await feed.close()
+    assert more < most
+    assert state is JobState.MOVES or more > 5
+
+
 async def test_what_only_holds_an_allocation_is_no_job() -> None:
     """``srun sleep`` has a rank as well."""
     script = busy()

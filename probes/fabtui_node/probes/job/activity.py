@@ -380,7 +380,7 @@ class Activity:
     def read(self, until: float) -> Value:
         """Return the node now; what is not there by ``until`` (monotonic seconds) is left out."""
         with self._lock:
-            now, began = time.time(), time.monotonic()
+            now, began, used = time.time(), time.monotonic(), time.process_time()
             readings = [source.begin() for source in (self._gpu_source, self._nic_source)]
             gpus, nics = (None if one is None else one.value(until) for one in readings)
             if gpus is not None:
@@ -389,15 +389,17 @@ class Activity:
             rows = self._ranks.read(self._pids)
             problems = [text for text in (self._gpus.problem, self._kernel.problem) if text]
             problems += [] if gpus is not None else ["NVML did not answer in time"]
+            kernel, kills = self._kernel.read(), self._ranks.kills()
             return {
                 "time": round(now, 3),
                 "clock": round(began, 3),
                 "ranks": rows,
                 "gpus": gpus or [],
                 "nics": nics or {},
-                "kernel": self._kernel.read(),
-                "oom": self._ranks.kills(),
+                "kernel": kernel,
+                "oom": kills,
                 "problems": problems,
+                "cost": round(time.process_time() - used, 4),
             }
 
 
@@ -413,7 +415,7 @@ def run(args: Value, emit: Emit, deadline: float, proc: str = "/proc", root: str
     ``gpus``: ``index``, ``uuid``, ``util`` (%), ``power`` and ``limit`` (W), ``clock`` (MHz), ``throttle``, ``used``
     (bytes), ``nvlink_tx``, ``nvlink_rx`` (bytes), ``pids``. ``nics``: ``rx``, ``tx`` (bytes), ``errors``,
     ``retransmits`` by port and interface. ``kernel``: reports since the last reading; ``oom``: kills for memory so far;
-    ``problems``: what cannot be read.
+    ``problems``: what cannot be read; ``cost``: processor time (s) of this reading.
     """
     job = str(args.get("job") or "")
     key = (job, proc)
