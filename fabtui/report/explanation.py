@@ -9,6 +9,7 @@ from fabtui.diagnosis.experiment import trials_text
 from fabtui.diagnosis.finding import Rule
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogPlace, Occurrences
+from fabtui.diagnosis.knowledge.short_codes import ShortCode
 from fabtui.diagnosis.knowledge.xids import Xid
 from fabtui.nodeset import count
 from fabtui.report.text import wrapped
@@ -53,6 +54,16 @@ def transport_lines(name: str, kind: Transport, width: int) -> list[str]:
     direct = "with GPUDirect RDMA: the NIC accesses the memory of the GPU" if kind.path is Path.GPUDIRECT else ""
     lines = wrapped("", f"{name}: {kind.word}", width)
     return lines + _fields([("means", kind.sentence), ("path", direct), ("device", device_of(name))], width)
+
+
+def short_code_lines(code: ShortCode, width: int) -> list[str]:
+    """Return the lines of a short code or word, and of the error that it stands for."""
+    entry = f": {code.meaning.code} {code.meaning.id}" if code.meaning else ""
+    lines = wrapped("", f"{one_line(code.title, 200)}{entry}", width) + _fields(code.fields, width)
+    if code.meaning:
+        (_, causes), *rest = _meaning_fields(code.meaning)
+        lines += _fields([("causes", causes), *rest], width)
+    return lines
 
 
 def list_lines(rules: Sequence[Rule[Any]], errors: Iterable[Meaning], width: int) -> list[str]:

@@ -12,6 +12,7 @@ from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.knowledge.error_catalogue import meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
+from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
 from fabtui.importers.catalogue import recognise
@@ -22,7 +23,15 @@ from fabtui.importers.unwrapping import unwrapped
 from fabtui.jobs.monitor import job_rules  # noqa: F401 - registers the rules about jobs
 from fabtui.nodeset import count
 from fabtui.paths import user_path
-from fabtui.report.explanation import causes_lines, error_lines, list_lines, rule_lines, transport_lines, xid_lines
+from fabtui.report.explanation import (
+    causes_lines,
+    error_lines,
+    list_lines,
+    rule_lines,
+    short_code_lines,
+    transport_lines,
+    xid_lines,
+)
 from fabtui.report.imported_output import diagnosis_lines, finding_lines
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import transport_of
@@ -35,6 +44,8 @@ examples:
   fabtui explain E13                           an error of the catalogue
   fabtui explain xid 79                        an Xid of NVIDIA's catalogue
   fabtui explain NET/IB/0/GDRDMA               a transport, as NCCL prints it
+  fabtui explain NCCL_P2P_LEVEL                a variable of NCCL, with its values
+  fabtui explain vendor err 129                numbers: CUDA error 401, status=12, errno 110, sxid 12028
   fabtui explain 'ibv_modify_qp failed with error Connection timed out'
   fabtui explain rank*.log                     logs of one job: the earliest cause first
   fabtui explain nvlink.txt dmesg.txt          outputs of commands: what is wrong on the node
@@ -71,6 +82,9 @@ def execute(args: argparse.Namespace) -> int:
         if number not in xids():
             raise InputError(f"Xid {number} is not in NVIDIA's catalogue; see docs/reference/xids.md")
         return _print(xid_lines(number, xids()[number], width))
+    if (code := short_code(" ".join(words))) is not None:
+        _print(short_code_lines(code, width))
+        return 0 if code.known else UNKNOWN
     named = [_entries(word, width) for word in words]
     if any(named):
         for word, entry in zip(words, named, strict=True):

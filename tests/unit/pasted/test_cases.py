@@ -183,10 +183,6 @@ OPEN = frozenset(
         "explain 19-sxid.txt",
         "explain 21-srun-launch.txt",
         "read 26-nvlink-s-cut.txt",
-        "explain vendor err 129",
-        "explain sxid 12028",
-        "explain CUDA error 401",
-        "explain NCCL_P2P_LEVEL",
         "read 34-log.txt.xz",
         "read --json 28-nccl-tests-1.txt",
     }
