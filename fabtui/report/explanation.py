@@ -36,11 +36,14 @@ def rule_lines(rule: Rule[Any], width: int) -> list[str]:
 
 def error_lines(meaning: Meaning, width: int) -> list[str]:
     """Return the lines of an error of the catalogue."""
-    lines = [f"{meaning.code} {meaning.id}"]
+    return [f"{meaning.code} {meaning.id}", *_fields([("prints", meaning.prints), *_entry_fields(meaning)], width)]
+
+
+def _entry_fields(meaning: Meaning) -> list[tuple[str, str]]:
+    """Return what an entry of the catalogue says where no line fills in addresses and names."""
     known = meaning._replace(text=filled(meaning.text, {}), next=filled(meaning.next, {}))
     ends = _by_command((end, filled(command, {})) for end, command in meaning.commands)
-    commands = [(command, _ENDS[tuple(sorted(on, reverse=True))]) for command, on in ends.items()]
-    return lines + _fields([("prints", meaning.prints), *_meaning_fields(known, commands)], width)
+    return _meaning_fields(known, [(command, _ENDS[tuple(sorted(on, reverse=True))]) for command, on in ends.items()])
 
 
 def xid_lines(number: int, xid: Xid, width: int) -> list[str]:
@@ -61,7 +64,7 @@ def short_code_lines(code: ShortCode, width: int) -> list[str]:
     entry = f": {code.meaning.code} {code.meaning.id}" if code.meaning else ""
     lines = wrapped("", f"{one_line(code.title, 200)}{entry}", width) + _fields(code.fields, width)
     if code.meaning:
-        (_, causes), *rest = _meaning_fields(code.meaning)
+        (_, causes), *rest = _entry_fields(code.meaning)
         lines += _fields([("causes", causes), *rest], width)
     return lines
 
