@@ -176,7 +176,6 @@ CASES = (
 OPEN = frozenset(
     {
         "explain 01-single-node-nvls.txt",
-        "explain 10-c10d-client-timeout.txt",
         "read 12-watchdog-stuck.txt",
         "read 16-perftest-status12.txt",
         "read 18-mlx5-tx-timeout.txt",
