@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.experiment import confirmed
-from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, Steps, register, rules_of
+from fabtui.diagnosis.finding import RULES, Domain, Finding, Rule, Severity, Steps, in_steps, register, rules_of
 from fabtui.diagnosis.healthy_set import HealthySet, healthy_set
 from fabtui.diagnosis.knowledge.log_causes import Causes, error_findings
 from fabtui.diagnosis.links import link_rules as link_rules
@@ -29,7 +29,7 @@ from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
-from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
+from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
@@ -197,7 +197,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         tally: The verdicts of its pairs.
         settled: While the mesh is being filled, use its findings of before.
     """
-    mesh = settled_mesh_findings(model) if settled else mesh_findings(model)
+    mesh = (yield from settled_mesh_findings(model)) if settled else mesh_findings(model)
     explained = [explained_endpoints(model, one) for one in mesh]
     context = PairContext(model, tally, frozenset().union(*explained))
     yield None

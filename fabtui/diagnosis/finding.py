@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -17,8 +18,28 @@ Pair = tuple[str, str]
 ContextT = TypeVar("ContextT")
 RuleT = TypeVar("RuleT", bound="type[Rule[Any]]")
 ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
+#: Number of cells per step.
+_STEP = 256
 #: Computation that returns a result and yields after each small step, so that it never blocks keys for long.
 Steps = Generator[None, None, ResultT]
+
+
+def finished(steps: Steps[ResultT]) -> ResultT:
+    """Return the result of a computation in steps, computed at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
+
+
+def in_steps(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
+    """Yield parts of some items, such as cells, each for a small step."""
+    left = iter(items)
+    while some := list(itertools.islice(left, _STEP)):
+        yield some
 
 
 class Severity(StrEnum):

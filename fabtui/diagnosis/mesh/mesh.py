@@ -6,7 +6,7 @@ import ipaddress
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -131,6 +131,8 @@ class PathMeasurements:
     mtu: Measurement | None = None
     udp: Measurement | None = None
     tcp: Measurement | None = None
+    #: Numbers of datagrams that were sent and that arrived, read once: those of many paths are stored together.
+    _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:
         """Return the measurement of a layer of the mesh."""
@@ -158,7 +160,7 @@ class PathMeasurements:
         """Return True if small datagrams arrived; None if unknown."""
         if self.udp is not None and self.udp.verdict is Verdict.OK:
             return True
-        arrived = self._datagrams("arrived")
+        _, arrived = self._counted()
         return None if arrived is None else bool(arrived.get("small"))
 
     @property
@@ -166,16 +168,22 @@ class PathMeasurements:
         """Return True if datagrams that fill the MTU arrived; None if unknown or if none were sent."""
         if self.udp is not None and self.udp.verdict is Verdict.OK:
             return True if self.udp.bytes else None
-        sent, arrived = self._datagrams("sent"), self._datagrams("arrived")
+        sent, arrived = self._counted()
         if self.udp is None or sent is None or arrived is None:
             return None
         if not sent.get("big"):
             return False if self.udp.verdict is Verdict.FAILED else None
         return bool(arrived.get("big"))
 
-    def _datagrams(self, name: str) -> dict[str, Any] | None:
-        counts: Any = (self.udp.extra or {}).get(name) if self.udp is not None else None
-        return counts if isinstance(counts, dict) else None
+    def _counted(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        if self._datagrams is None:
+            extra: Mapping[str, Any] = (self.udp.extra or {}) if self.udp is not None else {}
+            sent, arrived = extra.get("sent"), extra.get("arrived")
+            self._datagrams = (
+                sent if isinstance(sent, dict) else None,
+                arrived if isinstance(arrived, dict) else None,
+            )
+        return self._datagrams
 
 
 def is_blocked(m: Measurement) -> bool:
@@ -314,7 +322,7 @@ class Mesh:
         return rule.finding(
             nodes[0] if len(nodes) == 1 else "",
             nodes=sorted(nodes, key=lambda node: place.get(node, len(place))),
-            cells={pair for _, path in fresh for pair in endpoint_pairs(self.model, path)},
+            cells={pair for path in {path for _, path in fresh} for pair in endpoint_pairs(self.model, path)},
             facts={"scope": self.describe(scope), "count": len(scope.pairs), "total": len(self.paths), **facts},
             commands=(one_line(command, 300),) if command else (),
             measurements=fresh,

@@ -13,7 +13,18 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Severity, register, rules_of
+from fabtui.diagnosis.finding import (
+    AddressPair,
+    Domain,
+    Finding,
+    Pair,
+    Severity,
+    Steps,
+    finished,
+    in_steps,
+    register,
+    rules_of,
+)
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.addresses import AddressRule
@@ -346,8 +357,16 @@ class HighRoundTrip(MeshRule):
 
 def mesh_findings(model: Model) -> list[Finding]:
     """Return the findings about addresses, the most serious first; none if nothing was tested."""
+    return finished(_findings(model))
+
+
+def _findings(model: Model) -> Steps[list[Finding]]:
     mesh = Mesh(model)
-    return [finding for rule in rules_of(Domain.MESH) for finding in islice(filter(None, rule.check(mesh)), _MOST)]
+    found: list[Finding] = []
+    for rule in rules_of(Domain.MESH):
+        yield
+        found += islice(filter(None, rule.check(mesh)), _MOST)
+    return found
 
 
 class _Cached(NamedTuple):
@@ -359,23 +378,27 @@ class _Cached(NamedTuple):
 _CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
 
 
-def settled_mesh_findings(model: Model) -> list[Finding]:
+def settled_mesh_findings(model: Model) -> Steps[list[Finding]]:
     """Return the findings about addresses; while the mesh is being filled, those found before."""
-    return _cached(model).findings
+    return (yield from _cached(model)).findings
 
 
 def blocked_pairs(model: Model) -> frozenset[Pair]:
     """Return the pairs of endpoints between whose addresses nothing passes, or no TCP, or nothing large."""
-    return _cached(model).blocked
+    return finished(_cached(model)).blocked
 
 
-def _cached(model: Model) -> _Cached:
+def _cached(model: Model) -> Steps[_Cached]:
     known = _CACHE.get(model, _Cached(-1, [], frozenset()))
     if model.phase.name in _FILLING or known.version == model.addresses.version:
         return known
-    findings = mesh_findings(model)
-    blocked = {pair for finding in findings for path in _blocked_paths(finding) for pair in endpoint_pairs(model, path)}
-    known = _CACHE[model] = _Cached(model.addresses.version, findings, frozenset(blocked))
+    version = model.addresses.version
+    findings = yield from _findings(model)
+    blocked: set[Pair] = set()
+    for some in in_steps(path for finding in findings for path in _blocked_paths(finding)):
+        blocked.update(pair for path in some for pair in endpoint_pairs(model, path))
+        yield
+    known = _CACHE[model] = _Cached(version, findings, frozenset(blocked))
     return known
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabtui.diagnosis.finding import Finding, Pair, Rule, Steps
+from fabtui.diagnosis.finding import Finding, Pair, Rule, Steps, in_steps
 from fabtui.diagnosis.knowledge.error_catalogue import (
     CommonError,
     common_error,
@@ -30,13 +29,9 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
-ItemT = TypeVar("ItemT")
-
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
-#: Number of cells per step.
-_STEP = 256
 
 
 class SlowestFact(NamedTuple):
@@ -119,6 +114,7 @@ class PairContext:
         example = None if shown is None else shown.example
         meaning = meaning_of_measurement(example)
         first = [] if meaning is None or example is None else commands_of_meaning(self.model, meaning.commands, example)
+        yield
         common = {
             "error": None if error is None else error.fact,
             **({} if meaning is None else meaning.facts),
@@ -241,13 +237,6 @@ class PairContext:
         m = self.model.results.store.get(least[1])
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
-
-
-def in_steps(items: Iterable[ItemT]) -> Iterator[list[ItemT]]:
-    """Yield parts of some items, such as cells, each for a small step."""
-    left = iter(items)
-    while some := list(itertools.islice(left, _STEP)):
-        yield some
 
 
 def crosses_nodes(pair: Pair) -> bool:

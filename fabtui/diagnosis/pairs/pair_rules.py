@@ -24,6 +24,7 @@ from fabtui.diagnosis.finding import (
     Severity,
     Steps,
     Subject,
+    in_steps,
     register,
 )
 from fabtui.diagnosis.knowledge.error_catalogue import common_error, kind_of_error
@@ -37,7 +38,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blocked_across
-from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, PairContext, in_steps
+from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, PairContext
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons

@@ -20,12 +20,13 @@ from fabtui.diagnosis.finding import (
     Severity,
     Steps,
     Subject,
+    in_steps,
     register,
 )
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
-from fabtui.diagnosis.pairs.pair_context import PairContext, in_steps
+from fabtui.diagnosis.pairs.pair_context import PairContext
 from fabtui.model.endpoints import ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
 from fabtui.model.facts.node_view import active_ports, dicts, field, number

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.finding import AddressPair, Finding, Kind
+from fabtui.diagnosis.finding import AddressPair, Finding, Kind, finished
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
 from fabtui.export.json import as_json
@@ -537,14 +537,16 @@ def test_the_findings_are_among_the_causes_once_the_mesh_is_through() -> None:
     net.drops = lambda *way: way == ("n1", 0, "n2", 0)
     model = net.model()
     model.apply(PhaseStart("udp", 5, time=5.0))
-    assert settled_mesh_findings(model) == []
+    assert finished(settled_mesh_findings(model)) == []
     model.apply(PhaseStart("done", time=6.0))
     (cause,) = diagnose(model).findings
     assert (cause.severity, title(cause)) == (
         "bad",
         "one-way loss: n1 > n2 on rail 0 (10.1.0.2 > 10.1.0.3); reverse passes",
     )
-    assert settled_mesh_findings(model) is settled_mesh_findings(model), "put together once for the same measurements"
+    assert finished(settled_mesh_findings(model)) is finished(settled_mesh_findings(model)), (
+        "put together once for the same measurements"
+    )
 
 
 def test_findings_are_in_the_json_and_in_the_summary() -> None:
@@ -566,7 +568,7 @@ def test_the_cells_of_a_finding_are_those_of_the_endpoints_whose_addresses_it_is
     model = net.model()
     ends = [Endpoint(n, f"n{n // 2}", n % 2, kind="gpu", address=address(f"n{n // 2}", n % 2)) for n in range(4)]
     model.apply(EndpointsAdded(ends, time=1.0))
-    (cause,) = settled_mesh_findings(model)
+    (cause,) = finished(settled_mesh_findings(model))
     assert cause.cells == {("n0:1", "n1:1"), ("n1:1", "n0:1")}
 
 
@@ -579,7 +581,7 @@ def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
     for entry in record["data_addresses"]:
         entry["nic"] = "eth2; reboot\x1b[2J"
     model.apply(InventoryUpdate("n3", record, time=1.0))
-    (cause,) = settled_mesh_findings(model)
+    (cause,) = finished(settled_mesh_findings(model))
     assert cause.next[0].startswith("ssh n3 ip -s link show 'eth2; reboot")
     assert all("\x1b" not in text for text in (title(cause), *evidence(cause), *cause.next))
 
