@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
+from fabtui.diagnosis.preflight.checks import ProbeJudgement
 from fabtui.importers.catalogue import formats
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
@@ -89,7 +90,7 @@ def _with_advice(block: Block) -> Block:
     match block:
         case Panel():
             return block._replace(blocks=[*map(_with_advice, block.blocks)])
-        case Entry():
+        case Entry() if block.rule != ProbeJudgement.id:
             return block._replace(evidence=[*block.evidence, *block.about[1:]])
     return block
 

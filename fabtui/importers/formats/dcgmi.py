@@ -197,6 +197,23 @@ def parse_link_status(text: str) -> Reading:
     return notes.reading(dict(found, **counts, links_total=len(links)))
 
 
+def _link_facts(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the links as the probe ``nvlink`` has them."""
+    states = {"up": "active", "down": "inactive"}
+    gpus = [
+        {
+            "index": gpu["id"],
+            "links": [
+                {"link": at, "state": states.get(link, "unknown")}
+                for at, link in enumerate(gpu["links"])
+                if link != "unsupported"
+            ],
+        }
+        for gpu in values["gpus"]
+    ]
+    return {"": {"nvlink": {"gpus": gpus}}}
+
+
 FORMATS = [
     Format(
         "dcgmi-diag",
@@ -214,5 +231,6 @@ FORMATS = [
         first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:")),
         parse_link_status,
         ("dcgmi", "nvlink", "--link-status"),
+        facts=_link_facts,
     ),
 ]

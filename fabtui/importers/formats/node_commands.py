@@ -8,7 +8,7 @@ from typing import Any
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
-from fabtui_node.parsers.ib import fabric, perftest, rdma_ports
+from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.net import ethtool, iperf3
@@ -78,12 +78,36 @@ def _rows(values: Values) -> Facts:
 
 
 def _verbs(values: Values) -> Facts:
-    ports = [
-        {"ca": device["ca"], **{name: port[name] for name in _PORT}}
-        for device in values["devices"]
-        for port in dicts(device["ports"])
-    ]
-    return {"rdma": {"ports": ports}}
+    devices = [(device["ca"], dicts(device["ports"])) for device in values["devices"]]
+    ports = [{"ca": ca, **{name: port[name] for name in _PORT}} for ca, found in devices for port in found]
+    return {"rdma": {"ports": ports}, **_port_states([{**port, "ca": ca} for ca, found in devices for port in found])}
+
+
+def _port_states(ports: list[Values]) -> Facts:
+    """Return the states of ports as ``ibstat`` has them."""
+    names = ("port", "state", "physical_state", "rate", "lid", "sm_lid", "link_layer")
+    cas: dict[str, list[Values]] = {}
+    for port in ports:
+        cas.setdefault(port["ca"], []).append({name: port.get(name) for name in names})
+    return {"ibstat": {"cas": [{"ca": ca, "ports": found} for ca, found in cas.items()]}}
+
+
+def _gids(values: Values) -> Facts:
+    """Return GID tables as ports; of the GIDs of an interface, only those of RoCE v2 with an IPv4 address serve."""
+    ports: dict[tuple[str, int], Values] = {}
+    usable = {(one["ca"], one["port"]): one["index"] for one in values["roce_v2_ipv4"]}
+    for gid in values["gids"]:
+        key = gid["ca"], gid["port"]
+        start = {"ca": key[0], "port": key[1], "gids": [], "gid_index": usable.get(key), "link_layer": None}
+        port = ports.setdefault(key, start)
+        port["gids"].append(gid)
+        port["link_layer"] = "Ethernet" if gid["netdev"] else port["link_layer"]
+    return {"rdma": {"ports": list(ports.values())}}
+
+
+def _nvlinks(values: Values) -> Facts:
+    """Return the links of GPUs that the text shows whole: a text that was cut shows no link of the others."""
+    return {"nvlink": {"gpus": [gpu for gpu in values["gpus"] if not gpu.get("cut")]}}
 
 
 def _links(values: Values) -> Facts:
@@ -92,7 +116,19 @@ def _links(values: Values) -> Facts:
 
 
 def _counted(values: Values) -> Facts:
-    errors = ports_with_errors(values["ports"])
+    return _with_errors(values["ports"])
+
+
+def _counters(values: Values) -> Facts:
+    """Return the counters of ports, which are known by their LIDs alone."""
+    blocks = [block for block in values["blocks"] if block["port"] not in (None, 255)]
+    names = [f"LID {block['lid']}" if block["lid"] else "this node's" for block in blocks]
+    ports = [{**block, "node": name, "guid": None} for name, block in zip(names, blocks, strict=True)]
+    return _with_errors(ports)
+
+
+def _with_errors(ports: list[Values]) -> Facts:
+    errors = ports_with_errors(ports)
     return {"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": errors}}}
 
 
@@ -121,8 +157,8 @@ def _of_one_node(facts: Callable[[Values], Facts]) -> Callable[[Values], dict[st
 
 
 _FACTS: dict[str, Callable[[Values], Facts]] = {
-    "nvidia-smi-nvlink-s": _of("nvlink"),
-    "nvidia-smi-nvlink-e": _of("nvlink"),
+    "nvidia-smi-nvlink-s": _nvlinks,
+    "nvidia-smi-nvlink-e": _nvlinks,
     "nvidia-smi-q": _queried,
     "nvidia-smi": _table,
     "nvidia-smi-query": _rows,
@@ -131,13 +167,17 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "nvidia-smi-topo-p2p": lambda values: {"topology": {"p2p": {values["capability"] or "read": values}}},
     "dmesg": _of("kernel"),
     "ibstat": _of("ibstat"),
+    "ibstatus": lambda values: _port_states(values["ports"]),
     "ibv_devinfo": _verbs,
+    "rdma-link": lambda values: _port_states(values["links"]),
+    "show_gids": _gids,
+    "perfquery": _counters,
     "ethtool": lambda values: {"rdma": {"nics": values["interfaces"]}},
     "ibnetdiscover": _links,
     "iblinkinfo": _links,
     "ibqueryerrors": _counted,
 }
-_MODULES = (dmesg, ethtool, fabric, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
+_MODULES = (dmesg, ethtool, fabric, management, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
 FORMATS: list[Format] = [
     *(
         form._replace(facts=_of_one_node(_FACTS[form.name]))

@@ -6,9 +6,11 @@ Nothing is invented: a benchmark that names no host gets a node named after its 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose
+from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
@@ -146,4 +148,9 @@ def errors_in(result: Result, found: Diagnosis) -> Causes:
 def examined(result: Result) -> Diagnosis:
     """Return the diagnosis of an output; nothing is found in one whose format is unknown."""
     judged = result.known and (convertible(result.kind) or formats()[result.kind].facts is not None)
-    return diagnose(Evidence(model([result]) if judged else Model()))
+    found = diagnose(Evidence(model([result]) if judged else Model()))
+    if result.kind.startswith("fabtui-"):
+        return found
+    # A session has its preflight for notes, and for findings that are too many to list.
+    every = [*found.all_findings, *(one for one in found.preflight.findings if one.severity is Severity.NOTE)]
+    return replace(found, findings=every, all_findings=every)

@@ -76,10 +76,14 @@ def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[st
     if state in ("Active", "unknown", None):
         return []
     if state == "Initializing":
-        return [("failed", "the link is up, but no subnet manager has configured it (Initializing)")]
+        lids = ", ".join(
+            "%s %s" % (word, port[name]) for name, word in (("lid", "LID"), ("sm_lid", "SM LID")) if name in port
+        )
+        text = "the link is up, but no subnet manager has configured it (Initializing%s)"
+        return [("failed", text % (", " + lids if lids and None not in (port.get("lid"), port.get("sm_lid")) else ""))]
     if state == "Armed":
         return [("failed", "the subnet manager has not finished configuring it (Armed)")]
-    text = "%s, physical state %s" % (state, physical)
+    text = str(state) if physical in (None, "unknown") else "%s, physical state %s" % (state, physical)
     why = ": no signal from the other end (cable, module, switch port)" if physical == "Polling" else ""
     if active > others:
         return [("failed", text + (why or ", while most of its kind on this node are active"))]

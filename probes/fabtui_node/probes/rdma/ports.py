@@ -262,7 +262,8 @@ def judge(value: Value) -> List[Judgement]:
 def _of_port(port: Value) -> List[Tuple[str, str]]:
     # Ports that are down, or slower than others, are judged by the probe ibstat.
     judged: List[Tuple[str, str]] = []
-    if port.get("state") != "Active":
+    # What lists GIDs alone knows no states.
+    if port.get("state") not in (None, "Active"):
         return port_counters.judge_counts(port)
     mtu, most = port.get("active_mtu"), port.get("max_mtu") or 4096
     if port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
