@@ -232,7 +232,7 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
     for table in (False, True):
         if (put_together := unwrapped(text, table=table)) is not None:
             other = _best(put_together.text, named)
-            if _read_better(other, best, ties=not table):
+            if _read_better(other, best, ties=not table and put_together.cuts > 1):
                 best, joined = other, put_together
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
@@ -286,7 +286,7 @@ def _read_better(joined: _Candidate, best: _Candidate, ties: bool) -> bool:
     form = joined.guess.format
     if form is None:
         return False
-    if form is not best.guess.format or joined.guess.sure != best.guess.sure:
+    if form is not best.guess.format:
         return joined.guess.sure > best.guess.sure
     if joined.missed > best.missed or joined.known < best.known:
         return False

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from fabtui_node.parsers.lines import without_escapes
 
-#: Widths (characters) at which terminals and mail programs cut; prefixes such as ``> `` come on top.
-_NARROWEST, _WIDEST = 78, 144
+#: Widths (characters) at which terminals and mail programs cut; prefixes such as ``> `` are on top of that.
+_NARROWEST, _WIDEST = 80, 144
 #: Maximum part of the lines that may be longer than the width: words around what was pasted.
 _LONGER = 0.1
 #: Maximum length of a text (characters): a copy out of a terminal is no longer.
 _LONGEST = 8 << 20
+#: Maximum lines of the full width that a row of a table is cut into, and minimum rows that were cut.
+_LONGEST_RUN, _LEAST_RUNS = 6, 2
 _QUOTE = re.compile(r"(?:> ?)+|\| ")
 _TOKEN = re.compile(r"[^\s\[]{0,2}\[?[^\s\[]{0,40}")
 _LETTERS, _DIGITS = re.compile(r"[A-Za-z]+"), re.compile(r"\d+")
@@ -25,6 +27,7 @@ class Unwrapped(NamedTuple):
 
     text: str
     width: int  #: Where its lines were cut (characters).
+    cuts: int  #: How many were.
 
 
 def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwrapped | None:
@@ -47,6 +50,8 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
     width = _width(lines)
     if width is None:
         return None
+    if table and not _is_cut_table(lines, width):
+        return None
     if not table and sum(len(line) == width for line in lines) == 1:
         # The longest line of any text is followed by some line: here only the middle of a word shows a cut.
         lines_cut = [at for at, line in enumerate(lines[:-1]) if len(line) == width]
@@ -54,15 +59,17 @@ def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwra
             return None
     starts = {_shape(now) for before, now in pairwise(["", *lines]) if len(before) < width - 1 and now.strip()}
     joined: list[str] = []
+    cuts = 0
     for before, line in pairwise(["", *lines]):
         if joined and (len(before) == width if table else _goes_on(before, line, width, starts)):
             at = next(at for at in range(len(joined) - 1, -1, -1) if joined[at])
             joined[at] += line if len(before) == width else f" {line}"
+            cuts += 1
             if keep_count:
                 joined.append("")
         else:
             joined.append(line)
-    return None if joined == lines else Unwrapped("\n".join(joined), width)
+    return Unwrapped("\n".join(joined), width, cuts) if cuts else None
 
 
 def _width(lines: list[str]) -> int | None:
@@ -76,6 +83,22 @@ def _width(lines: list[str]) -> int | None:
     width = max(usual, key=lambda length: (lengths[length] + (length == longest), length))
     longer = sum(count for length, count in lengths.items() if length > width)
     return width if longer <= _LONGER * len(lines) else None
+
+
+def _is_cut_table(lines: list[str], width: int) -> bool:
+    """Return True if rest lines alternate with those of the full width: rows of one length are no cut lines."""
+    runs = 0
+    run = 0
+    for line in lines:
+        if len(line) == width:
+            run += 1
+            continue
+        if run:
+            runs += 1
+            if run > _LONGEST_RUN or not line.strip():
+                return False
+        run = 0
+    return run == 0 and runs >= _LEAST_RUNS
 
 
 def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""p2pBandwidthLatencyTest of the CUDA samples: access between GPUs, bandwidth one way and both ways, latency."""
+"""p2pBandwidthLatencyTest and simpleP2P of the CUDA samples: access between GPUs, bandwidth, latency, right data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
 from fabtui.importers.to_model import benchmarks
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.lines import number, plain_lines
 
 _DEVICE = re.compile(
     r"^Device: (\d{1,5}), (.{1,100}), pciBusID: ([0-9a-fA-F]{1,4}), pciDeviceID: ([0-9a-fA-F]{1,4}),"
@@ -120,6 +120,40 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(values)
 
 
+_PEER = re.compile(r"> Peer access from (.{1,100}?) \(GPU(\d{1,5})\) -> (.{1,100}?) \(GPU(\d{1,5})\)\s*: (Yes|No)")
+_COPY = re.compile(r"cudaMemcpyPeer / cudaMemcpy between GPU(\d{1,5}) and GPU(\d{1,5}): ([\d.]{1,12}) ?GB/s")
+_WRONG = re.compile(r"Verification error @ element \d{1,12}: val = \S{1,30}, ref = \S{1,30}")
+_TOO_FEW = re.compile(r"Peer to Peer access is not available.{0,100}|Two or more GPUs with .{0,100}required.{0,60}")
+
+
+def parse_simple(text: str) -> Reading:
+    """Return ``access`` between GPUs, the ``bandwidth`` of a copy between two, and whether the data was right.
+
+    ``passed`` is None where the test did not get so far; ``wrong`` counts the elements that it lists.
+    """
+    notes = Notes()
+    access: list[dict[str, Any]] = []
+    values: dict[str, Any] = dict.fromkeys(("from", "to", "bandwidth", "passed"))
+    wrong = 0
+    for line in plain_lines(text):
+        if peer := _PEER.search(line):
+            access.append({"from": int(peer[2]), "to": int(peer[4]), "can": peer[5] == "Yes"})
+        elif copy := _COPY.search(line):
+            values.update({"from": int(copy[1]), "to": int(copy[2]), "bandwidth": number(copy[3])})
+        elif _WRONG.search(line):
+            wrong += 1
+            notes.warn(line.strip() if wrong == 1 else "more elements are wrong")
+        elif few := _TOO_FEW.search(line):
+            notes.warn(few[0])
+        elif result := re.search(r"\bTest (passed|failed)", line):
+            values["passed"] = result[1] == "passed"
+    if values["passed"] is False:
+        notes.warn("data that one GPU read from the other is wrong: PCI ACS, an IOMMU or a virtual machine in between")
+    elif values["passed"] is None and not notes.warnings:
+        notes.warn("neither 'Test passed' nor 'Test failed!': the text may be cut off")
+    return notes.reading({**values, "wrong": wrong, "access": access[:4096]})
+
+
 _LIKELY = first_of(
     (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
     (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
@@ -134,5 +168,18 @@ FORMATS = [
         convert=benchmarks.cuda_p2p,
         errors=True,
         incomparable=True,
-    )
+    ),
+    Format(
+        "simpleP2P",
+        "simpleP2P of the CUDA samples: whether data read from another GPU is right",
+        first_of(
+            (0.96, r"simpleP2P\] - Starting|cudaMemcpyPeer / cudaMemcpy between GPU"),
+            (0.9, r"^> Peer access from .{1,100} -> .{1,100}: (?:Yes|No)|^Verification error @ element \d"),
+            (0.8, "Run kernel on GPU\\d{1,5}, taking source data from GPU"),
+        ),
+        parse_simple,
+        units={"bandwidth": "GB/s"},
+        aliases="simple-p2p",
+        errors=True,
+    ),
 ]

@@ -129,12 +129,14 @@ _TITLE = re.compile(
     r"[#=*\-: ]*$",
     re.IGNORECASE,
 )
-_HEADING = re.compile(r"#\s*size\s+count\s.*\b(?:cpu)?time\s+algbw\s+busbw")
+#: Tests of 2017 to 2019 call the first columns ``bytes`` and ``N``, and the largest error ``res``.
+_HEADING = re.compile(r"#\s*(?:size|bytes)\s+(?:count|N)\s.*\b(?:cpu)?time\s+algbw\s+busbw")
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S{1,30})\s*(\w*)")
 #: Comments whose ``#`` is lost: a web page takes it for the mark of a heading.
 _UNMARKED = re.compile(
-    r"[ \t]{0,80}(?:nThread \d|Using devices|Rank {1,8}\d{1,7} .{0,40}\bPid |size {1,20}count .{0,200}\balgbw|\(B\) "
+    r"[ \t]{0,80}(?:nThread \d|Using devices|Rank {1,8}\d{1,7} .{0,40}\bPid "
+    r"|(?:size {1,20}count|bytes {1,20}N) .{0,200}\balgbw|\(B\) "
     r"|out-of-place {1,80}in-place|Out of bounds values|Avg bus bandwidth|Collective test (?:starting|concluded))"
 )
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S{1,100})")
@@ -142,6 +144,8 @@ _PROBLEM = re.compile(
     r"NCCL WARN (.{1,300})|Test (?:NCCL|CUDA) failure.{0,300}|Test failure.{0,300}|.{0,40}: Test timeout.{0,100}"
     r"|Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d+.{0,100}|mpirun noticed that process.{0,200}"
 )
+#: Bytes per us over MB/s from which on times are ms: 1000, less where the bandwidth counts the bytes of all ranks.
+_THOUSAND = 100
 #: Words of ours for what the tests call themselves.
 _KINDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 
@@ -163,6 +167,8 @@ class _Parser:
         self.options: dict[str, Any] = {}
         self.table: dict[str, Any] | None = None
         self.sides: list[tuple[str, ...]] | None = None
+        self.root: bool | None = None  # Whether the heading has a column for it; None without a heading.
+        self.errors = False  # Whether the heading has the largest error in place of a count.
 
     def line(self, line: str) -> None:
         if _UNMARKED.match(line):
@@ -235,13 +241,16 @@ class _Parser:
                 self.sides.append(tuple(names))
                 names = []
             name = {"cputime": "time", "#wrong": "wrong", "error": "wrong", "i_cv%": "i_cv"}.get(word, word)
+            name = "wrong" if name == "res" else name
             if name in _SIDE or name in _PER_ITERATION:
                 names.append(name)
         self.sides.append(tuple(names))
+        self.errors = "res" in words or "error" in words
+        self.root = "root" in words
         if len(set(self.sides)) != 1 or self.sides[0][: len(_SIDE)] != _SIDE or len(set(names)) != len(names):
             # A damaged heading leaves only the columns that every version has.
             self.notes.puzzled(line)
-            self.sides = None
+            self.sides, self.errors, self.root = None, False, None
         table = self._new_table()
         if "cputime" in words:
             table["time_is"] = "CPU time"
@@ -276,7 +285,8 @@ class _Parser:
         rest = words[at + 1 :]
         redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
         root = None
-        if rest and whole(rest[0]) is not None and (redop is not None or len(rest) % 4 == 1):
+        rooted = (redop is not None or len(rest) % 4 == 1) if self.root is None else self.root
+        if rooted and rest and whole(rest[0]) is not None:
             root = whole(rest.pop(0))
         table = self.table or self._new_table()
         sides = self._sides(rest)
@@ -301,21 +311,21 @@ class _Parser:
             return None
         values: dict[str, Any] = {"out_of_place": None, "in_place": None}
         for place, side in zip(order, sides, strict=False):
-            values[place] = _side(rest[:width], side)
+            values[place] = _side(rest[:width], side, self.errors)
             rest = rest[width:]
             if any(values[place][name] is None for name in ("time", "busbw")):
                 return None
         return values
 
 
-def _side(words: list[str], names: tuple[str, ...]) -> dict[str, Any]:
+def _side(words: list[str], names: tuple[str, ...], errors: bool) -> dict[str, Any]:
     found: dict[str, Any] = {name: number(word) for name, word in zip(names, words, strict=True)}
     if "wrong" in names:
         word = words[names.index("wrong")]
         # "error" of old versions is the largest difference, of which rounding leaves a little; #wrong is a count.
         value = found.pop("wrong")
         old = value is not None and re.search("[.e]", word) is not None and not float(word).is_integer()
-        if word == "0e+00" or old:
+        if (errors and value is not None) or word == "0e+00" or old:
             found["error"] = value
         else:
             found["wrong"] = None if value is None else int(value)
@@ -363,11 +373,31 @@ def _checked_one_way(row: dict[str, Any]) -> bool:
     return bool(out and own) and out.get("wrong") is not None and "wrong" in own and own["wrong"] is None
 
 
+def _milliseconds(table: dict[str, Any], notes: Notes) -> None:
+    """Convert times to us if they were printed in ms: then bytes by time give a thousandth of the bandwidth.
+
+    Tests of 2017 to 2019 did so. A factor of the number of ranks may be between the bytes and the bandwidth.
+    """
+    sides = [(row["bytes"], row[place]) for row in table["rows"] for place in ("out_of_place", "in_place")]
+    factors = sorted(
+        size / side["time"] / 1e3 / side["algbw"]
+        for size, side in sides
+        if side is not None and side["time"] and (side["algbw"] or 0) >= 0.5
+    )
+    if not factors or factors[len(factors) // 2] < _THOUSAND:
+        return
+    for _, side in sides:
+        if side is not None:
+            side["time"] = round(side["time"] * 1e3, 6)
+    notes.warn("times were printed in ms, as tests before 2019 do: bytes by time give the bandwidth only so")
+
+
 def _check(table: dict[str, Any], notes: Notes) -> None:
     sides = [side for row in table["rows"] for side in (row["out_of_place"], row["in_place"]) if side is not None]
     if wrong := sum(side.get("wrong") or 0 for side in sides):
         notes.warn(f"{wrong} elements of results are wrong")
-    table["best"] = max((side["busbw"] for side in sides), default=None)
+    # 0.00 of a few bytes is rounded.
+    table["best"] = max((side["busbw"] for side in sides), default=0) or None
     listed = len({device["rank"] for device in table["devices"]})
     if table["ranks"] and listed < table["ranks"]:
         notes.warn(f"only {listed} of {table['ranks']} ranks are listed")
@@ -392,6 +422,7 @@ def parse(text: str) -> Reading:
             parser.line(line)
     tables = [table for table in parser.tables if table["rows"] or table["average"] is not None]
     for table in tables:
+        _milliseconds(table, parser.notes)
         _infer(table)
         _check(table, parser.notes)
     if not tables:
@@ -403,9 +434,10 @@ def parse(text: str) -> Reading:
 
 
 _LIKELY = first_of(
-    (0.97, r"#\s*size\s+count\s.*algbw\s+busbw|# nccl-tests version"),
+    (0.97, r"#\s*(?:size\s+count|bytes\s+N)\s.*algbw\s+busbw|# nccl-tests version"),
     (0.95, r"#\s*nThread \d+ nGpus \d+ minBytes|# Avg bus bandwidth"),
     (0.96, r'\A(?=(?s:.*)"nccl_version")(?=(?s:.*)"results")(?=(?s:.*)"bus_bw")'),
+    (0.85, r"Test (?:NCCL|CUDA) failure \w{1,40}\.cu:\d{1,6}"),
     # A row of results.
     (
         0.85,

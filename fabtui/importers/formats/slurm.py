@@ -528,8 +528,8 @@ def _scontrol_likely(text: str) -> float:
 
 
 _LINE = re.compile(
-    r"^(?:(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S{1,253}) slurm\w{1,12}(?:\[\d+\])?: |slurm(?:d"
-    r"|stepd)(?:-\S{1,60})?: )?"
+    r"^(?:(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S{1,253}) slurm\w{1,12}(?:\[\d+\])?: |(?:slurm(?:d"
+    r"|stepd)|srun|sbatch|salloc)(?:-\S{1,60})?: )?"
     r"(?:\[(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\] )?"
     r"(?:\[(?P<job>\d{1,10})(?:\.(?P<step>[\w+.]{1,20}))?\] )?"
     r"(?:(?P<level>error|fatal|warning|debug\d?|info|verbose): )?(?P<text>.*)$"
@@ -553,7 +553,9 @@ def _parse_slurmd_log(text: str) -> Reading:
     lines = 0
     for line in plain_lines(text):
         found = _LINE.match(line)
-        if found is None or not (found["time"] or found["syslog"] or line.startswith("slurm")):
+        if found is None or not (
+            found["time"] or found["syslog"] or line.startswith(("slurm", "srun: ", "sbatch: ", "salloc: "))
+        ):
             notes.puzzled(line)
             continue
         lines += 1
@@ -580,6 +582,8 @@ def _parse_slurmd_log(text: str) -> Reading:
 _SLURMD_LIKELY = first_of(
     (0.93, r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )"),
     (0.85, r"^(?:\S+ +\S+ \S+ \S+ )?slurmd(?:\[\d+\]|-\S+)?: "),
+    # Not srun's lines among those of a job, whose log this is then.
+    (0.55, r"^(?:srun|sbatch|salloc|slurmstepd(?:-\S{1,60})?): (?:error|fatal): "),
 )
 
 
@@ -634,10 +638,11 @@ FORMATS = [
     ),
     Format(
         "slurmd-log",
-        "the log of slurmd: errors, and steps that did not end",
+        "the log of slurmd, and errors of srun: steps that did not start or did not end",
         _SLURMD_LIKELY,
         _parse_slurmd_log,
         log=True,
+        errors=True,
     ),
     Format(
         "slurm-topology",

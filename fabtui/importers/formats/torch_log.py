@@ -162,6 +162,11 @@ def parse(text: str) -> Reading:
 _LIKELY = first_of(
     (0.95, r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective"),
     (0.92, r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError"),
+    (
+        0.9,
+        r"\[c10d\]|Gloo connectFullMesh|gloo/transport/tcp|TCPStore\b|ProcessGroup(?:NCCL|Gloo)\b",
+    ),
+    (0.8, r"GLOO_SOCKET_IFNAME|torch/(?:csrc|distributed)/|torchrun|torch\.distributed\.(?:elastic|launch|run)\b"),
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
 FORMATS = [

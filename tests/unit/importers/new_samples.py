@@ -277,6 +277,62 @@ BUSBW_BARS = """\
 |    4 |             44.50 |             29.75 |
 """
 
+FI_INFO = """\
+provider: efa
+    fabric: efa
+    domain: rdmap16s27-rdm
+    version: 121.0
+    type: FI_EP_RDM
+    protocol: FI_PROTO_EFA
+provider: efa
+    fabric: efa
+    domain: rdmap16s27-dgrm
+    version: 121.0
+    type: FI_EP_DGRAM
+    protocol: FI_PROTO_EFA
+"""
+SIMPLE_P2P = """\
+[./simpleP2P] - Starting...
+Checking for multiple GPUs...
+CUDA-capable device count: 2
+
+Checking GPU(s) for support of peer to peer memory access...
+> Peer access from NVIDIA A100-PCIE-40GB (GPU0) -> NVIDIA A100-PCIE-40GB (GPU1) : Yes
+> Peer access from NVIDIA A100-PCIE-40GB (GPU1) -> NVIDIA A100-PCIE-40GB (GPU0) : Yes
+Enabling peer access between GPU0 and GPU1...
+cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 12.57GB/s
+Run kernel on GPU1, taking source data from GPU0 and writing to GPU1...
+Copy data back to host from GPU0 and verify results...
+Verification error @ element 1: val = 0.000000, ref = 4.000000
+Verification error @ element 2: val = 0.000000, ref = 8.000000
+Disabling peer access...
+Shutting down...
+Test failed!
+"""
+NCCL_TOPOLOGY = """\
+<system version="1">
+  <cpu host_hash="0x1" numaid="0" affinity="0000ffff" arch="x86_64">
+    <pci busid="0000:18:00.0" class="0x060400" device="0x8747" link_speed="8.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:1b:00.0" class="0x030200" vendor="0x10de" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="80" rank="0" gdr="1">
+          <nvlink target="0000:c1:00.0" count="4" tclass="0x068000"/>
+          <nvlink target="0000:c2:00.0" count="2" tclass="0x068000"/>
+        </gpu>
+      </pci>
+      <pci busid="0000:1a:00.0" class="0x020000" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16">
+        <nic>
+          <net name="mlx5_0" dev="0" latency="0" speed="200000" port="1" guid="0x1" maxconn="131072" gdr="0"/>
+        </nic>
+      </pci>
+    </pci>
+  </cpu>
+</system>
+"""
+IMEX = """\
+[Jan 21 2026 17:28:41] [INFO] [tid 4711] IMEX version 570.86.15 is running with the following configuration options
+[Jan 21 2026 17:28:41] [INFO] [tid 4711] Logging level = 4
+[Jan 21 2026 17:28:41] [ERROR] [tid 4711] Unable to find a local address in the list of nodes
+"""
 SAMPLES = [
     Sample("nccl-inspector", INSPECTOR, {
         "communicators.0.ranks": 3, "communicators.0.nodes": 2, "version": "v4.0", "operations.#": 2,
@@ -372,4 +428,19 @@ SAMPLES = [
         "records.#": 3, "nodes.#": 5, "nodes.4": {"node": "b7", "leaf": "s0"}, "nodes.3": {"node": "a4", "leaf": "s1"},
     }),
     Sample("slurm-topology", BLOCKS, {"nodes.2": {"node": "n062", "leaf": "b2"}, "records.0.kind": "block"}),
+    Sample("fi_info", FI_INFO, {
+        "domains": ["rdmap16s27"], "endpoints.#": 2, "endpoints.1.type": "FI_EP_DGRAM", "endpoints.0.version": "121.0",
+        "error": None,
+    }),
+    Sample("simpleP2P", SIMPLE_P2P, {
+        "access.#": 2, "access.1": {"from": 1, "to": 0, "can": True}, "from": 0, "to": 1, "bandwidth": 12.57,
+        "passed": False, "wrong": 2,
+    }),
+    Sample("nccl-topology", NCCL_TOPOLOGY, {
+        "gpus.0.dev": 0, "gpus.0.nvlinks": 6, "gpus.0.gdr": True, "gpus.0.bus": "0000:1b:00.0",
+        "gpus.0.link_speed": 8.0,
+        "nics.0.name": "mlx5_0", "nics.0.speed": 200.0, "nics.0.pcie": 126.0, "nics.0.gdr": False, "nics.0.numa": 0,
+        "complete": True,
+    }),
+    Sample("imex-log", IMEX, {"records": 3, "version": "570.86.15", "events.#": 1, "events.0.level": "ERROR"}),
 ]  # fmt: skip

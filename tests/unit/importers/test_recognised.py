@@ -41,6 +41,7 @@ OURS_UNTELLABLE = {
     "ibsim/ibstat_l.txt": "bare names",
     "ibsim/ibstat_p.txt": "bare GUIDs",
     "ibsim/perfquery_clear.txt": "the command printed nothing",
+    "pasted/22-imex-dcgm.txt": "one line of DCGM",
     "ping/fping-not-permitted.txt": "the command printed nothing",
     "slurm/sbatch_too_many_nodes.txt": "the number of a job",
     "slurm/srun_fabtui_probe_in_job.txt": "output of the job",

@@ -183,7 +183,6 @@ OPEN = frozenset(
         "explain 21-srun-launch.txt",
         "read 26-nvlink-s-cut.txt",
         "read 34-log.txt.xz",
-        "read --json 28-nccl-tests-1.txt",
     }
 )
 

@@ -27,7 +27,7 @@ _QP = re.compile(r"Failed to modify (?:QP|UD QP)(?: (\d{1,10}))? to (\w+)")
 _ERRORS = (
     ("no_device", "Unable to find the Infiniband/RoCE device|Did not detect devices|IB device \\S+ not found"),
     ("no_route", "Unable to Connect the HCA's through the link|Unable to perform rdma_client function"),
-    ("completion_error", r"Completion with error|Failed status \d+|scnt=\d+, ccnt=\d+"),
+    ("completion_error", r"Completion with error|Failed status \d+|scnt=\d+, ccnt=\d+|Failed to complete run_iter"),
     ("wrong_version", "[Vv]ersions? .{0,40}(?:not compatible|mismatch)|Perftest versions? differ"),
     ("memory", "Couldn't allocate MR|Failed to (?:create|register) MR|Couldn't create (?:CQ|QP)"),
     (
@@ -228,10 +228,31 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(parser.values)
 
 
+#: What the tools print when they fail, by their sources; no other program prints two of these.
+_FAILURES = re.compile(
+    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
+    r"|Failed to complete run_iter\w{0,40} function|Couldn't allocate MR|Unable to init the socket connection"
+    r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device"
+    r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"
+    r"|Failed to (?:create|register) (?:MR|QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Unable to Connect the HCA's"
+    r"|Failed to exchange data between server and clients|Failed to connect RDMA CM"
+    r"|Failed to close connection between server and client|pp_(?:read|write)_data",
+    re.IGNORECASE,
+)
+#: Lines that the tools alone print.
+_OWN = re.compile(
+    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|run_iter_\w{1,20} function", re.I
+)
+
+
 def _likely_failure(text: str) -> float:
-    if re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text) and ("Unable to" in text or "ouldn't" in text):
+    """Return the likelihood of an output without a row of results: by the name of a tool, or by two complaints."""
+    found = {match[0].lower() for match in _FAILURES.finditer(text)}
+    if found and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
         return 0.9
-    return 0.7 if "Couldn't connect to" in text and "Unable to init the socket connection" in text else 0.0
+    if len(found) > 1:
+        return 0.85 if _OWN.search(text) else 0.7
+    return 0.7 if _OWN.search(text) else 0.0
 
 
 _LIKELY = first_of(

@@ -407,7 +407,7 @@ def parse_kernel(text: str) -> Reading:
         log.line(line)
     if len(lines) > _MOST_LINES:
         notes.warn("%d lines, the last %d were read" % (len(lines), _MOST_LINES))
-    if lines and not log.stamped and not log.events:
+    if lines and not log.stamped and not log.events and not _likely(text[:65536]):
         notes.warn("no line of this text looks like the kernel's log")
     numbers: Dict[str, int] = {}
     for count in log.counts.values():
@@ -437,17 +437,29 @@ def _likely(text: str) -> float:
     if any(_XID.search(line[:4000]) or _SXID.search(line[:4000]) or _INIT.search(line[:4000]) for line in lines):
         return 0.9
     parts = [split(line) for line in lines]
-    starts = sum(1 for part in parts if part.time is not None or part.uptime is not None)
+    marked = list(map(_is_kernels, lines, parts))
+    starts = sum(1 for part, mark in zip(parts, marked) if mark or part.time is not None)  # noqa: B905 - Python 3.8
     known = any(_known(part.text) for part in parts)
-    if starts >= len(lines) / 2 and (known or any(map(_is_kernels, lines, parts))):
+    if starts >= len(lines) / 2 and (known or any(marked)):
         return 0.9 if known else 0.7
-    return 0.5 if known else 0.0
+    # Lines that lost what stands before them are known by the names of drivers.
+    return 0.5 if known or sum(1 for part in parts if _DRIVER.match(part.text)) >= len(lines) / 2 else 0.0
 
 
 def _is_kernels(line: str, part: KernelLine) -> bool:
     """Return True if a line begins with a mark of the kernel: its facility, its uptime or its name."""
     level = _LEVEL.match(line) and "kern" in line[:8]
-    return part.uptime is not None or bool(level) or " kernel: " in line[:120]
+    wall = _WALL.match(line)
+    dmesg_t = wall and wall[1][:1].isalpha()
+    return part.uptime is not None or bool(level) or bool(dmesg_t) or " kernel: " in f" {line[:120]}"
+
+
+#: Beginnings of lines of drivers and of the kernel itself.
+_DRIVER = re.compile(
+    r"(?:mlx[45]_(?:core|ib)|bnxt_(?:en|re)|efa|irdma|ice|i40e|nvidia[\w-]{0,20}|pcieport|pci|nvme) "
+    + _DEVICE
+    + r"[: ]|NVRM: |(?:watchdog: )?BUG: |INFO: task \S{1,80} blocked for|EDAC \S{1,20}: |mce: "
+)
 
 
 def _known(text: str) -> bool:

@@ -12,7 +12,9 @@ from fabtui_node.parsers.nccl.transports import Path, path_of
 
 # A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
-    r"(?:^|[\s\]>:])(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,5})\] "
+    # A time zone may touch the host.
+    r"(?:^|[\s\]>:]|[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d))"
+    r"(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,5})\] "
     r"(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
     r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION|ABORT) (?P<text>.*)$"
 )
@@ -205,10 +207,10 @@ def choice(lines: Iterable[NcclLine]) -> Optional[str]:
 
 
 # The log of a run as a whole.
-#: A line that lost its host and process: ``[0] NCCL INFO ...``, ``misc/ibvwrap.cc:288 NCCL WARN ...``.
+#: A line whose host and process are lost, or that NCCL prints without: ``[0] NCCL INFO``, ``function:617 NCCL WARN``.
 _BARE = re.compile(
-    r"^\s{0,40}(?:\[-?\d{1,5}\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
-    r"NCCL (?P<level>INFO|WARN|ERROR) (?P<text>.*)$"
+    r"(?:^|[\s\]>:|])(?:\[(?P<dev>-?\d{1,5})\] )?(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    r"NCCL (?P<level>INFO|WARN|ERROR|ABORT) (?P<text>.*)$"
 )
 _USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
 _USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
@@ -267,7 +269,7 @@ class _Parser:
     def line(self, line: str) -> None:
         """Take one line in."""
         found = parse_line(line)
-        bare = None if found else _BARE.match(line)
+        bare = None if found else _BARE.search(line)
         if version := _VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if found is None and bare is None:
@@ -283,8 +285,9 @@ class _Parser:
         if not self._wrapped:
             self._info(found, text)
         elif len(self.warns) < 500:
-            host, device, at = (found.host, found.device, found.where) if found else (None, None, None)
-            at = bare["where"] if bare else at
+            host: Optional[str] = found.host if found else None
+            device = found.device if found else int(bare["dev"]) if bare and bare["dev"] else None
+            at = found.where if found else bare["where"] if bare else None
             self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
     def _info(self, found: Optional[NcclLine], text: str) -> None:

@@ -1,4 +1,4 @@
-"""``/var/log/fabricmanager.log``: messages of NVIDIA's Fabric Manager about NVSwitches and GPUs."""
+"""``/var/log/fabricmanager.log`` and ``nvidia-imex.log``: messages of NVIDIA's Fabric Manager, and of IMEX."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SWITCH = re.compile(
 _SXID = re.compile(
     r"SXid \(PCI:([0-9A-Fa-f:.]{7,16})\): ([0-9]{4,6}),? ?(Fatal|Non-fatal)?(?:, Link ([0-9]{1,3}))?", re.I
 )
-_VERSION = re.compile(r"fabric manager version(?: is)?\s{0,3}:?\s{0,3}" + _NUMBER, re.I)
+_VERSION = re.compile(r"(?:fabric manager|IMEX) version(?: is)?\s{0,3}:?\s{0,3}" + _NUMBER, re.I)
 _MISMATCH = re.compile(r"version " + _NUMBER + " doesn.?t match with driver version " + _NUMBER, re.I)
 _KINDS = (
     ("topology", re.compile(r"topolog.{0,80}(?:mismatch|fail|not|invalid)|not all the .{0,40}(?:links?|GPUs)", re.I)),
@@ -35,6 +35,8 @@ _KINDS = (
     ("access", re.compile(r"(?:access|permission).{0,40}denied|not permitted", re.I)),
 )
 _OK = re.compile(r"Successfully configured all the available", re.I)
+#: What the log of IMEX has, whose records look the same.
+_IMEX = re.compile(r"\bIMEX\b|nvidia-imex|nodes_config|imex[_-]", re.IGNORECASE)
 _LEVELS = ("ERROR", "CRITICAL", "FATAL", "WARNING", "WARN")
 
 
@@ -109,9 +111,20 @@ def parse_log(text: str) -> Reading:
 
 
 def _likely(text: str) -> float:
+    return 0.0 if _IMEX.search(text) else _likely_records(text)
+
+
+def _likely_imex(text: str) -> float:
+    return _likely_records(text) if _IMEX.search(text) else 0.0
+
+
+def _likely_records(text: str) -> float:
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     records = sum(1 for line in lines if _RECORD.fullmatch(line.rstrip()[:4200]) and "[tid " in line[:80])
     return 0.95 if records and records >= len(lines) / 8 else 0.0
 
 
-FORMATS = [Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", _likely, parse_log, log=True, errors=True)]
+FORMATS = [
+    Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", _likely, parse_log, log=True, errors=True),
+    Format("imex-log", "the log of NVIDIA's IMEX daemon", _likely_imex, parse_log, log=True, errors=True),
+]

@@ -77,10 +77,26 @@ def _read(text: str, take: Take, notes: Notes) -> Dict[str, Any]:
                 found[-1]["message"] = line[:300]
         else:
             notes.puzzled(line)
-    values = {"gpus": found, "links_total": sum(len(gpu["links"]) for gpu in found), "errors": complain(text, notes)}
+    total: Optional[int] = sum(len(gpu["links"]) for gpu in found)
+    if _is_cut(found):
+        found[-1]["cut"] = True
+        most, index = max(len(gpu["links"]) for gpu in found), found[-1]["index"]
+        place = "in GPU %s" % ("the last" if index is None else index)
+        notes.warn("the text is cut off %s: %d of %d links listed" % (place, len(found[-1]["links"]), most))
+        total = None
+    values = {"gpus": found, "links_total": total, "errors": complain(text, notes)}
     if not text.strip():
         notes.warn("no output: a machine without NVLink prints none")
     return values
+
+
+def _is_cut(gpus: List[Gpu]) -> bool:
+    """Return True if the list ends within its last GPU: it has fewer links than each other one, all of them working."""
+    if len(gpus) < 2 or gpus[-1]["message"]:
+        return False
+    others = {len(gpu["links"]) for gpu in gpus[:-1]}
+    states = {link.get("state") for link in gpus[-1]["links"]}
+    return len(others) == 1 and len(gpus[-1]["links"]) < min(others) and "inactive" not in states
 
 
 def _take_status(gpu: Gpu, number: int, text: str) -> bool:

@@ -11,6 +11,11 @@ from fabtui_node.parsers.nvidia.values import complain, field_text, is_noise
 
 _MOST = 512
 _NAME = re.compile(r"(?:GPU|NIC)[0-9]{1,3}|[a-z][a-z0-9_]{1,24}", re.ASCII)
+#: Names without a blank between them, as in a narrow terminal: ``NIC11NIC12``.
+_JOINED = re.compile(r"(?:(?:GPU|NIC)[0-9]{1,3}){2,}", re.ASCII)
+_DEVICE = re.compile(r"(?:GPU|NIC)[0-9]{1,3}", re.ASCII)
+#: A word of the matrix, not of the columns behind it: ``0-63``, ``0``, ``N/A``.
+_CELL = re.compile(r"[A-Z][A-Z0-9#]{0,6}", re.ASCII)
 _LEGEND = re.compile(r"\s{0,8}([A-Z][A-Z0-9#]{0,5})\s{0,6}=\s{1,4}(\S.{0,200})")
 _NIC = re.compile(r"\s{0,8}(NIC[0-9]{1,3}):\s{1,8}(\S{1,64})")
 
@@ -36,6 +41,7 @@ class Row(NamedTuple):
     name: str
     cells: List[Optional[str]]
     rest: str
+    fits: bool = True  #: False if it has another number of values than the header has columns.
 
 
 class Matrix(NamedTuple):
@@ -68,7 +74,9 @@ class Matrix(NamedTuple):
 
 
 def _header(line: str) -> Optional[Tuple[List[str], str]]:
-    words = line.split()
+    words = [
+        name for word in line[:8000].split() for name in (_DEVICE.findall(word) if _JOINED.fullmatch(word) else [word])
+    ]
     count = next((at for at, word in enumerate(words) if not _NAME.fullmatch(word)), len(words))
     if not count or not words[0].startswith("GPU"):
         return None
@@ -83,8 +91,15 @@ def _row(line: str, columns: List[str]) -> Optional[Row]:
     words = line.strip().split(None, len(columns) + 1)
     if not words or words[0] not in columns:
         return None
-    cells: List[Optional[str]] = [word[:12] for word in words[1 : len(columns) + 1]]
+    printed = words[1 : len(columns) + 1]
+    cells: List[Optional[str]] = [word[:12] for word in printed]
     rest = words[len(columns) + 1] if len(words) > len(columns) + 1 else ""
+    count = next((at for at, word in enumerate(printed) if not _CELL.fullmatch(word)), len(printed))
+    if count < len(printed) or _CELL.fullmatch((rest.split() or [""])[0]):
+        # Another number of values than of columns: which of them is missing is not known.
+        behind = [*printed[count:], *rest.split()]
+        start = next((at for at, word in enumerate(behind) if not _CELL.fullmatch(word)), len(behind))
+        return Row(words[0], [None] * len(columns), " ".join(behind[start:]), False)
     return Row(words[0], cells + [None] * (len(columns) - len(cells)), rest)
 
 
@@ -115,7 +130,11 @@ def _parse(text: str, notes: Notes) -> Matrix:
     elif not columns and text.strip():
         notes.warn("no header with GPU0, GPU1 and so on")
     for row in rows:
-        if None in row.cells:
+        if not row.fits:
+            notes.warn(
+                "the row of %s does not have %d values, as the header: they are left out" % (row.name, len(columns))
+            )
+        elif None in row.cells:
             notes.warn("the row of %s is cut off" % row.name)
     command = re.search(r"nvidia-smi (topo .{1,60})", text[:2000])
     return Matrix(columns, titles, rows, legend, nics, command[1] if command else None)
