@@ -145,10 +145,10 @@ class HangCommand:
         return BEHIND if verdict.bad else 0
 
     async def _watch(self, session: JobSession) -> None:
-        """Print each change of the state, and a report when the job hangs, until it ends."""
+        """Print each change, and a report when the job hangs, until it ends."""
         self._line(f"watching {self._options.job and f'job {self._options.job} on '}{fold(self._options.hosts)}")
         session.start()
-        state: JobState | None = None
+        before: tuple[object, ...] = ()
         problems: set[str] = set()
         reported = False
         while True:
@@ -162,9 +162,10 @@ class HangCommand:
             verdict = session.observer.verdict
             if verdict is None or not verdict.settled:
                 continue
-            if verdict.state is not state:
+            now = verdict.state, verdict.struck, verdict.uneven
+            if now != before:
                 self._line(verdict.sentence)
-                state = verdict.state
+                before = now
             if self._code != BEHIND and verdict.state in _KNOWN:
                 self._code = 0
             if not verdict.bad:

@@ -31,6 +31,8 @@ from fabtui_node.parsers.base import Notes
 FRESH = 90.0
 #: Time (s) after an answer of RAS at which counts that have grown by the next one grew at the latest.
 _BETWEEN = 2.0
+#: Time (s) for which counts stand before they show that the job does not move.
+_STANDS = 3.0
 #: Time (s) after which a process that is traced is stopped.
 _TRACED = 3.0
 #: Time (s) for which RAS misses a rank that has ended.
@@ -237,13 +239,15 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
         return None
     at, latest = reports[-1]
     # An answer may take seconds; the counts grew some time between two of them.
-    growth = [min(when, early + _BETWEEN) for (early, a), (when, b) in pairwise(reports) if _launched(a, b)]
-    grew = growth[-1] if growth else None
+    growth = [at for at, ((_, a), (_, b)) in enumerate(pairwise(reports)) if _launched(a, b)]
+    grew = min(reports[growth[-1] + 1][0], reports[growth[-1]][0] + _BETWEEN) if growth else None
     stands = at - max(reports[0][0], grew or 0.0)
     every = list(latest.communicators.values())
     differ = any(one.gaps() or one.silent for one in every) or bool(latest.missing)
     suspects, sentence, pending = _ras_suspects(latest, group)
-    sentences = answer(latest, reports[0][1] if len(reports) > 1 else None).sentences[:_MOST]
+    # Counts that have stood since then do not show that the job moves.
+    still = reports[growth[-1] + 1 :] if growth and stands >= _STANDS else reports
+    sentences = answer(latest, still[0][1] if len(still) > 1 else None).sentences[:_MOST]
     words = "; ".join(dict.fromkeys([sentence, *sentences] if sentence else sentences))
     blind = "" if suspects and not pending else _COLLECTIVES_ONLY
     gone = _ended(log, reports, group)

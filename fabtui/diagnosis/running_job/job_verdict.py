@@ -87,6 +87,7 @@ class JobVerdict(NamedTuple):
     quiet: float = 0.0  #: Time (s) since the last progress of a job that moves.
     struck: bool = False  #: Whether a kernel has reported that a GPU of it cannot be trusted.
 
+    uneven: bool = False  #: Whether a port or NVLinks of its nodes carry less than their peers.
     process: int | None = None  #: A process of it, where other jobs run on its nodes.
     beside: str = ""  #: What these do.
 

@@ -11,6 +11,7 @@ from fabtui.diagnosis.running_job import job_sources as sources
 from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
 from fabtui.diagnosis.running_job.late_ranks import late_ranks
+from fabtui.diagnosis.running_job.uneven_traffic import uneven_text
 from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_text, stack_command, state_command
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
@@ -387,11 +388,13 @@ class _Judge:
         grave = named if named.struck is not None else self._struck(Severity.BAD)
         notes = [self._before() if state is JobState.MOVES else ""]
         rows = self._rows(state, named.behind)
-        notes += [f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
+        moves = state in (JobState.MOVES, JobState.SLOW)
+        uneven = uneven_text(self._model, group.nodes, self._now) if moves else ""
+        notes += [uneven, f"{who(grave.behind, rows)} {grave.where}" if grave.behind and grave is not named else ""]
         sure = state in (JobState.HANGS, JobState.SLOW, JobState.DIVERGES, JobState.PAUSED)
         # A job that starts may hang; one that moved a moment ago, too.
-        moves = state is JobState.MOVES and quiet < _RECENT
-        settled = sure or (moves and self._now - group.first >= _SETTLED)
+        even = state is JobState.MOVES and quiet < _RECENT
+        settled = sure or (even and self._now - group.first >= _SETTLED)
         read = [self._nvml, self._processes, self._ras.reading if self._ras else None, self._stacks, self._flight]
         read += [self._inspector, self._logs.reading if self._logs else None, self._kernel.reading]
         return JobVerdict(
@@ -413,6 +416,7 @@ class _Judge:
             "; ".join(filter(None, notes)),
             quiet if state is JobState.MOVES else 0.0,
             grave.struck is Severity.BAD,
+            bool(uneven),
         )
 
     def _next(self, state: JobState, named: _Named) -> tuple[str, ...]:

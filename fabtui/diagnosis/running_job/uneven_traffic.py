@@ -6,13 +6,15 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.running_job.job_verdict import clock
 from fabtui.diagnosis.running_job.who_is_behind import ranges
+from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.job_sample import JobSample
 from fabtui.model.session_model import Model
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 
 #: Duration (s) of a window, and number of windows in a row, the latest included, that have to agree: pauses, as for a
 #: checkpoint, take all ports alike.
@@ -25,6 +27,8 @@ _LESS, _ALIKE = 0.7, 0.15
 #: Least number of errors in a window, and how many times more for each gigabyte than at the peers.
 _ERRORS, _TIMES = 50, 10.0
 _GB = 1e9
+#: Time (s) between two searches for the verdict about a job, and maximum number of its nodes.
+_EVERY, _MOST_NODES = 15.0, 64
 
 
 class _Load(NamedTuple):
@@ -216,3 +220,27 @@ class UnevenNvlinks(_Uneven):
             for one in uneven(node, context.job.samples(node), nvlinks_of):
                 name = f"{node}:{one.name}"
                 yield self.about(context, Kind.GPU, name, [one], name)
+
+
+_found: WeakKeyDictionary[JobEvidenceLog, tuple[float, list[Finding]]] = WeakKeyDictionary()
+
+
+def uneven_text(model: Model, nodes: Sequence[str], now: float) -> str:
+    """Return what carries less or has more errors on nodes, in a few words; "" if nothing does.
+
+    It is searched for once in `_EVERY` seconds: windows are longer than that. On many nodes this would keep the screen
+    waiting; there, findings alone have it, which are searched for in steps.
+    """
+    if len(model.job.nodes) > _MOST_NODES:
+        return ""
+    at, found = _found.get(model.job, (-_EVERY, []))
+    if not 0 <= now - at < _EVERY:
+        every = [one for rule in (UnevenPorts(), UnevenNvlinks()) for one in rule.check(model) if one is not None]
+        at, found = _found[model.job] = now, sorted(every, key=lambda one: -one.weight)
+    here = [one for one in found if set(one.nodes) & set(nodes)]
+    if not here:
+        return ""
+    facts = here[0].facts
+    nvlink = "NVLink of " if here[0].rule.id == UnevenNvlinks.id else ""
+    more = f"; {count(len(here) - 1, 'more component')} alike" if len(here) > 1 else ""
+    return f"{nvlink}{facts['component']} {facts['amount']} for {facts['since']}{more}"

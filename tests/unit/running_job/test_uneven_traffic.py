@@ -53,6 +53,21 @@ def test_a_port_that_carries_less() -> None:
     assert found[0].nodes == ("n2",)
 
 
+def test_the_sentence_about_a_job_that_moves_has_it() -> None:
+    job = PlayedJob(("n1",))
+    sent = [0.0] * 4
+    for second in range(200):
+        sent = [was + RATE * (0.4 if at == 3 else 1.0) for at, was in enumerate(sent)]
+        ports = {name: {"rx": int(sent[at]), "tx": 0, "errors": 0} for at, name in enumerate(PORTS)}
+        ranks = [rank(at, state="R", cpu=job.now, cpu_all=job.now) for at in range(2)]
+        job.sample(ranks, [gpu(at, 95, 690, second << 33) for at in range(2)], nics=ports)
+        verdict = job.step()
+    words = "moves; n1 mlx5_3/1 carries 40 % of its peers (0.8 GB/s, its peers 2 GB/s) for "
+    assert words in verdict.sentence
+    assert (verdict.uneven, verdict.bad) == (True, False)
+    assert not job.seen[100][1].uneven
+
+
 def test_a_rail_that_carries_less() -> None:
     found = played(lambda node, at, second: 0.4 if at == 1 else 1.0)
     assert len(found) == 1
