@@ -9,7 +9,7 @@ from math import floor
 from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranges
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranges, ranks_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample
@@ -86,28 +86,51 @@ def state_glyph(state: RankState, glyphs: Glyphs) -> str:
     return _GLYPHS[state][glyphs.plain]
 
 
-def _with_unit(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:.0f} {unit}"
+class Quantity(NamedTuple):
+    """Quantity of ranks, in the words of all front ends."""
 
+    name: str  #: Name of its line in a cell.
+    heading: str  #: Heading of its column.
+    label: str  #: Word before its value in a text.
+    unit: str
+    read: Callable[[RankRow], float | None]
+    text: Callable[[float], str]
 
-#: Lines of a rank's cell.
-_LINES: dict[str, Callable[[RankRow], str]] = {
-    "util": lambda row: _with_unit(row.utilization, "%"),
-    "power": lambda row: _with_unit(row.power, "W"),
-    "NVLink": lambda row: rate_text(row.nvlink),
-    "NIC": lambda row: rate_text(row.nic),
-    "CPU": lambda row: _with_unit(None if row.cpu is None or row.utilization is not None else 100 * row.cpu, "%"),
-}
+    def span(self, rows: Iterable[RankRow]) -> str:
+        """Return its value, or range of values, without the unit; "" if it is unknown."""
+        known = [value for row in rows if (value := self.read(row)) is not None]
+        low, high = (self.text(min(known)), self.text(max(known))) if known else ("", "")
+        return low if low == high else f"{low}-{high}"
 
-
-def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
-    """Return the glyph of each state of a rank with its meaning."""
-    return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
+    def words(self, rows: Iterable[RankRow]) -> str:
+        """Return its values with label and unit: ``NIC 18-46 GB/s``."""
+        found = self.span(rows)
+        return f"{self.label} {found} {self.unit}".strip() if found else ""
 
 
 def rate_text(value: float | None) -> str:
     """Return bytes per second as GB/s without the unit, or ``-``."""
     return "-" if value is None else "0" if value < 5e5 else value_text(value / 1e9)
+
+
+QUANTITIES = (
+    Quantity("util", "GPU %", "", "%", lambda row: row.utilization, "{:.0f}".format),
+    Quantity("power", "W", "", "W", lambda row: row.power, "{:.0f}".format),
+    # The NIC beside it has its unit.
+    Quantity("NVLink", "NVLink GB/s", "NVLink", "", lambda row: row.nvlink, rate_text),
+    Quantity("NIC", "NIC GB/s", "NIC", "GB/s", lambda row: row.nic, rate_text),
+    Quantity("CPU", "CPU %", "CPU", "%", lambda row: row.cpu, lambda value: f"{100 * value:.0f}"),
+)
+
+
+def _brief(rows: Sequence[RankRow]) -> tuple[Quantity, ...]:
+    """Return the quantities that show at a glance what ranks do: the processor where they have no GPU."""
+    return QUANTITIES[:-1] if any(row.utilization is not None for row in rows) else QUANTITIES
+
+
+def state_meanings(glyphs: Glyphs) -> list[tuple[str, str]]:
+    """Return the glyph of each state of a rank with its meaning."""
+    return [(state_glyph(state, glyphs), meaning) for state, meaning in _MEANINGS]
 
 
 class Traffic(NamedTuple):
@@ -213,15 +236,15 @@ class JobBoard:
     @cached_property
     def line_names(self) -> tuple[str, ...]:
         """Names of the lines of a rank's cell below its first one: those of which a value is known."""
-        return tuple(
-            name for name, read in _LINES.items() if any(read(row) not in ("", "-") for row in self.verdict.ranks)
-        )
+        return tuple(one.name for one in _brief(self.verdict.ranks) if one.span(self.verdict.ranks))
 
     def cell_lines(self, row: RankRow, width: int, glyphs: Glyphs) -> list[str]:
         """Return the lines of the cell of a rank in a width: its number and state, then those of `line_names`."""
         glyph = state_glyph(row.state, glyphs)
         head = next(text for text in (f"{row.rank} {glyph}", f"{row.rank}{glyph}", glyph) if len(text) <= width)
-        texts = [_LINES[name](row) or "-" for name in self.line_names]
+        shown = [(one.span([row]), one.unit) for one in QUANTITIES if one.name in self.line_names]
+        # The legend has the unit of rates.
+        texts = [f"{text} {unit}" if text and unit in ("%", "W") else text or "-" for text, unit in shown]
         return [head, *(text if len(text) <= width else text.split()[0][:width] for text in texts)]
 
     def pair_text(self, src: str, dst: str) -> str:
@@ -343,19 +366,12 @@ def state_part(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Part:
 
 def rank_parts(board: JobBoard, row: RankRow, glyphs: Glyphs) -> Line:
     """Return a rank on one line: place, state, numbers, and what shows its state."""
-    numbers = [
-        _with_unit(row.utilization, "%"),
-        _with_unit(row.power, "W"),
-        "" if row.nvlink is None else f"NVLink {rate_text(row.nvlink)}",
-        "" if row.nic is None else f"NIC {rate_text(row.nic)} GB/s",
-        "" if row.cpu is None else f"CPU {100 * row.cpu:.0f} %",
-    ]
     where = one_line(row.endpoint or row.place.node, 80)
     return [
         (f"rank {row.rank} ", "bold"),
         (f"{where}  ", ""),
         state_part(board, row, glyphs),
-        (f"  {'  '.join(filter(None, numbers))}", ""),
+        (f"  {_numbers([row], QUANTITIES)}", ""),
         (f"  {one_line(row.why, _TEXT)}" if row.why else "", MUTED),
     ]
 
@@ -388,18 +404,9 @@ def joined(board: JobBoard) -> list[RankGroup]:
     return sorted(found, key=lambda group: (board.style_of(group.rows[0]) not in _BAD, len(group.rows)))
 
 
-def _span(values: Iterable[float | None], unit: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
-    return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
-
-
-def _cpu(rows: Sequence[RankRow]) -> str:
-    """Return the share of a processor of ranks without a GPU."""
-    text = _span((None if row.cpu is None or row.utilization is not None else 100 * row.cpu for row in rows), "%")
-    return text and f"CPU {text}"
+def _numbers(rows: Sequence[RankRow], quantities: Iterable[Quantity]) -> str:
+    """Return quantities of ranks in one text."""
+    return "  ".join(filter(None, (one.words(rows) for one in quantities)))
 
 
 def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
@@ -410,18 +417,7 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
     for group in groups[:_MOST_GROUPS]:
         verb = "waits" if len(group.rows) == 1 else "wait"
         target = f" {verb} for {ranks_of(behind)}" if behind and group.state is RankState.WAITING else ""
-        numbers = "  ".join(
-            filter(
-                None,
-                (
-                    _span((row.utilization for row in group.rows), "%"),
-                    _span((row.power for row in group.rows), "W"),
-                    _cpu(group.rows),
-                    _rates("NVLink", [row.nvlink for row in group.rows]),
-                    _rates("NIC", [row.nic for row in group.rows]),
-                ),
-            )
-        )
+        numbers = _numbers(group.rows, _brief(group.rows))
         head: Line = [
             (f" {state_glyph(group.state, glyphs)} ", f"{CELL}{board.style_of(group.rows[0]).key}"),
             (f" {group.places}", "bold" if board.style_of(group.rows[0]) in _BAD else ""),
@@ -435,20 +431,6 @@ def group_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
         )
     left = sum(len(group.rows) for group in groups[_MOST_GROUPS:])
     return [*lines, [(f"    and {count(left, 'rank')} more", MUTED)]] if left else lines
-
-
-def _rates(name: str, rates: Sequence[float | None]) -> str:
-    known = [rate for rate in rates if rate is not None]
-    if not known:
-        return ""
-    low, high = rate_text(min(known)), rate_text(max(known))
-    return f"{name} {low}" if low == high else f"{name} {low}-{high}"
-
-
-def ranks_of(places: Sequence[JobPlace]) -> str:
-    """Return ranks by number: ``rank 9``, ``ranks 8-11``."""
-    numbers = {place.rank for place in places}
-    return f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
 
 
 def behind_lines(board: JobBoard, width: int, glyphs: Glyphs) -> Lines:
@@ -538,15 +520,15 @@ def rate_lines(board: JobBoard, width: int, glyphs: Glyphs, seconds: float = 60.
                 parts[-1] = (parts[-1][0] + glyph, style)
             else:
                 parts.append((glyph, style))
-        usual = "" if rate.usual is None else f", usual {_brief(rate.usual)}"
-        parts += [(f" {_brief(rate.now or 0.0)}", "bold"), (usual, MUTED)]
+        usual = "" if rate.usual is None else f", usual {_rounded(rate.usual)}"
+        parts += [(f" {_rounded(rate.now or 0.0)}", "bold"), (usual, MUTED)]
         lines.append(clipped(parts, width, glyphs.ellipsis))
     if lines and board.rated[0] < board.rated[1]:
         lines.append([(f"rates of {board.rated[0]} of {board.rated[1]} nodes", MUTED)])
     return lines
 
 
-def _brief(value: float) -> str:
+def _rounded(value: float) -> str:
     return "0" if value < 0.0005 else value_text(value)
 
 

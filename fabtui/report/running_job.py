@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from fabtui.diagnosis.running_job.job_sources import mean_of_known
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict, RankRow
 from fabtui.diagnosis.running_job.who_is_behind import ranges
+from fabtui.nodeset import count
+from fabtui.presentation.job_board import QUANTITIES, JobBoard, joined
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.sanitize import one_line
 
 #: Minimum number of ranks from which those in the same state share a row.
 _FOLD_FROM = 33
-_HEADINGS = ["rank", "on", "process", "state", "GPU %", "W", "NVLink GB/s", "NIC GB/s", "CPU %", "shown by"]
+_HEADINGS = ["rank", "on", "process", "state", *(one.heading for one in QUANTITIES), "shown by"]
 #: Columns of text.
-_LEFT = (0, 1, 3, 9)
+_LEFT = (0, 1, 3, len(_HEADINGS) - 1)
 
 
 def job_blocks(verdict: JobVerdict) -> Iterator[Block]:
@@ -42,44 +43,24 @@ def evidence_blocks(verdict: JobVerdict) -> Iterator[Block]:
 
 def _row(row: RankRow) -> list[str]:
     """Return the cells of a rank."""
-    return [
-        str(row.rank),
-        one_line(row.endpoint or row.place.node, 60),
-        "" if row.place.pid is None else str(row.place.pid),
-        str(row.state),
-        _number(row.utilization, 1.0),
-        _number(row.power, 1.0),
-        _number(row.nvlink, 1e9),
-        _number(row.nic, 1e9),
-        _number(row.cpu, 0.01),
-        one_line(row.why, 120),
-    ]
+    on, pid = one_line(row.endpoint or row.place.node, 60), "" if row.place.pid is None else str(row.place.pid)
+    return [str(row.rank), on, pid, str(row.state), *_numbers([row]), one_line(row.why, 120)]
 
 
-def _number(value: float | None, unit: float) -> str:
-    if value is None:
-        return ""
-    return f"{value / unit:.0f}" if unit in (1.0, 0.01) else f"{value / unit:.3g}"
+def _numbers(rows: Sequence[RankRow]) -> list[str]:
+    return [one.span(rows) for one in QUANTITIES]
 
 
 def _folded(verdict: JobVerdict) -> list[list[str]]:
     """Return a row for each rank that is behind, and one for all others in the same state."""
     late = {place.rank for place in verdict.behind}
-    alike: dict[str, list[RankRow]] = {}
-    for row in verdict.ranks:
-        if row.rank not in late:
-            alike.setdefault(str(row.state), []).append(row)
     rows = [_row(row) for row in verdict.ranks if row.rank in late]
-    for state, some in alike.items():
-        nodes = len({row.place.node for row in some})
-        cells = [ranges(row.rank for row in some), f"{nodes} node{'s' if nodes != 1 else ''}", "", state]
-        means = [
-            mean_of_known([getattr(row, name) for row in some])
-            for name in ("utilization", "power", "nvlink", "nic", "cpu")
-        ]
-        units = (1.0, 1.0, 1e9, 1e9, 0.01)
-        cells += [_number(mean, unit) for mean, unit in zip(means, units, strict=True)]
-        rows.append([*cells, f"the mean of {len(some)}"])
+    for group in joined(JobBoard(verdict)):
+        rest = [row for row in group.rows if row.rank not in late]
+        if rest:
+            nodes = count(len({row.place.node for row in rest}), "node")
+            cells = [ranges(row.rank for row in rest), nodes, "", str(group.state)]
+            rows.append([*cells, *_numbers(rest), count(len(rest), "rank")])
     return rows
 
 

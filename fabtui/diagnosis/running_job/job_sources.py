@@ -17,8 +17,8 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     RankStack,
     grouped,
     has,
-    ranges,
     rank_stacks,
+    ranks_of,
     ranks_text,
 )
 from fabtui.model.facts.node_view import dicts, number, text
@@ -151,9 +151,7 @@ def _gpus(ranks: Sequence[JobRank], verb: str) -> str:
     uses = [one.utilization for one in ranks if one.utilization is not None]
     watts = [one.power for one in ranks if one.power is not None]
     at = f" at {_span(watts, 'W')}" if watts else ""
-    return f"GPUs of {'rank' if len(ranks) == 1 else 'ranks'} {ranges(r.place.rank for r in ranks)} {verb}" + (
-        f" ({_span(uses, '%')}{at})" if uses else ""
-    )
+    return f"GPUs of {ranks_of(one.place for one in ranks)} {verb}" + (f" ({_span(uses, '%')}{at})" if uses else "")
 
 
 def _span(values: Sequence[float], unit: str) -> str:

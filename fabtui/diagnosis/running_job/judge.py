@@ -12,7 +12,7 @@ from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
 from fabtui.diagnosis.running_job.late_ranks import late_ranks
 from fabtui.diagnosis.running_job.uneven_traffic import uneven_text
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_text, stack_command, state_command
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_of, ranks_text, stack_command, state_command
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
@@ -321,7 +321,7 @@ class _Judge:
             both = tuple(place for place in behind if place in other.suspects)
             behind = (*both, *(place for place in behind if place not in both)) if both else behind
         apart = [one for one in naming[1:] if not set(one.suspects) & set(behind)]
-        doubt = "; ".join(f"{one.name} names {_ranks(one.suspects)} instead" for one in apart)
+        doubt = "; ".join(f"{one.name} names {ranks_of(one.suspects)} instead" for one in apart)
         return _Named(behind, self._where(behind), doubt)
 
     def _where(self, behind: Sequence[JobPlace]) -> str:
@@ -486,7 +486,3 @@ def _files(ranks: Sequence[JobRank], whole: bool) -> str:
 
 def _since(when: float | None, now: float) -> float:
     return float("inf") if when is None else now - when
-
-
-def _ranks(places: Sequence[JobPlace]) -> str:
-    return ("rank " if len(places) == 1 else "ranks ") + ", ".join(str(place.rank) for place in places[:4])

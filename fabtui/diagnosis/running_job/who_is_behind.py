@@ -40,6 +40,12 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(texts) + (f" and {left} more" if left else "")
 
 
+def ranks_of(places: Iterable[JobPlace]) -> str:
+    """Return ranks by number: ``rank 9``, ``ranks 8-11``."""
+    numbers = {place.rank for place in places}
+    return f"rank{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+
+
 def ranks_text(places: Iterable[JobPlace]) -> str:
     """Return ranks with their nodes: ``rank 1 on n061``, ``ranks 8-11 on n062 and 16 on n063``."""
     nodes: dict[str, list[int]] = {}
