@@ -185,8 +185,12 @@ def _verdict(entry: Dict[str, Any]) -> Optional[str]:
 
 
 _VERDICTS = {
-    **dict.fromkeys(("gpu_init", "gpu_lost", "driver_mismatch", "nic_health"), "bad"),
-    **dict.fromkeys(("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power"), "warn"),
+    **dict.fromkeys(
+        ("gpu_init", "gpu_lost", "driver_mismatch", "nic_health", "nic_timeout", "nic_probe", "lockup"), "bad"
+    ),
+    **dict.fromkeys(
+        ("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power", "efa_command"), "warn"
+    ),
     "nic_temperature": "warn",
     "peermem": "note",
 }

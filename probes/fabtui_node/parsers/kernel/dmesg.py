@@ -182,11 +182,23 @@ _HEALTH = re.compile(
 _COMMAND = re.compile(
     r"timeout\. Will cause a leak|No done completion|wait_func.{0,60}timeout|cmd_work_handler.{0,60}fail", re.IGNORECASE
 )
+_TRANSMIT = re.compile(r"TX timeout (?:detected|on queue)|transmit queue [0-9]{1,5} timed out", re.IGNORECASE)
+_PROBE = re.compile(r"(?:probe|init_one)\b.{0,80}failed with error(?: code)? -?[0-9]{1,4}", re.IGNORECASE)
+#: The same of a device that the line names behind the driver, and by the network core.
+_PROBE_OF = re.compile(r"(?:" + _DRIVERS + r"): probe of (" + _DEVICE + r") failed with error -?[0-9]{1,4}")
+_WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S{1,15}) \((?:" + _DRIVERS + r")\): transmit queue [0-9]{1,5} timed out")
+_EFA = re.compile(r"(?:infiniband )?efa_[0-9]{1,3}: Failed to process command (\w{1,40}) .{0,80}err (-[0-9]{1,4})")
 _HOT = re.compile(r"[Hh]igh [Tt]emperature|temp_warn|over.?temperature")
 
 
 def device_event(text: str, devices: Dict[str, Dict[str, Any]]) -> Optional[Event]:
     """Return the event of a network card in a line, ``{"kind": None}`` for a harmless one, else None."""
+    if probe := _PROBE_OF.match(text):
+        return _event("nic_probe", probe[1])
+    if watchdog := _WATCHDOG.match(text):
+        return _event("nic_timeout", None, interface=watchdog[1])
+    if efa := _EFA.search(text[:400]):
+        return _event("efa_command", None, "%s %s" % efa.groups())
     card = _CARD.match(text)
     bus = card[2].lower() if card else None
     return _link_event(text, bus) or (_card_event(text, bus, devices) if bus else None)
@@ -222,8 +234,21 @@ def _card_event(text: str, bus: str, devices: Dict[str, Dict[str, Any]]) -> Opti
         return _event("nic_power", bus, power=int(power[1]))
     if _POWER_FINE.search(text):
         return _NOTHING
-    kinds = (("nic_health", _HEALTH), ("nic_command", _COMMAND), ("nic_temperature", _HOT))
+    kinds = (
+        *(("nic_health", _HEALTH), ("nic_command", _COMMAND), ("nic_timeout", _TRANSMIT), ("nic_probe", _PROBE)),
+        ("nic_temperature", _HOT),
+    )
     return next((_event(kind, bus) for kind, pattern in kinds if pattern.search(text[:500])), None)
+
+
+#: A CPU that runs kernel code without end.
+_LOCKUP = re.compile(r"(?:watchdog: )?(?:BUG: (soft) lockup - CPU#[0-9]{1,5} stuck for|.{0,40}(hard) LOCKUP on cpu)")
+
+
+def lockup_event(text: str) -> Optional[Event]:
+    """Return the CPU that a line reports as stuck, else None."""
+    found = _LOCKUP.match(text[:_WIDTH])
+    return _event("lockup", None, found[1] or found[2]) if found else None
 
 
 #: A process that the kernel killed, for want of memory in a cgroup or on the node.
@@ -269,6 +294,7 @@ _NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
 _HINTS = (
     *("NVRM", "nvrm", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
     *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    [", "Killed process"),
+    *("lockup", "LOCKUP", "WATCHDOG", "efa_", "probe of"),
 )
 
 
@@ -295,7 +321,7 @@ class _Log:
             return
         found = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
         found = found or self._aer.take(start.text) or bandwidth_event(start.text)
-        found = found or device_event(start.text, self.devices) or memory_event(start.text)
+        found = found or device_event(start.text, self.devices) or memory_event(start.text) or lockup_event(start.text)
         if found and found.get("kind"):
             # The same object is kept: lines that follow add to it.
             found.update(times, text=start.text[:_WIDTH])
@@ -397,7 +423,8 @@ def parse_kernel(text: str) -> Reading:
 
     Kinds: ``xid``, ``sxid``, ``gpu_init``, ``gpu_lost``, ``driver_mismatch``, ``peermem``; ``aer`` (its code is the
     severity), ``pcie_limited``, ``pcie_bandwidth``, ``iommu``; ``link_up``, ``link_down``, ``module``,
-    ``nic_health``, ``nic_command``, ``nic_power``, ``nic_temperature``; ``machine_check``; ``oom`` (``pid`` and
+    ``nic_health``, ``nic_command``, ``nic_timeout``, ``nic_probe``, ``nic_power``, ``nic_temperature``,
+    ``efa_command``; ``machine_check``; ``lockup`` (``soft`` or ``hard``); ``oom`` (``pid`` and
     ``name`` of the process; its code is ``cgroup`` or ``node``, by what lacked memory).
     """
     notes = Notes()
@@ -464,7 +491,8 @@ _DRIVER = re.compile(
 
 def _known(text: str) -> bool:
     more = Aer().take(text) or bandwidth_event(text) or _MORE.match(text) or _BIT.fullmatch(text)
-    return bool(more or _PEERMEM.match(text))
+    card = _CARD.match(text) and _card_event(text, "", {})
+    return bool(more or _PEERMEM.match(text) or lockup_event(text) or _EFA.search(text[:400]) or card)
 
 
 _UNITS = {
