@@ -90,8 +90,9 @@ def _with_advice(block: Block) -> Block:
     match block:
         case Panel():
             return block._replace(blocks=[*map(_with_advice, block.blocks)])
-        case Entry() if block.rule != ProbeJudgement.id:
-            return block._replace(evidence=[*block.evidence, *block.about[1:]])
+        case Entry():
+            advice = (line for line in block.about[1:] if line != ProbeJudgement.next_step)
+            return block._replace(evidence=[*block.evidence, *advice])
     return block
 
 

@@ -68,7 +68,9 @@ def entry(number: int, finding: Finding, text: FindingText | None = None) -> Ent
     labels = [f"{rule.id} {rule.name}"]
     labels += [nodes_text(finding.nodes, _WIDEST_NODES, UNICODE)] if finding.nodes else []
     labels += [f"confidence {percent_text(finding.confidence)}"] if finding.confidence is not None else []
-    about = [rule.description, *([rule.next_step] if rule.next_step else [])]
+    # An error of the catalogue has its own advice.
+    advice = finding.facts.get("do") or rule.next_step
+    about = [rule.description, *([one_line(advice, 500)] if advice else [])]
     return Entry(number, rule.id, str(finding.severity), text.title, labels, text.evidence, text.next, about)
 
 

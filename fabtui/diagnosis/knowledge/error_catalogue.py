@@ -45,7 +45,7 @@ class Meaning(NamedTuple):
     @property
     def facts(self) -> dict[str, str]:
         """The facts of a finding that has this error."""
-        return {"meaning": self.sentence, "code": self.code}
+        return {"meaning": self.sentence, "code": self.code, "do": self.next}
 
 
 @functools.cache

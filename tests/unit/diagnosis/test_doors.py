@@ -592,6 +592,7 @@ def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
 _FAULTY = {
     "ibsim": {
         *("ib_write_bw.txt", "ibstat_hca_relinked_init.txt", "ibstat_hca_unlinked.txt"),
+        *("perfquery_leaf1_p2.txt", "perfquery_saturated.txt"),
         *(f"iblinkinfo_{name}.txt" for name in ("after_unlink", "degraded_1x_edr", "line", "mad_loss60")),
         *(f"ibqueryerrors_{name}.txt" for name in ("bad", "data", "details")),
     },

@@ -177,11 +177,7 @@ OPEN = frozenset(
     {
         "explain 01-single-node-nvls.txt",
         "read 12-watchdog-stuck.txt",
-        "read 16-perftest-status12.txt",
-        "read 18-mlx5-tx-timeout.txt",
-        "explain 19-sxid.txt",
         "explain 21-srun-launch.txt",
-        "read 26-nvlink-s-cut.txt",
         "read 34-log.txt.xz",
     }
 )
