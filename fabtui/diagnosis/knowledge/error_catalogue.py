@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.toml_data import entries
@@ -88,13 +88,16 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 
 
-def meaning_of(*texts: str | None, kind: str | None = None, notices: bool = False) -> Meaning | None:
+def meaning_of(
+    *texts: str | None, kind: str | None = None, notices: bool = False, among: Iterable[Meaning] | None = None
+) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
     Args:
         texts: The error, then the output of the library.
         kind: The error kind on the wire.
         notices: Whether lines that are no errors by themselves count.
+        among: The entries that are tried, in their order; by default all.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
 
@@ -104,7 +107,7 @@ def meaning_of(*texts: str | None, kind: str | None = None, notices: bool = Fals
         pattern = one.pattern if notices or one.role != "notice" else None
         return pattern is not None and any(pattern.search(text) for text in known)
 
-    return next(filter(matches, meanings()), None)
+    return next(filter(matches, meanings() if among is None else among), None)
 
 
 def meaning_named(name: str) -> Meaning:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
 from fabtui.diagnosis.knowledge.error_numbers import number_in
+from fabtui.diagnosis.knowledge.pattern_words import words_of
 from fabtui.diagnosis.knowledge.toml_data import entries
 
 #: Maximum number of characters of a line that are searched.
@@ -56,6 +57,14 @@ def stages() -> tuple[Stage, ...]:
         )
         for one in entries("stages", "stage")
     )
+
+
+@functools.cache
+def stage_words() -> tuple[bytes, ...]:
+    """Return words one of which is in the form (`form_of`) of each line that `stage_failure` knows by itself."""
+    patterns = (_REPORTED, _LOGGED, *(one.words for one in stages() if one.evident))
+    words = {word for pattern in patterns for word in words_of(pattern.pattern) or (b"",)}
+    return (*words, *(f"{end}: -> ".encode() for end in (".cc", ".cu", ".h", ".cpp")))
 
 
 def stage_of_file(path: str) -> str | None:

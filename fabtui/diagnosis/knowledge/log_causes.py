@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.knowledge import xids
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, refined
-from fabtui.diagnosis.knowledge.failure_stage import returned_failure, stage_failure
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, meanings, refined
+from fabtui.diagnosis.knowledge.failure_stage import returned_failure, stage_failure, stage_words
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
+from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
@@ -24,62 +25,15 @@ MOST_ERRORS = 200_000
 _LONGEST_LINE = 4_000
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
+#: Maximum number of forms of lines that are kept.
+_MOST_FORMS = 65536
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
-#: A line without any of these has no error: the patterns on each line of a large log would take minutes. Lines are
-#: compared without their digits, so that lines of one form are compared once.
-_WORDS = tuple(
-    word.encode()
-    for word in (
-        *("error", "fail", "warn", "got completion", "no device", "wrong", "mismatch", "magic", "interface", "async"),
-        *("gid table", "speed change", "incompatible", "duplicate gpu", "multiple ranks", "mixed", "not yet init"),
-        *("out of memory", "no space", "no such", "no route", "ehostunreach", "refused", "timed out", "abort"),
-        *("closed by", "proxy call", "network socket", "gpu direct rdma", "init start", "init complete", "bootstrap"),
-        *("watchdog", "timeout", "sigbus", "sigkill", "killed", "exitcode", "oom", "frozen", "signal", "exception"),
-        *(
-            "last completed",
-            "fallen off",
-            "is lost",
-            "device handle",
-            "illegal memory",
-            "assert",
-            "oob ",
-            "message type",
-        ),
-        *("float", "double", "nccl_p", "half", "not permitted", "int   ", "xid", "communicate with", "of_memory"),
-        *("unable", "could not", "couldn't", "cannot", "can't", "can not", "invalid", "unsupported", "mlx_", "srun:"),
-        *(
-            "c10d",
-            "gloo",
-            "status",
-            "stuck",
-            "heartbeat",
-            "nvrm",
-            "efa",
-            "libfabric",
-            "imex",
-            "dcgm",
-            "pyxis",
-            "enroot",
-        ),
-        *(
-            "hip",
-            "nnodes",
-            ".cc:",
-            ".cu:",
-            "missing",
-            "not supported",
-            "not found",
-            "denied",
-            "lockup",
-            "syndrom",
-            "nvl",
-        ),
-    )
-)
-_DIGITS = b"0123456789"
+#: Words of lines that tell of ranks and nodes, and of those that may report a failure besides entries and stages.
+_TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
+_FAILING = (*stage_words(), b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
 _NODES = re.compile(r"\bnNodes (\d{1,7})\b")
@@ -210,6 +164,7 @@ class LogReader:
         self.informed = False  #: Whether a log shows what NCCL does, so that its silence about failures counts.
         self._files = 0
         self._examined = 0
+        self._forms: dict[bytes, _Form] = {}
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
         self._pending: LogPlace | None = None  # A warning whose stage the calls that return may show.
@@ -230,10 +185,9 @@ class LogReader:
         clock = _Clock(lines)
         self.informed = self.informed or " NCCL INFO " in text
         last_error = 0
-        for number, told in enumerate(_worded(text)):
-            if number >= MOST_LINES or number >= len(lines):
-                break
-            if not told and not last_error:
+        for number, form in enumerate(form_of(text).split(b"\n", MOST_LINES)[:MOST_LINES]):
+            known = self._form(form)
+            if not last_error and not any(known):
                 continue
             # After a carriage return a line starts again, as on a terminal.
             shown = lines[number].rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
@@ -242,7 +196,7 @@ class LogReader:
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            self._line(number, shown.strip(), clock, last_error > 0)
+            self._line(number, shown.strip(), clock, known, last_error > 0)
             if last := _LAST.search(shown):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
@@ -252,44 +206,42 @@ class LogReader:
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
-    def _line(self, number: int, raw: str, clock: _Clock, reported: bool) -> None:
-        printed = parse_line(raw)
-        rank = _rank_of(raw)
-        node = printed.host if printed else ""
-        host = f"{node} [{printed.device}]" if printed else ""
-        who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
-        place = LogPlace(self._files, number + 1, None, who, raw, node)
-        self._circumstances(place)
-        if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
-            self._work[rank] = int(work[2]), int(work[1])
+    def _form(self, form: bytes) -> _Form:
+        """Return what lines of a form may be; those of a large log have few forms."""
+        if (known := self._forms.get(form)) is None:
+            known = _form(form)
+            if len(self._forms) < _MOST_FORMS:
+                self._forms[form] = known
+        return known
+
+    def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool) -> None:
+        if form.tells:
+            self._circumstances(number, raw, clock)
         informs = _INFORMS.search(raw) is not None
-        if not informs and (reported or _ADVISES.search(raw)):
+        if not informs and (reported or ((form.meanings or form.fails) and _ADVISES.search(raw))):
             self._quote(raw)
-        if init := _INIT.search(raw):
-            key = self._files, host, init[1]
-            self._starting.pop(key, None)
-            self._completed = self._completed or init[2] == "COMPLETE"
-            if init[2] == "START" and len(self._starting) < 1_000_000:
-                self._starting[key] = place._replace(time=clock.at(number), who=who or f"rank {init[1]}")
-        elif informs and returned_failure(raw):
-            self._returns(place._replace(time=clock.at(number)))
-        elif (meaning := _meaning_of_xid(raw) or meaning_of(raw, notices=True)) is not None:
+        if informs and form.fails and returned_failure(raw):
+            self._returns(self._place(number, raw, clock))
+        elif (meaning := _meaning_of_xid(raw) or meaning_of(raw, notices=True, among=form.meanings)) is not None:
             self._settle()
-            time = clock.at(number)
+            place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
-            self._count(self._circumstance(meaning, node, raw, time, clock), place._replace(time=time))
-        elif not informs:
-            self._other(place, number, clock, reported)
+            self._count(self._circumstance(meaning, place, clock), place)
+        elif not informs and (form.fails or reported):
+            if (failure := stage_failure(raw, reported)) is not None:
+                self._settle()
+                self._count(failure, self._place(number, raw, clock))
+            elif _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
+                self._settle()
+                self._pending = self._place(number, raw, clock)
 
-    def _other(self, place: LogPlace, number: int, clock: _Clock, reported: bool) -> None:
-        """Take a line without an entry in the catalogue, which may be a failure of a stage."""
-        if (failure := stage_failure(place.text, reported)) is not None:
-            self._settle()
-            self._count(failure, place._replace(time=clock.at(number)))
-        elif _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", place.text))):
-            self._settle()
-            self._pending = place._replace(time=clock.at(number))
+    def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
+        printed = parse_line(raw)
+        rank = _rank_of(raw)
+        host = f"{printed.host} [{printed.device}]" if printed else ""
+        who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
+        return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
 
     def _returns(self, place: LogPlace) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
@@ -308,14 +260,24 @@ class LogReader:
             self._unknown.setdefault(_alike(self._pending.text), self._pending)
         self._pending = None
 
-    def _circumstances(self, place: LogPlace) -> None:
-        """Note addresses and nodes that a line names."""
-        for address in _OWN_ADDRESS.findall(place.text):
+    def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
+        """Note what a line tells of ranks, nodes and their addresses."""
+        place = self._place(number, raw, clock)
+        rank = _rank_of(raw)
+        if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
+            self._work[rank] = int(work[2]), int(work[1])
+        if init := _INIT.search(raw):
+            key = self._files, place.who, init[1]
+            self._starting.pop(key, None)
+            self._completed = self._completed or init[2] == "COMPLETE"
+            if init[2] == "START" and len(self._starting) < 1_000_000:
+                self._starting[key] = place._replace(who=place.who or f"rank {init[1]}")
+        for address in _OWN_ADDRESS.findall(raw):
             if len(self._addresses) < _MOST_KEPT:
                 self._addresses.setdefault(place.node, set()).add(address)
         if place.node and len(self._hosts) < _MOST_KEPT:
             self._hosts.add(place.node)
-        if nodes := _NODES.search(place.text):
+        if nodes := _NODES.search(raw):
             self._nodes = max(self._nodes, int(nodes[1]))
 
     def _quote(self, raw: str) -> None:
@@ -326,12 +288,12 @@ class LogReader:
             name = next((word for word in ("Gloo", "RCCL") if word.lower() in raw.lower()), "NCCL")
             self._advice.setdefault(one_line(advice, 300), name)
 
-    def _circumstance(self, meaning: Meaning, node: str, raw: str, time: datetime | None, clock: _Clock) -> Meaning:
+    def _circumstance(self, meaning: Meaning, place: LogPlace, clock: _Clock) -> Meaning:
         """Return the meaning that takes into account who the peer is, and how long the job had run."""
-        peer = _PEER_ADDRESS.search(raw)
-        if peer and node and peer[1] in self._addresses.get(node, ()):
+        peer = _PEER_ADDRESS.search(place.text)
+        if peer and place.node and peer[1] in self._addresses.get(place.node, ()):
             return refined(meaning, "same-node")
-        if time and clock.start and (time - clock.start).total_seconds() >= _LATER:
+        if place.time and clock.start and (place.time - clock.start).total_seconds() >= _LATER:
             return refined(meaning, "later")
         return meaning
 
@@ -394,16 +356,25 @@ class LogReader:
         return behind if len(behind) < len(self._work) else []
 
 
-def _worded(text: str) -> Iterator[bool]:
-    """Yield for each line whether it has a word of an error; lines that differ in digits only are compared once."""
-    known: dict[bytes, bool] = {}
-    for line in text.lower().encode("utf-8", "replace").translate(None, _DIGITS).split(b"\n"):
-        told = known.get(line)
-        if told is None:
-            told = any(word in line for word in _WORDS)
-            if len(known) < _MOST_KEPT:
-                known[line] = told
-        yield told
+class _Form(NamedTuple):
+    """What lines that differ in digits only may be."""
+
+    meanings: tuple[Meaning, ...]  #: Entries of the catalogue whose patterns may match.
+    fails: bool  #: Whether they may report a failure without an entry.
+    tells: bool  #: Whether they may tell of ranks and nodes.
+
+
+def _form(form: bytes) -> _Form:
+    found = tuple(one for words, one in _words_of_meanings() if any(word in form for word in words))
+    fails, tells = (any(word in form for word in words) for words in (_FAILING, _TELLING))
+    return _Form(found, fails, tells)
+
+
+@functools.cache
+def _words_of_meanings() -> tuple[tuple[frozenset[bytes], Meaning], ...]:
+    """Return the entries of the catalogue with the words that their lines need, an empty one if they need none."""
+    known = ((one.pattern, one) for one in meanings())
+    return tuple((words_of(form.pattern) or frozenset((b"",)), one) for form, one in known if form is not None)
 
 
 class _Clock:

@@ -1,0 +1,42 @@
+"""Words that patterns need: no line with a meaning is passed over for the lack of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
+from fabtui.diagnosis.knowledge.failure_stage import stages
+from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("abc", {"abc"}),
+        ("ab[cd]efgh", {"efgh"}),
+        ("Abc(?:Def|Ghi)", {"abcdef", "abcghi"}),
+        ("abcd?efgh", {"efgh"}),
+        ("(?:x|yyy) longer word", {" longer word"}),
+        ("one|two2", {"one", "two"}),
+        ("(?:word){0,3}end1ing", {"ending"}),
+        ("(?i:Word)", {"word"}),
+        ("(?<!not )here", {"here"}),
+        ("(?!without)", None),
+        (r"\d{1,3}", None),
+        ("ab|xyz", None),
+        ("timeout.{1,9}rare", {"rare"}),
+    ],
+)
+def test_words_that_a_pattern_needs(pattern: str, words: set[str] | None) -> None:
+    assert words_of(pattern) == (None if words is None else frozenset(word.encode() for word in words))
+
+
+@pytest.mark.parametrize("one", [one for one in meanings() if one.pattern is not None], ids=lambda one: one.id)
+def test_the_example_of_an_entry_has_a_word_of_its_pattern(one: Meaning) -> None:
+    words = words_of(one.pattern.pattern if one.pattern else "")
+    assert words, "a pattern without a word is tried on every line of a large log"
+    assert any(word in form_of(one.prints) for word in words)
+
+
+def test_stages_that_are_evident_need_words() -> None:
+    assert all(words_of(one.words.pattern) for one in stages() if one.evident)
