@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.jobs.monitor.error_lines import PATTERNS
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
@@ -58,6 +59,7 @@ class _Parser:
         self.frames = 0
         self._after_last_error = False
         self._caught: int | None = None
+        self.errors = LogReader()
 
     def line(self, line: str) -> None:
         rank = _rank_of(line)
@@ -130,6 +132,8 @@ class _Parser:
         # A general word adds nothing to a specific one.
         if len(classes) > 1 and "cuda_error" in classes:
             classes.remove("cuda_error")
+        if not classes:
+            classes = [found.meaning.id.replace("-", "_") for found in self.errors.result().causes[:1]]
         if not classes and not self.exceptions:
             self.notes.warn("no failure that is known")
         values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
@@ -150,12 +154,14 @@ def parse(text: str) -> Reading:
     """Return how a job failed.
 
     ``class`` is the first of ``classes`` (an NCCL result such as ``ncclRemoteError``, ``collective_timeout``,
-    ``ecc_uncorrectable`` and others, or ``unknown``); ``timeouts`` has an entry a rank and sequence number, with the
+    ``ecc_uncorrectable`` and others, else an error of the catalogue such as ``watchdog_stuck``, or ``unknown``); ``timeouts`` has an entry a rank and sequence number, with the
     last work it enqueued and completed; ``last_error`` is NCCL's own reason; ``frames`` counts the C++ frames.
     """
     parser = _Parser()
     for line in plain_lines(text):
         parser.line(line)
+    if not parser.classes:
+        parser.errors.add(text)
     return parser.reading()
 
 

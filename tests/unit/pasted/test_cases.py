@@ -176,9 +176,7 @@ CASES = (
 OPEN = frozenset(
     {
         "explain 01-single-node-nvls.txt",
-        "read 12-watchdog-stuck.txt",
         "explain 21-srun-launch.txt",
-        "read 34-log.txt.xz",
     }
 )
 
