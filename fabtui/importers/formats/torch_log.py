@@ -153,9 +153,10 @@ def _rank_of(line: str) -> int | None:
 def parse(text: str) -> Reading:
     """Return how a job failed.
 
-    ``class`` is the first of ``classes`` (an NCCL result such as ``ncclRemoteError``, ``collective_timeout``,
-    ``ecc_uncorrectable`` and others, else an error of the catalogue such as ``watchdog_stuck``, or ``unknown``); ``timeouts`` has an entry a rank and sequence number, with the
-    last work it enqueued and completed; ``last_error`` is NCCL's own reason; ``frames`` counts the C++ frames.
+    ``class`` is the first of ``classes``: an NCCL result such as ``ncclRemoteError``, ``collective_timeout``,
+    ``ecc_uncorrectable`` and others, else an error of the catalogue such as ``watchdog_stuck``, or ``unknown``.
+    ``timeouts`` has an entry a rank and sequence number, with the last work it enqueued and completed; ``last_error``
+    is NCCL's own reason; ``frames`` counts the C++ frames.
     """
     parser = _Parser()
     for line in plain_lines(text):
