@@ -37,7 +37,7 @@ _TABLES = {
             r"|\bIPC handle ?:? ?(\d{1,3})\b",
             _IGNORE,
         ),
-        re.compile(r"(?i:cuda|hip)|\bcu[A-Z]|NCCL WARN (?!Call to)"),
+        re.compile(r"(?i:cuda|\bhip)|\bcu[A-Z]|peer access|present state|not yet initialized|launch|ECC error"),
     ),
     "errno": _Table(
         "errno",
@@ -91,20 +91,19 @@ def number_in(text: str, *tables: str) -> ErrorNumber | None:
         text: The line.
         tables: The tables that count; without any, all of them.
     """
-    for table, form in _TABLES.items():
-        if tables and table not in tables:
-            continue
+    forms = [(table, form) for table, form in _TABLES.items() if not tables or table in tables]
+    for table, form in forms:
         known = error_numbers(table)
         for found in form.spelling.finditer(text):
             if (number := int(found[found.lastindex or 0])) in known:
                 return known[number]
+        code = _VENDOR.search(text) if table == "completion" else None
+        if code and (status := status_of_vendor_error(int(code[1], 16 if code[1][1:2] in "xX" else 10))):
+            return status
+    for table, form in forms:
         names, words = _names(table)
         if (name := names.search(text) or (words.search(text) if form.words.search(text) else None)) is not None:
-            return known[_numbers(table)[name[0].lower()]]
-        if table == "completion" and (code := _VENDOR.search(text)):
-            status = status_of_vendor_error(int(code[1], 16 if code[1][1:2] in "xX" else 10))
-            if status is not None:
-                return status
+            return error_numbers(table)[_numbers(table)[name[0].lower()]]
     return None
 
 

@@ -26,7 +26,7 @@ _LONGEST_LINE = 4_000
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
 #: Maximum number of forms of lines that are kept.
-_MOST_FORMS = 65536
+_MOST_FORMS = 16384
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
@@ -164,7 +164,6 @@ class LogReader:
         self.informed = False  #: Whether a log shows what NCCL does, so that its silence about failures counts.
         self._files = 0
         self._examined = 0
-        self._forms: dict[bytes, _Form] = {}
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
         self._pending: LogPlace | None = None  # A warning whose stage the calls that return may show.
@@ -186,7 +185,7 @@ class LogReader:
         self.informed = self.informed or " NCCL INFO " in text
         last_error = 0
         for number, form in enumerate(form_of(text).split(b"\n", MOST_LINES)[:MOST_LINES]):
-            known = self._form(form)
+            known = _form(form)
             if not last_error and not any(known):
                 continue
             # After a carriage return a line starts again, as on a terminal.
@@ -205,14 +204,6 @@ class LogReader:
         self._settle()
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
-
-    def _form(self, form: bytes) -> _Form:
-        """Return what lines of a form may be; those of a large log have few forms."""
-        if (known := self._forms.get(form)) is None:
-            known = _form(form)
-            if len(self._forms) < _MOST_FORMS:
-                self._forms[form] = known
-        return known
 
     def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool) -> None:
         if form.tells:
@@ -356,6 +347,17 @@ class LogReader:
         return behind if len(behind) < len(self._work) else []
 
 
+def failure_in(line: str) -> Meaning | None:
+    """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
+    form = _form(form_of(line))
+    if not any(form) or _INFORMS.search(line):
+        return None
+    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings)
+    if found is None and form.fails:
+        found = stage_failure(line)
+    return None if found is None or found.role == "notice" or found.cause_if else found
+
+
 class _Form(NamedTuple):
     """What lines that differ in digits only may be."""
 
@@ -364,6 +366,7 @@ class _Form(NamedTuple):
     tells: bool  #: Whether they may tell of ranks and nodes.
 
 
+@functools.lru_cache(_MOST_FORMS)
 def _form(form: bytes) -> _Form:
     found = tuple(one for words, one in _words_of_meanings() if any(word in form for word in words))
     fails, tells = (any(word in form for word in words) for words in (_FAILING, _TELLING))

@@ -6,7 +6,8 @@ import functools
 import re
 from typing import NamedTuple
 
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meaning_of
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning
+from fabtui.diagnosis.knowledge.log_causes import failure_in
 from fabtui.diagnosis.knowledge.log_stamps import seconds_of
 
 #: Length of a line that is examined.
@@ -63,13 +64,15 @@ KINDS = (
     _kind("message", r"^(?:\S{1,60}: ){0,2}(?:fatal error|fatal|error|Error|Fatal|FATAL): ?\S"),
     _kind("killed", r"^(?:\S{1,60}: ){0,3}(?:" + _OF_CHILD + r")?(?:Killed|Aborted)\b"),
 )
+#: Kinds of lines that only the catalogue of errors and its stages know, by whether they are causes.
+_KNOWN = {cause: _kind("known", "(?!)", cause=cause) for cause in (True, False)}
 #: Pattern of each kind, by name.
 PATTERNS = {kind.name: kind.pattern for kind in KINDS}
 #: A line without any of these is no error: most lines of a log need no other pattern.
 _WORDS = (
     *("error", "exception", "fatal", "critical", "killed", "abort", "fault", "core dumped", "oom", "out of memory"),
     *("no space", "quota", "stale", "no cuda", "illegal", "assert", "timed out", "timeout", "broken", "fail"),
-    *("connection", "nccl warn", "[e", "not yet initialized"),
+    *("connection", "nccl warn", "[e", "not yet initialized", "unable", "could not", "couldn't", "stuck"),
 )
 _HARMLESS = re.compile(
     r"\b\w{0,60}Warning\b|warnings\.warn|\b(?:0|no|without) errors?\b|\berrors?\s?[=:]\s?(?:0\b|None|ignore)"
@@ -124,7 +127,7 @@ class ErrorLine(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _meaning(text: str) -> Meaning | None:
-    return meaning_of(text)
+    return failure_in(text)
 
 
 class DeadTask(NamedTuple):
@@ -150,6 +153,8 @@ def error_of(line: str, seen: float | None = None) -> ErrorLine | None:
     text = unlabelled(line).strip()
     words = text[stamp.end() :] if (stamp := _LEADING_STAMP.match(text)) else text
     kind = next((kind for kind in KINDS if kind.pattern.search(words)), None)
+    if kind is None and (known := _meaning(text)) is not None:
+        kind = _KNOWN[known.role == "cause"]
     return None if kind is None else ErrorLine(kind, text, seconds_of(line) or seen)
 
 

@@ -27,6 +27,26 @@ def test_every_month_of_pytorch_and_glog(month: int) -> None:
             assert (error.kind.name, error.when) == ("logged", found.timestamp()), line
 
 
+@pytest.mark.parametrize("month", range(1, 13))
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[%a %b %e %H:%M:%S %Y] NVRM: Xid",
+        "%a %b %d %H:%M:%S %Y x",
+        "[%b %d %Y %H:%M:%S] [ERROR] x",
+        "%b %e %H:%M:%S n060 kernel: x",
+        "%Y/%m/%d %H:%M:%S x",
+    ],
+)
+def test_every_month_of_the_kernel_and_its_services(month: int, form: str) -> None:
+    for day in (1, 20):
+        moment = datetime(datetime.now().year - 1, month, day, 10, 12, 40)
+        found = stamp_of(moment.strftime(form))
+        assert found is not None
+        # Without a year it is the last such day.
+        assert (found if "%Y" in form else found.replace(year=moment.year)) == moment
+
+
 def test_zones_are_converted_to_this_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Seoul")
     time.tzset()
@@ -41,7 +61,18 @@ def test_zones_are_converted_to_this_machines(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "text", ["E13 x", "E1304 16:08:12", "E0004 16:08:12", "2026-13-40 10:00:00", "WE704 16:08:12", ""]
+    "text",
+    [
+        "E13 x",
+        "E1304 16:08:12",
+        "E0004 16:08:12",
+        "2026-13-40 10:00:00",
+        "WE704 16:08:12",
+        "",
+        "XNov 20 10:12:40",
+        "Nov 31 10:12:40 2025",
+        "Nov 20 10:12",
+    ],
 )
 def test_what_is_no_stamp(text: str) -> None:
     assert stamp_of(text) is None
