@@ -14,6 +14,8 @@ _MOST = 1024
 _DEEPEST = 32
 #: Share of the raw rate of PCIe (GT/s x lanes) that carries data, from generation 3 on.
 _CODED = 128 / 130
+#: A NIC this much faster than its PCIe link is held up by it; 400 Gb/s and PCIe 5.0 x16 belong together.
+PCIE_MARGIN = 1.3
 
 
 class _Parser:
@@ -107,6 +109,19 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(values)
 
 
+def _facts(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return NICs behind slower PCIe as the kernel reports them; a little slower is how such NICs are built."""
+    limited = [
+        {
+            **{"kind": "pcie_limited", "bus": nic["bus"], "count": 1},
+            "text": f"{nic['name']} of {nic['speed']:g} Gb/s is behind PCIe of {nic['pcie']:.0f} Gb/s: no more passes",
+        }
+        for nic in values["nics"]
+        if nic["speed"] and nic["pcie"] and nic["speed"] > PCIE_MARGIN * nic["pcie"]
+    ]
+    return {"": {"kernel": {"counts": limited}}} if limited else {}
+
+
 FORMATS = [
     Format(
         "nccl-topology",
@@ -119,5 +134,6 @@ FORMATS = [
         parse,
         units={"speed": "Gb/s", "pcie": "Gb/s", "link_speed": "GT/s", "link_width": "lanes"},
         aliases="nccl-topo|topo-xml",
+        facts=_facts,
     )
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fabtui.importers.formats.nccl_topology import PCIE_MARGIN
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
@@ -132,8 +133,6 @@ def _with_errors(ports: list[Values]) -> Facts:
     return {"ibfabric": {"ports": [], "fabric": {"leaves": {}, "below": [], "errors": errors}}}
 
 
-#: A NIC this much faster than its PCIe link is held up by it; in NCCL's numbers 50 GB/s and 48 GB/s belong together.
-_FASTER = 1.3
 #: PCIe links by GB/s, as NCCL reckons with them.
 _PCIE = {6.0: "as Gen3 x8", 12.0: "as Gen3 x16", 24.0: "as Gen4 x16"}
 
@@ -142,7 +141,7 @@ def _graph(values: Values) -> dict[str, Facts]:
     """Return NICs that NCCL's system graph shows behind slower PCIe, as the kernel reports them."""
     limited: dict[str, list[Values]] = {}
     for one in values["nic_links"]:
-        if one["rate"] > _FASTER * one["pcie"] > 0:
+        if one["rate"] > PCIE_MARGIN * one["pcie"] > 0:
             like = _PCIE.get(one["pcie"])
             text = f"{one['net']} of {one['rate']:g} GB/s is behind PCIe of {one['pcie']:g} GB/s"
             text += f" ({like}): no more can pass" if like else ": no more can pass"

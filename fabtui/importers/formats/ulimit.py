@@ -1,4 +1,4 @@
-"""Limits of a process: ``ulimit -a`` of a shell, and ``/proc/PID/limits``."""
+"""Limits of a process (``ulimit -a`` of a shell, ``/proc/PID/limits``), and settings of the kernel (``sysctl``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
-from fabtui_node.probes.host import ENOUGH_FILES, ENOUGH_MEMLOCK
+from fabtui_node.probes.host import ENOUGH_FILES, ENOUGH_MEMLOCK, parse_port_range
 
 _SHELL = re.compile(
     r"^(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-(?P<flag>[a-zA-Z])\)\s+(?P<value>\S{1,20})$"
@@ -92,4 +92,41 @@ _LIKELY = first_of(
     (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
     (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
 )
-FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIKELY, parse, facts=_facts)]
+
+_SETTING = re.compile(r"((?:net|kernel|vm|fs|dev|user|abi|crypto|debug)\.[\w./-]{2,100}) ?= ?(.{0,400})", re.ASCII)
+
+
+def parse_settings(text: str) -> Reading:
+    """Return ``settings``: the value of each by its name, as text."""
+    notes = Notes()
+    settings: dict[str, str] = {}
+    for line in plain_lines(text):
+        if found := _SETTING.fullmatch(line.strip()):
+            if len(settings) < 10_000:
+                settings[found[1]] = " ".join(found[2].split())
+        elif line.strip() and not line.lstrip().startswith(("#", "$", "sysctl:")):
+            notes.puzzled(line)
+    return notes.reading({"settings": settings})
+
+
+def _setting_facts(values: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the settings that the probe ``host`` reads, too."""
+    settings = values["settings"]
+    balancing = settings.get("kernel.numa_balancing")
+    host = {
+        "network": {"port_range": parse_port_range(settings.get("net.ipv4.ip_local_port_range"))},
+        "processors": {"numa_balancing": None if balancing is None else balancing != "0"},
+    }
+    return {"": {"host": host}}
+
+
+FORMATS = [
+    Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIKELY, parse, facts=_facts),
+    Format(
+        "sysctl",
+        "sysctl: settings of the kernel",
+        first_of((0.9, r"^(?:net|kernel|vm|fs)\.[\w.]{2,80} = \S")),
+        parse_settings,
+        facts=_setting_facts,
+    ),
+]

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fabtui.diagnosis.diagnosis import Diagnosis, Evidence, diagnose
-from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
+from fabtui.diagnosis.merge_findings import in_order
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
 from fabtui.importers.catalogue import formats
@@ -151,6 +152,7 @@ def examined(result: Result) -> Diagnosis:
     found = diagnose(Evidence(model([result]) if judged else Model()))
     if result.kind.startswith("fabtui-"):
         return found
-    # A session has its preflight for notes, and for findings that are too many to list.
-    every = [*found.all_findings, *(one for one in found.preflight.findings if one.severity is Severity.NOTE)]
+    # A session has its preflight for notes, for more findings than it lists, and for those that go with another.
+    others = [one for one in found.all_findings if one.rule.domain is not Domain.NODES]
+    every = in_order(found.model, [*others, *found.preflight.findings])
     return replace(found, findings=every, all_findings=every)

@@ -75,9 +75,11 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     devices = part(value, "devices")
     cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
     found = _limits(value, cards, graphics) + _cores(value) + _sessions(value)
-    if cards or graphics > 1:
+    # In the output of a command, nobody looked for devices: there may be some.
+    known = "devices" in value
+    if cards or graphics > 1 or not known:
         found += _paths(value, cards, graphics)
-    if graphics:
+    if graphics or not known:
         found += _inside(value)
     ports = part(value, "network").get("port_range")
     if isinstance(ports, list) and len(ports) == 2 and all(isinstance(port, int) for port in ports):
@@ -91,7 +93,6 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
     found = []
     memlock = part(part(value, "limits"), "memlock")
     soft, hard = count(memlock, "soft"), count(memlock, "hard")
-    # In the output of ulimit, nobody looked for devices: there may be some.
     known = "devices" in value
     where = "an SSH session" if known else "this shell"
     if (cards or not known) and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:

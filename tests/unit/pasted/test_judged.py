@@ -1,0 +1,208 @@
+"""Reading is judging: the facts in an output have the findings that a probe gives for the same facts."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from fabtui.importers.catalogue import formats
+from fabtui.importers.result import Result, read
+from fabtui.importers.sources import Source
+from fabtui.importers.to_model.dispatch import convertible, examined
+from fabtui.presentation.findings import title
+
+from ..probes.places import SAMPLES
+
+DEVINFO = """\
+hca_id:\tmlx5_0
+\ttransport:\t\t\tInfiniBand (0)
+\t\tport:\t1
+\t\t\tstate:\t\t\tPORT_INIT (2)
+\t\t\tsm_lid:\t\t\t0
+\t\t\tport_lid:\t\t65535
+\t\t\tlink_layer:\t\tInfiniBand
+"""
+STATUS = """\
+Infiniband device 'mlx5_0' port 1 status:
+\tdefault gid:\t fe80:0000:0000:0000:a088:c203:00e3:12f2
+\tbase lid:\t 0xffff
+\tsm lid:\t\t 0x0
+\tstate:\t\t 2: INIT
+\tphys state:\t 5: LinkUp
+\trate:\t\t 400 Gb/sec (4X NDR)
+\tlink_layer:\t InfiniBand
+"""
+COUNTERS = """\
+# Port counters: Lid 13 port 1 (CapMask: 0x5A00)
+PortSelect:......................1
+SymbolErrorCounter:..............812
+LinkDownedCounter:...............0
+"""
+GIDS = """\
+DEV     PORT    INDEX   GID                                     IPv4            VER     DEV
+---     ----    -----   ---                                     ------------    ---     ---
+mlx5_0  1       0       fe80:0000:0000:0000:0e42:a1ff:fe5c:0f20                 v1      ens1f0np0
+mlx5_0  1       1       fe80:0000:0000:0000:0e42:a1ff:fe5c:0f20                 v2      ens1f0np0
+n_gids_found=2
+"""
+LSPCI = """\
+00:01.0 PCI bridge: Intel Corporation Device 352a (rev 04)
+\tBus: primary=00, secondary=01, subordinate=05, sec-latency=0
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+01:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16
+02:00.0 Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 32GT/s, Width x8 (downgraded)
+80:01.0 PCI bridge: Intel Corporation Device 352a (rev 04)
+\tBus: primary=80, secondary=81, subordinate=81, sec-latency=0
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+"""
+ACS_ALONE = "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir{} CmpltRedir{} UpstreamFwd+ EgressCtrl- DirectTrans-\n"
+DCGM = """\
++----------------------+
+|  NvLink Link Status  |
++----------------------+
+GPUs:
+    gpuId 0:
+        U U U U U U U U U U U U
+    gpuId 1:
+        U U U D U U U U U U U U
+"""
+TOPOLOGY = """\
+<system version="1">
+  <cpu numaid="0" arch="x86_64">
+    <pci busid="0000:c1:00.0" class="0x020700" link_speed="16.0 GT/s PCIe" link_width="16">
+      <nic><net name="mlx5_0" dev="0" speed="{}" port="1" guid="0x1" maxconn="131072" gdr="1"/></nic>
+    </pci>
+  </cpu>
+</system>
+"""
+GRAPH = """\
+n060:100:120 [0] NCCL INFO === System : maxBw 24.0 totalBw 24.0 ===
+n060:100:120 [0] NCCL INFO + PCI[24.0] - NIC/0-C1000
+n060:100:120 [0] NCCL INFO               + NET[{}] - NET/0-0 (0/1/25.000000)
+"""
+
+#: Outputs of a kind, and words of each finding, the first one first; no words: nothing is wrong.
+JUDGED = [
+    ("ibv_devinfo", DEVINFO, ["no subnet manager has configured it (Initializing, LID 65535, SM LID 0)"]),
+    ("ibstatus", STATUS, ["no subnet manager has configured it (Initializing, LID 65535, SM LID 0)"]),
+    ("ibstatus", STATUS.replace("2: INIT", "4: ACTIVE"), []),
+    ("rdma-link", "link mlx5_1/1 state DOWN physical_state POLLING netdev ens1\n", ["no signal from the other end"]),
+    ("rdma-link", "link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens1\n", []),
+    ("perfquery", COUNTERS, ["LID 13 port 1: errors of the link: symbol_error 812"]),
+    ("perfquery", COUNTERS.replace("812", ".0"), []),
+    ("show_gids", GIDS, ["mlx5_0/1: no RoCE v2 GID of an IPv4 address"]),
+    ("lspci", LSPCI, ["PCI ACS redirects between devices (0000:00:01.0)", "pcie limited at 0000:02:00.0"]),
+    ("lspci", LSPCI.replace("ReqRedir+ CmpltRedir+", "ReqRedir- CmpltRedir-").replace("x8 (downgraded)", "x16"), []),
+    ("lspci", ACS_ALONE.format("-", "-") + ACS_ALONE.format("+", "+"), ["PCI ACS redirects between devices"]),
+    ("lspci", ACS_ALONE.format("-", "-"), []),
+    ("sysctl", "net.ipv4.ip_local_port_range = 60000\t60500\nvm.swappiness = 60\n", ["only 501 ephemeral ports"]),
+    ("sysctl", "net.ipv4.ip_local_port_range = 32768\t60999\nvm.swappiness = 60\n", []),
+    ("dcgmi-nvlink", DCGM, ["GPU 1: 11 of the 12 NVLinks that other GPUs have are active: 3 inactive"]),
+    ("dcgmi-nvlink", DCGM.replace("D", "U"), []),
+    ("nccl-log", GRAPH.format("50.0"), ["pcie limited at 0000:c1:00.0: NET/0-0 of 50 GB/s is behind PCIe of 24 GB/s"]),
+    ("nccl-log", GRAPH.format("25.0"), []),
+    ("nccl-topology", TOPOLOGY.format("400000"), ["mlx5_0 of 400 Gb/s is behind PCIe of 252 Gb/s"]),
+    ("nccl-topology", TOPOLOGY.format("200000"), []),
+]
+
+
+def of(kind: str, text: str) -> Result:
+    """Return the reading of a text that must be of a kind."""
+    result = read(Source("pasted.txt", text))
+    assert result.kind == kind, (result.kind, result.others)
+    return result
+
+
+@pytest.mark.parametrize(("kind", "text", "words"), JUDGED)
+def test_an_output_is_judged(kind: str, text: str, words: list[str]) -> None:
+    found = [title(one) for one in examined(of(kind, text)).all_findings]
+    assert len(found) == len(words), found
+    for one, part in zip(found, words, strict=True):
+        assert part in one
+
+
+def test_a_part_of_the_gpus_has_no_numbers() -> None:
+    """``nvidia-smi -q -i 3`` shows one GPU, which is not GPU 0; its address is in the text."""
+    text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
+    head, _, rest = text.partition("\nGPU 0000")
+    one = "\nGPU 0000".join([head, rest.split("\nGPU 0000")[3]]).replace(": Completed", ": In Progress")
+    (found,) = examined(of("nvidia-smi-q", one)).all_findings
+    assert title(found).startswith("GPU 0000:00:09.0: the NVLink fabric is in progress")
+    whole = text.replace(": Completed", ": In Progress", 1)
+    assert title(examined(of("nvidia-smi-q", whole)).all_findings[0]).startswith("GPU 0 (0000:00:06.0): ")
+
+
+def test_more_findings_than_a_session_lists_are_all_there() -> None:
+    text = (SAMPLES / "h200x8/nvidia-smi-q.txt").read_text()
+    for name, was, now in (
+        ("State", "Completed", "In Progress"),
+        ("HW Thermal Slowdown", "Not Active", "Active"),
+        ("Persistence Mode", "Enabled", "Disabled"),
+        ("Remapping Failure Occurred", "No", "Yes"),
+        ("Pending", "No", "Yes"),
+    ):
+        text, changed = re.subn(rf"(\n +{name} +: ){was}\n", rf"\g<1>{now}\n", text, count=1)
+        assert changed, name
+    found = [one.rule.id for one in examined(of("nvidia-smi-q", text)).findings]
+    assert found == ["FT114", "FT117", "FT123", "FT117", "FT118"]
+
+
+#: Formats of facts that are in no rule: they are shown, and why nothing is judged.
+NOT_JUDGED = {
+    "dcgmi-diag": "its own verdicts are its warnings",
+    "ethtool-S": "counters since an unknown time; the live probe compares two readings",
+    "ethtool-a": "pause frames may be off where priorities have them",
+    "ethtool-i": "names",
+    "ethtool-m": "a module's values have no limits in the text",
+    "fabricmanager-log": "a log, whose lines the catalogue explains",
+    "fi_info": "names",
+    "flight-recorder": "a running job's, judged by the rules about jobs",
+    "fping": "between addresses that are no nodes",
+    "gpustat": "use and memory alone",
+    "ibaddr": "names",
+    "ibdiagnet": "its own verdicts are its warnings",
+    "ibnodes": "names",
+    "ibping": "a round trip",
+    "ibportstate": "a port of the fabric, of an unknown node",
+    "ibroute": "a table",
+    "ibswinfo": "a switch",
+    "ibtracert": "a way",
+    "ibv_devices": "names",
+    "imex-log": "a log, whose lines the catalogue explains",
+    "job-monitor": "of another tool",
+    "job-report": "a result of fabtui",
+    "nccl-inspector": "a running job's, judged by the rules about jobs",
+    "nccl-ras": "a running job's, judged by the rules about jobs",
+    "nvidia-smi-L": "names",
+    "nvidia-smi-nvlink-R": "names",
+    "nvidia-smi-nvlink-c": "what links can do",
+    "ping": "between addresses that are no nodes",
+    "qperf": "between addresses that are no nodes",
+    "sacct": "jobs",
+    "saquery": "records of a fabric",
+    "sinfo": "states that the scheduler already acts on",
+    "slurm-topology": "names",
+    "slurmd-log": "a log",
+    "sminfo": "names",
+    "smpquery": "a port of the fabric, of an unknown node",
+    "squeue": "jobs",
+}
+
+
+def test_every_format_is_judged_or_there_is_a_reason() -> None:
+    """A new format needs a conversion, facts, errors of the catalogue, or a reason here."""
+    names = {name for name, form in formats().items() if not (convertible(name) or form.facts or form.errors)}
+    logs = {name for name in NOT_JUDGED if formats().get(name) is not None and formats()[name].errors}
+    assert names | logs == set(NOT_JUDGED) & set(formats())
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, text, words in JUDGED if words])
+def test_findings_are_json(kind: str, text: str) -> None:
+    found = of(kind, text)
+    json.dumps(found.as_json(), allow_nan=False)
