@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from fabtui.cli.options_from_args import job_options, notice
 from fabtui.cli.printing import is_plain, print_json, print_text
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
+from fabtui.diagnosis.running_job.who_is_behind import NO_RANK
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.json import job_values
@@ -35,7 +36,7 @@ HELP = """\
 Report whether a running job hangs or is held up, which rank is behind and what to type next, without disturbing it.
 
 examples:
-  fabtui hang --nodes n060,n061                a snapshot of at most 6 s, from all sources
+  fabtui hang --nodes n060,n061                a snapshot of 6 s from all sources, 9 s if nothing moves
   fabtui hang 4711                             a job of Slurm: its logs, its nodes
   fabtui hang                                  on a node of the job, in its pod or container
   fabtui hang 4711 --save hang.jsonl.gz        keep the evidence, then: fabtui replay, report or share hang.jsonl.gz
@@ -210,7 +211,7 @@ class HangCommand:
 
     def _nothing(self, session: JobSession) -> None:
         """Print why there is no verdict."""
-        lines = session.problems() or [f"no process with a rank is visible on {fold(self._options.hosts)}"]
+        lines = session.problems() or [f"{NO_RANK} {fold(self._options.hosts)}"]
         if self._settings.as_json:
             return self._print_json({"state": None, "problems": lines})
         for line in lines:

@@ -447,7 +447,9 @@ def logs(log: JobEvidenceLog) -> LogEvidence | None:
     interval, late = number(last.value.get("interval")), number(last.value.get("late"))
     stuck = text(last.value.get("timeout"))
     per_minute = number(last.value.get("per_minute")) or (60.0 / interval if interval else None)
-    parts = [f"last iteration {late:.3g} s ago" if late is not None else "", stuck or ""]
+    quiet = number(last.value.get("quiet"))
+    output = f"last output {quiet:.3g} s ago" if quiet is not None else ""
+    parts = [f"last iteration {late:.3g} s ago" if late is not None else output, stuck or ""]
     if interval is not None:
         parts.insert(1, f"usually one every {interval:.3g} s")
     overdue = late is not None and interval is not None and late > max(10.0, 3 * interval)

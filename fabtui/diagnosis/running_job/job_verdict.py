@@ -87,6 +87,7 @@ class JobVerdict(NamedTuple):
     quiet: float = 0.0  #: Time (s) since the last progress of a job that moves.
     struck: bool = False  #: Whether a kernel has reported that a GPU of it cannot be trusted.
 
+    longer: bool = False  #: Whether its state began before the first sample.
     uneven: bool = False  #: Whether a port or NVLinks of its nodes carry less than their peers.
     process: int | None = None  #: A process of it, where other jobs run on its nodes.
     beside: str = ""  #: What these do.
@@ -105,6 +106,11 @@ class JobVerdict(NamedTuple):
     def seconds(self) -> float:
         """Time (s) that it has been in this state, as far as it was seen."""
         return max(0.0, self.at - self.since)
+
+    @property
+    def duration(self) -> str:
+        """Duration of its state: ``0:14``, ``0:14 or longer`` if it began before the first sample."""
+        return f"{clock(max(1.0, self.seconds))} or longer" if self.longer else clock(self.seconds)
 
     @property
     def title(self) -> str:
@@ -132,7 +138,7 @@ class JobVerdict(NamedTuple):
         named = f"{who(self.behind, self.ranks)} {self.where}".strip()
         match self.state:
             case JobState.HANGS:
-                return f"hangs for {clock(self.seconds)}" + (f": {named}" if named else "")
+                return f"hangs for {self.duration}" + (f": {named}" if named else "")
             case JobState.SLOW:
                 return "is slow" + (f": {named}" if named else "")
             case JobState.MOVES:
@@ -141,7 +147,7 @@ class JobVerdict(NamedTuple):
             case JobState.DIVERGES:
                 return f"moves, but {named}"
             case JobState.PAUSED:
-                return f"pauses for {clock(self.seconds)}" + (f": {named}" if named else "")
+                return f"pauses for {self.duration}" + (f": {named}" if named else "")
             case JobState.STARTING:
                 return "starts" + (f": {named}" if named else "")
             case JobState.ENDED:

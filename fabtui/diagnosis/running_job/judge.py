@@ -12,7 +12,15 @@ from fabtui.diagnosis.running_job.job_sources import JobGroup, JobRank
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState, clock, who
 from fabtui.diagnosis.running_job.late_ranks import late_ranks
 from fabtui.diagnosis.running_job.uneven_traffic import uneven_text
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, has, ranks_of, ranks_text, stack_command, state_command
+from fabtui.diagnosis.running_job.who_is_behind import (
+    NO_RANK,
+    JobPlace,
+    has,
+    ranks_of,
+    ranks_text,
+    stack_command,
+    state_command,
+)
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample, RankProcess, RankSample
 from fabtui.model.session_model import Model
@@ -87,7 +95,7 @@ def _beside_others(found: Sequence[JobVerdict]) -> JobVerdict:
 def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
     now = max((sample.time for node in log.nodes if (sample := log.latest(node)) is not None), default=model.now)
     state = JobState.ENDED if log.tracks.ranks else JobState.UNKNOWN
-    needs = "no process with a rank (RANK, SLURM_PROCID...) is visible to this user on these nodes"
+    needs = f"{NO_RANK} these nodes"
     return JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
 
 
@@ -416,6 +424,7 @@ class _Judge:
             "; ".join(filter(None, notes)),
             quiet if state is JobState.MOVES else 0.0,
             grave.struck is Severity.BAD,
+            since <= group.first,
             bool(uneven),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
-from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, clock
+from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.diagnosis.running_job.who_is_behind import ranks_text
 from fabtui.model.session_model import Model
@@ -61,7 +61,7 @@ class _RunningJobRule(Rule[Model]):
 
 def facts_of(verdict: JobVerdict) -> dict[str, Any]:
     """Return the facts of a finding about a running job."""
-    found: dict[str, Any] = {"job": verdict.title, "seconds": clock(verdict.seconds)}
+    found: dict[str, Any] = {"job": verdict.title, "seconds": verdict.duration}
     texts = {one.name: one.text for one in verdict.sources}
     found |= {fact: texts[name] for fact, name in _FACTS.items() if name in texts}
     if verdict.behind:

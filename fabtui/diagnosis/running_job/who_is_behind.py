@@ -13,6 +13,10 @@ _MOST_NODES = 3
 _MOST_RANGES = 8
 
 
+#: Why nothing is known of a job.
+NO_RANK = "no process with a rank (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK) is visible to this user on"
+
+
 class JobPlace(NamedTuple):
     """A rank of a communicator or process group, and where it runs."""
 

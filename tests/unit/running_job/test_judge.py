@@ -59,15 +59,15 @@ def first_hang(job: PlayedJob) -> float:
 
 #: Faults of a training on two H200s, observed from the event on for 15 s: the end of the sentence.
 FAULTS = {
-    "stopped": "hangs for 0:13: rank 1 on vm:1 is stopped; next: kill -CONT 718",
+    "stopped": "hangs for 0:13 or longer: rank 1 on vm:1 is stopped; next: kill -CONT 718",
     "late-20-ms": "is slow: rank 1 on vm:1 is late: GPU busy 20 %, the others wait at 99 %; next: ps ",
     "late-50-ms": "is slow: rank 1 on vm:1 is late: GPU busy 11 %, the others wait at 100 %; next: ps ",
-    "loader": "hangs for 0:14: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
-    "lock": "hangs for 0:14: rank 1 on vm:1 sleeps in futex_do_wait; next: ps ",
-    "left": "hangs for 0:14: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
-    "receive": "hangs for 0:14: rank 0 on vm:0 has not matched a send or receive of the others; next: ps ",
+    "loader": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "lock": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in futex_do_wait; next: ps ",
+    "left": "hangs for 0:14 or longer: rank 1 on vm:1 sleeps in hrtimer_nanosleep; next: ps ",
+    "receive": "hangs for 0:14 or longer: rank 0 on vm:0 has not matched a send or receive of the others; next: ps ",
     "collectives": "moves, but ranks 0-1 on vm call different collectives; next: ps ",
-    "killed": "hangs for 0:13: rank 1 on vm:1 has ended while the others run; next: sudo dmesg -T ",
+    "killed": "hangs for 0:13 or longer: rank 1 on vm:1 has ended while the others run; next: sudo dmesg -T ",
     "checkpoint-one": "moves; rank 1 on vm wrote files for 0:10 before",
     "checkpoint-all": "moves; all ranks wrote files for 0:09 before",
 }
