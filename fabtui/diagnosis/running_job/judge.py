@@ -99,28 +99,41 @@ def _without_ranks(model: Model, log: JobEvidenceLog) -> JobVerdict:
     return JobVerdict(state, now, now, "", tuple(log.nodes), (), needs=needs, settled=True)
 
 
+#: What the ranks of a job have in common: its Slurm job, their number, its port; if ranks are there twice, its address.
+_Key = tuple[str, int | None, str] | tuple[str, int | None, str, str]
+_Members = list[tuple[JobSample, RankSample]]
+
+
 def _groups(log: JobEvidenceLog) -> list[JobGroup]:
     """Return the jobs that run, with their ranks: those of one Slurm job, or of one rendezvous."""
     latest = [sample for node in log.nodes if (sample := log.latest(node)) is not None]
     now = max((sample.time for sample in latest), default=0.0)
-    members: dict[tuple[str, int | None, str], list[tuple[JobSample, RankSample]]] = {}
+    alike: dict[_Key, _Members] = {}
     for sample in latest:
         if now - sample.time <= _OLD:
             for rank in sample.ranks:
-                members.setdefault(_key(rank.process), []).append((sample, rank))
+                alike.setdefault(_key(rank.process)[:3], []).append((sample, rank))
+    members: dict[_Key, _Members] = {}
+    for key, found in alike.items():
+        twice = len({rank.process.rank for _, rank in found}) < len(found)
+        for sample, rank in found:
+            members.setdefault(_key(rank.process) if twice else key, []).append((sample, rank))
     # Processes that only have a rank (of a shell, of a test) are no job beside one.
     at_work = {key: found for key, found in members.items() if any(one.at_work for _, one in found)}
     return [_group(log, key, found, now) for key, found in (at_work or members).items()]
 
 
-def _key(process: RankProcess) -> tuple[str, int | None, str]:
-    """Return what the ranks of a job have in common."""
-    return process.job, process.world, "" if process.job else dict(process.env).get("MASTER_PORT", "")
+def _key(process: RankProcess) -> tuple[str, int | None, str, str]:
+    env = dict(process.env)
+    if process.job:
+        return process.job, process.world, "", ""
+    address = env.get("MASTER_ADDR", "")
+    # All jobs of one node may use the usual port there.
+    own = process.node if not address or address.startswith("127.") or address in ("localhost", "::1") else address
+    return "", process.world, env.get("MASTER_PORT", ""), env.get("PMIX_NAMESPACE", own)
 
 
-def _group(
-    log: JobEvidenceLog, key: tuple[str, int | None, str], members: list[tuple[JobSample, RankSample]], now: float
-) -> JobGroup:
+def _group(log: JobEvidenceLog, key: _Key, members: _Members, now: float) -> JobGroup:
     tracks = log.tracks
     ranks = []
     for sample, one in members:
@@ -139,9 +152,7 @@ def _place(process: RankProcess) -> JobPlace:
     return JobPlace(process.rank, process.node, process.pid, ",".join(map(str, process.gpus)))
 
 
-def _gone(
-    log: JobEvidenceLog, key: tuple[str, int | None, str], ranks: Sequence[JobRank], now: float
-) -> tuple[JobPlace, ...]:
+def _gone(log: JobEvidenceLog, key: _Key, ranks: Sequence[JobRank], now: float) -> tuple[JobPlace, ...]:
     """Return the ranks that have ended or are missing among those of their node, while others run."""
     alive = {one.place.rank for one in ranks}
     found = {}
@@ -149,7 +160,7 @@ def _gone(
         process = track.process
         sample = log.latest(process.node)
         ended = sample is not None and track.seen < sample.time and now - track.seen >= _DEAD
-        if ended and process.rank not in alive and _key(process) == key:
+        if ended and process.rank not in alive and _key(process)[: len(key)] == key:
             found[process.rank] = _place(process)
     # Started after it had ended: torchrun numbers the ranks of a node without gaps.
     for one in ranks:

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+import re
 from typing import Any
 
 import pytest
@@ -578,6 +579,28 @@ def test_jobs_without_slurm_are_named_by_a_process() -> None:
         verdict = job.step()
     assert verdict.sentence.startswith("the job of process 2040 on n1 (2 ranks) hangs for ")
     assert "; beside it, the job of process 1040 on n1 (2 ranks) moves; next: " in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}),
+        ({"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}, {"MASTER_ADDR": "n2", "MASTER_PORT": "29500"}),
+        ({"PMIX_NAMESPACE": "prterun-n1-7@1"}, {"PMIX_NAMESPACE": "prterun-n1-9@1"}),
+    ],
+)
+def test_jobs_of_the_same_size_at_the_same_port_are_two(first: dict[str, str], second: dict[str, str]) -> None:
+    job = PlayedJob(("n1", "n2"))
+    for _ in range(14):
+        moved = int(job.now) * LINK
+        works_there = [spins(at, job, env=first) for at in (0, 1)]
+        job.sample(works_there, [gpu(at, 95, 698, moved) for at in (0, 1)], "n1")
+        job.sample([spins(0, job, env=second), sleeps(1, env=second)], [gpu(0, 100, 126), gpu(1, 0, 124)], "n2")
+        verdict = job.step()
+    assert re.match(
+        r"the job of process 1040 on n2 \(2 ranks\) hangs for \S+( or longer)?: rank 1 on n2", verdict.sentence
+    )
+    assert "; beside it, the job of process 1040 on n1 (2 ranks) moves" in verdict.sentence
 
 
 def test_processes_that_only_have_a_rank_are_no_job_beside_one() -> None:
