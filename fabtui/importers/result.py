@@ -86,6 +86,13 @@ _PATTERNS = tuple(
 _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 
 
+#: A stamp or the prompt of a shell before the first line alone.
+_FIRST = re.compile(
+    rf"\s*(?:\[{_STAMP}\]|{_STAMP}|\[?[\w.-]{{1,60}}@[\w.-]{{1,80}}[: ][^$#\n]{{0,120}}?\]?[$#]|[$%]) (?=\s*\S)",
+    re.ASCII,
+)
+
+
 class Prefix(NamedTuple):
     """A prefix that most lines have."""
 
@@ -99,10 +106,11 @@ class Variant(NamedTuple):
 
     layers: tuple[Prefix, ...] = ()  #: What is removed, in this order.
     by_who: bool = False  #: True if lines of one process, host or file are put together.
+    first: bool = False  #: True if a stamp or prompt before the first line is removed.
 
     def of(self, text: str) -> str:
         """Return the text without these prefixes."""
-        lines = normal_lines(text)
+        lines = normal_lines(_FIRST.sub("", text, count=1) if self.first and _FIRST.match(text) else text)
         for layer in self.layers:
             if layer.who and self.by_who:
                 lines = _together(lines, layer.pattern)
@@ -136,6 +144,8 @@ def variants(text: str) -> Iterator[Variant]:
     layers: tuple[Prefix, ...] = ()
     lines = _sampled(normal_lines(text))
     yield Variant()
+    if _FIRST.match(text):
+        yield Variant(first=True)
     while lines and len(layers) < _MOST_LAYERS:
         layer = _prefix(lines)
         if layer is None:
@@ -240,14 +250,16 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
     text = text if joined is None else joined.text
     part = _part(text)
     if part is not text:
-        reading = form.parse(best.variant.of(text))
+        reading = form.parse(capitals(best.variant.of(text), form))
     if joined is not None:
         warning = f"lines that were cut at {joined.width} characters are joined"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     # One capital, and the case of letters counts. The keys of JSON have none.
     if part.islower() and not part.lstrip().startswith(("{", "[")) and form.likely(f"{part}\nA") < LEAST:
         warning = f"the text has no capitals, which output of {form.name} has: what was lost with them is not read"
-        reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
+        reading = reading._replace(
+            values=_without_zeros(reading.values), warnings=[warning, *reading.warnings][:UNKNOWN_LINES]
+        )
     if labels := best.variant.labels(part):
         more = f" and {len(labels) - _SHOWN} others" if len(labels) > _SHOWN else ""
         warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after another, without these names"
@@ -257,7 +269,29 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
     guess = recognise(text) if named is None else Guess(named, 1.0, [])
-    return _Candidate(variant, guess, None if guess.format is None else guess.format.parse(text))
+    return _Candidate(
+        variant, guess, None if guess.format is None else guess.format.parse(capitals(text, guess.format))
+    )
+
+
+def capitals(text: str, form: Format) -> str:
+    """Return a text that lost its capitals with those that the parser of its format needs."""
+    if not form.words or not text.islower():
+        return text
+    words = {word.lower(): word for word in form.words}
+    pattern = "|".join(rf"(?<![a-z]){re.escape(word)}(?![a-z])" for word in sorted(words, key=len, reverse=True))
+    return re.sub(pattern, lambda found: words[found[0]], text)
+
+
+def _without_zeros(value: Any, depth: int = 0) -> Any:
+    """Return values without zeros and ``unknown``: in a text that was read in part they may mean what was not read."""
+    if depth > _DEEP:
+        return value
+    if isinstance(value, dict):
+        return {name: _without_zeros(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_zeros(item, depth + 1) for item in value]
+    return None if value in (0, "unknown") else value
 
 
 def _part(text: str) -> str:

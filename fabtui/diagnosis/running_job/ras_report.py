@@ -267,6 +267,8 @@ def _all_agree(report: RasReport) -> str:
     if mismatched:
         return f"{count(sum(row.communicators for row in mismatched), 'communicator')}: {mismatched[0].errors}"
     number = len(report.communicators) or sum(row.communicators for row in report.groups)
+    if not number and not report.complete:
+        return "the report has no communicator, and it is cut off"
     if not number:
         return "RAS has no communicator: the job has not formed one yet, or has ended"
     counts = {

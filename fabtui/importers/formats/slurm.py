@@ -452,9 +452,13 @@ def _explain(record: dict[str, Any]) -> None:
         record["expands_to"] = len(names)
 
 
+#: Names of hosts, or a list of them.
+_HOSTS = re.compile(r"[A-Za-z0-9][\w.,\[\]-]{0,4000}", re.ASCII)
+
+
 def _shown(command: str, lines: list[str]) -> dict[str, Any] | None:
     """Return the values of small answers that only the command in front of them explains."""
-    body = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    body = [name for line in lines if _HOSTS.fullmatch(name := line.strip())]
     if re.search(r"\bshow hostnames?\b", command):
         return {"hostnames": body[:65536]}
     if re.search(r"\bshow hostlist", command):

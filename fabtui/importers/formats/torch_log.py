@@ -176,6 +176,31 @@ _LIKELY = first_of(
     (0.8, r"GLOO_SOCKET_IFNAME|torch/(?:csrc|distributed)/|torchrun|torch\.distributed\.(?:elastic|launch|run)\b"),
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
+_WORDS = (
+    *(
+        "Watchdog",
+        "WorkNCCL",
+        "SeqNum",
+        "OpType",
+        "NumelIn",
+        "NumelOut",
+        "TensorShape",
+        "Timeout",
+        "Rank",
+        "NCCL",
+        "CUDA",
+    ),
+    *("Last error", "ProcessGroupNCCL", "ncclRemoteError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage"),
+    *(
+        "ncclInvalidArgument",
+        "ncclUnhandledCudaError",
+        "DistBackendError",
+        "DistNetworkError",
+        "RuntimeError",
+        "TCPStore",
+    ),
+    *("RendezvousConnectionError", "RendezvousTimeoutError", "DistStoreError", "C10d", "EADDRINUSE", "PG", "GUID"),
+)
 FORMATS = [
     Format(
         "torch-log",
@@ -185,6 +210,7 @@ FORMATS = [
         units={"limit": "ms", "ran": "ms"},
         log=True,
         aliases="torch-failure|pytorch|torch",
+        words=_WORDS,
         errors=True,
     )
 ]

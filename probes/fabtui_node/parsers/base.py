@@ -40,6 +40,8 @@ class Format(NamedTuple):
     #: Returns the values of probes that the output has, by the node ("" if the output does not name it) and the name of
     #: the probe; None if no probe has them.
     facts: Optional[Callable[[Dict[str, Any]], Dict[str, Dict[str, Dict[str, Any]]]]] = None
+    #: Words with capitals that the parser looks for; a text that lost its capitals gets these back.
+    words: Tuple[str, ...] = ()
     errors: bool = False  #: True if it may have the errors of libraries that the catalogue of errors explains.
     #: Names of values for ``--json`` only: a matrix or a selection represents them in text.
     hidden: Tuple[str, ...] = ()

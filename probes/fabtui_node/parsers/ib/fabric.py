@@ -16,7 +16,7 @@ _TYPES = {
 
 # ibnodes, ibhosts, ibswitches, ibrouters, ibnetdiscover -l: a line per node.
 _LISTED = re.compile(
-    r"(Ca|Switch|Router|Rt|\?\?\?)\s*: (0x[0-9a-fA-F]{1,16}) ports ([0-9]{1,5})"
+    r"(Ca|Switch|Router|Rt|\?\?\?)\s*: (0x[0-9a-fA-FxX*.]{1,18}) ports ([0-9]{1,5})"
     r"(?: devid (0x[0-9a-fA-F]{1,8}) vendid (0x[0-9a-fA-F]{1,8}))? \"(.*)\""
     r"(?: (base|enhanced) port 0 lid ([0-9]{1,6}) lmc ([0-9]{1,3}))?\s*",
     re.ASCII,
@@ -46,11 +46,12 @@ def parse_nodes(text: str) -> Reading:
 _DIFF = re.compile(r"[<>] ")
 # -p: a port, and the port it is connected to, or spaces.
 _PORT_ROW = re.compile(
-    r"\s*(CA|SW|RT|\?\?)\s+([0-9]{1,6})\s+([0-9]{1,4})\s+(0x[0-9a-fA-F]{1,16})\s+([0-9]{1,2}[xX]|\?\?)\s+(\S{1,8})(.*)",
+    r"\s*(CA|SW|RT|\?\?)\s+([0-9]{1,6})\s+([0-9]{1,4})\s+(0x[0-9a-fA-FxX*.]{1,18})\s+([0-9]{1,2}[xX]|\?\?)\s+(\S{1,8})(.*)",
     re.ASCII,
 )
 _ROW_PEER = re.compile(
-    r" - +(CA|SW|RT|\?\?)\s+([0-9]{1,6})\s+([0-9]{1,4})\s+(0x[0-9a-fA-F]{1,16})\s+\( '(.*?)' - '(.*)' \)\s*", re.ASCII
+    r" - +(CA|SW|RT|\?\?)\s+([0-9]{1,6})\s+([0-9]{1,4})\s+(0x[0-9a-fA-FxX*.]{1,18})\s+\( '(.*?)' - '(.*)' \)\s*",
+    re.ASCII,
 )
 # The topology file: a node, then its ports.
 # People who share such files cross out parts of GUIDs.
@@ -195,14 +196,15 @@ class _Topology:
 
 
 # iblinkinfo, by node and with -l one line a port: width and speed of links, and what they could be.
-_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-F]{16}) )?(.*):\s*")
+_HEADER = re.compile(r"(?:[<>] )?(CA|Switch|Router|\?\?):? (?:(0x[0-9a-fA-FxX*.]{16,18}) )?(.*):\s*")
 _LINK_ROW = re.compile(
-    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-F]{16})\s+)?(?:\"(.*?)\"\s+)?"
+    r"(?:[<>] )?\s*(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?(?:\"(.*?)\"\s+)?"
     r"([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+==\((.*?)\)==>\s+(.*)",
     re.ASCII,
 )
 _LINK_PEER = re.compile(
-    r"(?:(0x[0-9a-fA-F]{16})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*", re.ASCII
+    r"(?:(0x[0-9a-fA-FxX*.]{16,18})\s+)?([0-9]{1,6})\s+([0-9]{1,4})\[\s*([0-9]{0,4})\]\s+\"(.*)\"\s+\((.*)\)\s*",
+    re.ASCII,
 )
 # With single blanks: more of them could be divided in too many ways.
 _LINK = re.compile(r"(?:(\S+|undefined \([0-9]+\)) (.*?) )?(\S+?) ?/ ?(\S+)", re.ASCII)
@@ -297,8 +299,8 @@ def _set_types(links: List[Dict[str, Any]]) -> None:
 
 # ibqueryerrors: ports whose counters are beyond their threshold, also with data and link info. Its exit code is 1
 # where it found errors, and 0 where it could not ask the subnet administrator.
-_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-F]{1,16}) )?\"(.*)\"\s*")
-_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-F]{1,16}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
+_ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,18}) )?\"(.*)\"\s*")
+_ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
 _COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
 _CHECKED = re.compile(
     r"##\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
@@ -377,7 +379,7 @@ FORMATS = [
         "ibnetdiscover: the topology of an InfiniBand fabric",
         first_of(
             (0.97, r"# Topology file: generated on|^(Switch|Ca)\s+\d+ \"[SH]-[0-9a-f]{16}\""),
-            (0.95, r"^(CA|SW|RT)\s+\d+\s+\d+ 0x[0-9a-f]{16} (\d+x|\?\?) \S+"),
+            (0.95, r"^(CA|SW|RT)\s+\d+\s+\d+ 0x[0-9a-fx*.]{16,18} (\d+x|\?\?) \S+"),
         ),
         parse_topology,
         ("ibnetdiscover", "-p"),
@@ -395,8 +397,8 @@ FORMATS = [
         "ibqueryerrors",
         "ibqueryerrors: ports of a fabric that counted errors",
         first_of(
-            (0.97, r"^[ \t]*GUID 0x[0-9a-f]+ port (\d+|ALL):\s*\[|^## Summary: \d+ nodes checked, \d+ bad nodes"),
-            (0.6, r"^Errors for (0x[0-9a-f]+ )?\""),
+            (0.97, r"^[ \t]*GUID 0x[0-9a-fx*.]+ port (\d+|ALL):\s*\[|^## Summary: \d+ nodes checked, \d+ bad nodes"),
+            (0.6, r"^Errors for (0x[0-9a-fx*.]+ )?\""),
         ),
         parse_errors,
         ("ibqueryerrors",),
@@ -405,7 +407,7 @@ FORMATS = [
     Format(
         "ibnodes",
         "ibnodes, ibhosts, ibswitches: nodes of the fabric",
-        first_of((0.95, r"^(Ca|Switch|Router|Rt)\s*: 0x[0-9a-f]+ ports \d+")),
+        first_of((0.95, r"^(Ca|Switch|Router|Rt)\s*: 0x[0-9a-fx*.]+ ports \d+")),
         parse_nodes,
     ),
 ]

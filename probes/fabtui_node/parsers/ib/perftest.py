@@ -106,7 +106,7 @@ class _Parser:
             self.values["device"] = value[:60]
         elif len(self.values["settings"]) < 40:
             key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-            self.values["settings"].setdefault(key, (value[:-3] if value.endswith("[B]") else value)[:60])
+            self.values["settings"].setdefault(key, (value[:-3] if value.endswith(("[B]", "[b]")) else value)[:60])
 
     def _address(self, found: re.Match[str]) -> None:
         self._side = found[1]

@@ -470,7 +470,8 @@ def _likely(text: str) -> float:
     if starts >= len(lines) / 2 and (known or any(marked)):
         return 0.9 if known else 0.7
     # Lines that lost what stands before them are known by the names of drivers.
-    return 0.5 if known or sum(1 for part in parts if _DRIVER.match(part.text)) >= len(lines) / 2 else 0.0
+    drivers = sum(1 for part in parts if _DRIVER.match(part.text))
+    return 0.5 if known or drivers >= len(lines) / 2 else 0.45 if drivers else 0.0
 
 
 def _is_kernels(line: str, part: KernelLine) -> bool:

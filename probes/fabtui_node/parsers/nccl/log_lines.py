@@ -231,7 +231,7 @@ _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4}
 _RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
 _ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
 _COMPLETION = re.compile(
-    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len "
+    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len ?"
     r"(?P<l0>\d{1,12}),"
     r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
     r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
@@ -244,6 +244,10 @@ _RESULTS = {
     1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
     6: "remote error", 7: "in progress",
 }  # fmt: skip
+#: What does not go on with the line before it: the prompt of a shell, the mark of quoted text.
+_FOREIGN = re.compile(r"```|[$#>] |\[?[\w.-]{1,60}@[\w.-]{1,80}[: ]")
+#: Width (characters) from which on a line may have been cut by a terminal.
+_NARROWEST = 78
 #: Maximum number of pairs whose transports are kept.
 _MOST_EDGES = 4096
 
@@ -265,6 +269,7 @@ class _Parser:
         self.env: Dict[str, str] = {}
         self._graph = Graph()
         self._wrapped = False
+        self._width = 0
 
     def line(self, line: str) -> None:
         """Take one line in."""
@@ -273,10 +278,13 @@ class _Parser:
         if version := _VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if found is None and bare is None:
-            if self._wrapped and line.strip() and self.warns:
-                self.warns[-1]["text"] = (self.warns[-1]["text"] + " " + line.strip())[:400]
+            if self._wrapped and line.strip() and self.warns and not _FOREIGN.match(line):
+                # A terminal cuts in the middle of a word.
+                in_word = self._width >= _NARROWEST and self.warns[-1]["text"][-1:].isalnum() and line[:1].isalnum()
+                self.warns[-1]["text"] = (self.warns[-1]["text"] + ("" if in_word else " ") + line.strip())[:400]
             self._wrapped = False
             return
+        self._width = len(line)
         self.lines += 1
         if found:
             self.hosts.setdefault(found.host)

@@ -84,6 +84,9 @@ def _read(text: str, take: Take, notes: Notes) -> Dict[str, Any]:
         place = "in GPU %s" % ("the last" if index is None else index)
         notes.warn("the text is cut off %s: %d of %d links listed" % (place, len(found[-1]["links"]), most))
         total = None
+    if any(_LINK.fullmatch(line.strip()) for line in notes.unknown):
+        notes.warn("the text begins within a GPU: its first lines are missing")
+        total = None
     values = {"gpus": found, "links_total": total, "errors": complain(text, notes)}
     if not text.strip():
         notes.warn("no output: a machine without NVLink prints none")
@@ -206,6 +209,7 @@ def _likely_status(text: str) -> float:
     return first_of((0.95, links), (0.9, "(?i:%s)" % _NO_NVLINK.pattern))(text) or _likely("(?!)", "-s|--status")(text)
 
 
+_WORDS = ("GPU", "Link", "UUID", "GB/s", "Remote Device", "NVML", "NVLink", "Errors", "Error", "BER", "Tx", "Rx")
 FORMATS = [
     Format(
         "nvidia-smi-nvlink-s",
@@ -214,6 +218,7 @@ FORMATS = [
         parse_nvlink_status,
         ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
+        words=_WORDS,
         aliases="(?:nvidia-smi-)?nvlink(?:-s|-status)?",
     ),
     Format(
@@ -226,6 +231,7 @@ FORMATS = [
         parse_nvlink_errors,
         ("nvidia-smi", "nvlink", "-e"),
         {"counters": "events since the driver was loaded", "fec": "codewords", "rates": "errors a bit"},
+        words=_WORDS,
         aliases="nvlink-e|nvlink-errors",
     ),
     Format(
@@ -234,6 +240,7 @@ FORMATS = [
         _likely(r"^\s{0,20}Link [0-9]{1,3}: Remote Device", "-R|--remote"),
         _with(_take_remote),
         ("nvidia-smi", "nvlink", "-R"),
+        words=_WORDS,
     ),
     Format(
         "nvidia-smi-nvlink-c",
@@ -241,5 +248,6 @@ FORMATS = [
         _likely(r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:", "-c|--capabilities"),
         _with(_take_capability),
         ("nvidia-smi", "nvlink", "-c"),
+        words=_WORDS,
     ),
 ]

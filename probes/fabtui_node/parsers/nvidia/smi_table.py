@@ -260,7 +260,9 @@ def _likely(text: str) -> float:
 
 def _likely_list(text: str) -> float:
     lines = [line.strip()[:400] for line in text.splitlines()[:64] if not is_noise(line)]
-    return 0.9 if lines and all(_LISTED.fullmatch(line) or _INSTANCE.fullmatch(line) for line in lines) else 0.0
+    listed = sum(1 for line in lines if _LISTED.fullmatch(line) or _INSTANCE.fullmatch(line))
+    # The headings of other commands look the same.
+    return 0.9 if listed and listed == len(lines) else 0.6 if listed > len(lines) / 2 else 0.0
 
 
 _LIKELY = first_of(

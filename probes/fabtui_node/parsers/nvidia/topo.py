@@ -87,6 +87,17 @@ def _header(line: str) -> Optional[Tuple[List[str], str]]:
     return words[:count][:_MOST], rest
 
 
+def _columns_of_rows(lines: List[str]) -> List[str]:
+    """Return the columns of a matrix that lost its header: each row has its X in its own column; empty if not so."""
+    found = [words for line in lines if len(words := line.split()) > 2 and _NAME.fullmatch(words[0])]
+    names = [words[0] for words in found]
+    cells = [
+        next((at for at, word in enumerate(words[1:]) if not _CELL.fullmatch(word)), len(words) - 1) for words in found
+    ]
+    whole = len(names) > 1 and len(set(names)) == len(names) and set(cells) == {len(names)}
+    return names[:_MOST] if whole and all(words[at + 1] == "X" for at, words in enumerate(found)) else []
+
+
 def _row(line: str, columns: List[str]) -> Optional[Row]:
     words = line.strip().split(None, len(columns) + 1)
     if not words or words[0] not in columns:
@@ -110,8 +121,10 @@ def _parse(text: str, notes: Notes) -> Matrix:
     rows: List[Row] = []
     legend: Dict[str, str] = {}
     nics: Dict[str, str] = {}
-    for line in without_escapes(text).splitlines():
-        line = line[:8000]
+    lines = [line[:8000] for line in without_escapes(text).splitlines()]
+    if not any(map(_header, lines)) and (columns := _columns_of_rows(lines)):
+        notes.warn("no header: the columns are taken from the names of the rows and their X")
+    for line in lines:
         head = None if columns else _header(line)
         row = _row(line, columns) if columns else None
         nic, word = _NIC.fullmatch(line.rstrip()[:200]), _LEGEND.fullmatch(line.rstrip()[:300])
@@ -260,6 +273,18 @@ FORMATS = [
         parse_topology,
         ("nvidia-smi", "topo", "-m"),
         aliases="topo(?:-m)?",
+        words=(
+            "GPU",
+            "NIC",
+            "X",
+            "NV",
+            *NEAR,
+            "CPU Affinity",
+            "NUMA Affinity",
+            "Memory Affinity",
+            "GPU NUMA ID",
+            "N/A",
+        ),
     ),
     Format(
         "nvidia-smi-topo-p2p",
@@ -268,5 +293,6 @@ FORMATS = [
         parse_p2p,
         ("nvidia-smi", "topo", "-p2p", "r"),
         aliases="topo-p2p",
+        words=("GPU", "X", *_P2P),
     ),
 ]
