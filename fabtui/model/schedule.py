@@ -60,18 +60,19 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
     places = {number: at for at, number in enumerate(numbers)}
     count = len(numbers) + len(numbers) % 2
     chosen = _sampled(endpoints) if mode == "sampled" else _quick(endpoints)
-    ends = (sorted((places[a], places[b])) for a, b in chosen)
-    rows = sorted((*_seat(a, b, count), a, b) for a, b in ends)
-    return PairArray((numbers[a], numbers[b]) for _, _, a, b in rows)
+    # Numbers rather than tuples, which take four times as much memory for as long as they are sorted.
+    rows = sorted(_seat(places[a], places[b], count) for a, b in chosen)
+    return PairArray((numbers[row // count % count], numbers[row % count]) for row in rows)
 
 
-def _seat(a: int, b: int, count: int) -> tuple[int, int]:
-    """Return the round of a pair in `each_round` and its place there; ``a`` is less than ``b``, ``count`` even."""
+def _seat(a: int, b: int, count: int) -> int:
+    """Return one number for the round of a pair in `each_round`, its place there, and its ends; ``count`` is even."""
+    a, b = min(a, b), max(a, b)
     turns = count - 1
     # In round r, number n > 0 sits at (n - 1 + r) mod turns + 1; those of a pair add up to turns.
     round_ = -b % turns if a == 0 else -(a + b) * (count // 2) % turns
     seats = (0 if n == 0 else (n - 1 + round_) % turns + 1 for n in (a, b))
-    return round_, min(seats)
+    return ((round_ * count + min(seats)) * count + a) * count + b
 
 
 def _by_node(endpoints: Sequence[Endpoint]) -> list[list[Endpoint]]:
@@ -129,8 +130,10 @@ class Dispatcher:
         width: int | None = None,
     ) -> None:
         self._width = width
-        # Place of each pair in the order.
-        self._waiting = {pair: place for place, pair in enumerate(pairs)}
+        #: Endpoints have numbers below this one.
+        self._ends = max(len(node), 1)
+        # Place of each pair in the order, by the number of the pair: a tuple each would take twice as much memory.
+        self._waiting = {a * self._ends + b: place for place, (a, b) in enumerate(pairs)}
         self._resources = resources
         self._node = node
         self._busy: set[int] = set()
@@ -140,7 +143,7 @@ class Dispatcher:
         #: By endpoint the others of its pairs; those that do not wait any more are left in.
         self._others: dict[int, array[int]] = {}
         self._left: Counter[int] = Counter()  #: Number of waiting pairs by endpoint.
-        for a, b in self._waiting:
+        for a, b in pairs:
             for end, other in ((a, b), (b, a)):
                 self._others.setdefault(end, array("I")).append(other)
                 self._left[end] += 1
@@ -161,7 +164,7 @@ class Dispatcher:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs not started yet, in order."""
-        return list(self._waiting)
+        return [divmod(pair, self._ends) for pair in self._waiting]
 
     @property
     def running(self) -> int:
@@ -224,7 +227,7 @@ class Dispatcher:
 
     def _remove(self, a: int, b: int) -> None:
         """Take a pair out of those that wait."""
-        del self._waiting[a, b]
+        del self._waiting[a * self._ends + b]
         for end in (a, b):
             self._left[end] -= 1
             if not self._left[end]:
@@ -234,11 +237,13 @@ class Dispatcher:
     def _candidates(self, full: Set[int], again: set[int]) -> list[tuple[int, int]]:
         """Return the waiting pairs that might start, in their order; add the ends of the ``full`` ones to ``again``."""
         free, fresh, waiting, node = self._free, self._fresh & self._free, self._waiting, self._node
+        ends = self._ends
         if sum(min(len(free), len(self._others[end])) for end in fresh) >= len(waiting):
-            left = [(a, b) for a, b in waiting if node[a] == node[b] or not (a in full or b in full)]
+            each = (divmod(pair, ends) for pair in waiting)
+            left = [(a, b) for a, b in each if node[a] == node[b] or not (a in full or b in full)]
             again |= fresh if len(left) < len(waiting) else set()
             return left
-        found: set[tuple[int, int]] = set()
+        found: set[int] = set()
         for end in fresh:
             # Usually few endpoints are free.
             others, here = self._others[end], node[end]
@@ -246,11 +251,10 @@ class Dispatcher:
                 if (end in full or other in full) and here != node[other]:
                     again.add(end)
                     continue
-                if (end, other) in waiting:
-                    found.add((end, other))
-                if (other, end) in waiting:
-                    found.add((other, end))
-        return sorted(found, key=self._waiting.__getitem__)
+                for pair in (end * ends + other, other * ends + end):
+                    if pair in waiting:
+                        found.add(pair)
+        return [divmod(pair, ends) for pair in sorted(found, key=waiting.__getitem__)]
 
     def done(self, a: int, b: int) -> None:
         """Mark a running pair as done; its endpoints and NICs are free again."""
@@ -267,8 +271,9 @@ class Dispatcher:
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         """Remove the waiting pairs of an endpoint, and return them."""
         others = set(self._others.get(endpoint, ()))
-        found = {pair for other in others for pair in ((endpoint, other), (other, endpoint)) if pair in self._waiting}
-        dropped = sorted(found, key=self._waiting.__getitem__)
+        both = (pair for other in others for pair in (endpoint * self._ends + other, other * self._ends + endpoint))
+        found = {pair for pair in both if pair in self._waiting}
+        dropped = [divmod(pair, self._ends) for pair in sorted(found, key=self._waiting.__getitem__)]
         for pair in dropped:
             self._remove(*pair)
         return dropped
