@@ -14,7 +14,7 @@ from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, meanings, refined
 from fabtui.diagnosis.knowledge.failure_stage import returned_failure, stage_failure, stage_words
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
@@ -25,8 +25,8 @@ MOST_ERRORS = 200_000
 _LONGEST_LINE = 4_000
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
-#: Maximum number of forms of lines that are kept.
-_MOST_FORMS = 16384
+#: Maximum number of combinations of words that are kept.
+_MOST_FORMS = 4096
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
@@ -184,9 +184,12 @@ class LogReader:
         clock = _Clock(lines)
         self.informed = self.informed or " NCCL INFO " in text
         last_error = 0
-        for number, form in enumerate(form_of(text).split(b"\n", MOST_LINES)[:MOST_LINES]):
-            known = _form(form)
-            if not last_error and not any(known):
+        known = _index().lines(form_of(text))
+        after = {number + more for number, owners in known.items() if _LAST_OWNER in owners for more in range(1, 9)}
+        for number in sorted(after.union(known)):
+            if number >= min(MOST_LINES, len(lines)):
+                break
+            if number not in known and not last_error:
                 continue
             # After a carriage return a line starts again, as on a terminal.
             shown = lines[number].rstrip("\r").rpartition("\r")[2][:_LONGEST_LINE]
@@ -195,7 +198,7 @@ class LogReader:
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            self._line(number, shown.strip(), clock, known, last_error > 0)
+            self._line(number, shown.strip(), clock, _form(known.get(number, frozenset())), last_error > 0)
             if last := _LAST.search(shown):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
@@ -349,7 +352,7 @@ class LogReader:
 
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
-    form = _form(form_of(line))
+    form = _form(_index().lines(form_of(line)).get(0, frozenset()))
     if not any(form) or _INFORMS.search(line):
         return None
     found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings)
@@ -358,8 +361,12 @@ def failure_in(line: str) -> Meaning | None:
     return None if found is None or found.role == "notice" or found.cause_if else found
 
 
+#: Owners of words besides the entries of the catalogue.
+_FAILS_OWNER, _TELLS_OWNER, _LAST_OWNER = -1, -2, -3
+
+
 class _Form(NamedTuple):
-    """What lines that differ in digits only may be."""
+    """What a line may be, by its words."""
 
     meanings: tuple[Meaning, ...]  #: Entries of the catalogue whose patterns may match.
     fails: bool  #: Whether they may report a failure without an entry.
@@ -367,17 +374,19 @@ class _Form(NamedTuple):
 
 
 @functools.lru_cache(_MOST_FORMS)
-def _form(form: bytes) -> _Form:
-    found = tuple(one for words, one in _words_of_meanings() if any(word in form for word in words))
-    fails, tells = (any(word in form for word in words) for words in (_FAILING, _TELLING))
-    return _Form(found, fails, tells)
+def _form(owners: frozenset[int]) -> _Form:
+    known = meanings()
+    found = tuple(known[owner] for owner in sorted(owners) if owner >= 0)
+    return _Form(found, _FAILS_OWNER in owners, _TELLS_OWNER in owners)
 
 
 @functools.cache
-def _words_of_meanings() -> tuple[tuple[frozenset[bytes], Meaning], ...]:
-    """Return the entries of the catalogue with the words that their lines need, an empty one if they need none."""
-    known = ((one.pattern, one) for one in meanings())
-    return tuple((words_of(form.pattern) or frozenset((b"",)), one) for form, one in known if form is not None)
+def _index() -> WordIndex:
+    """Return the index of the words of all lines that are read: of entries, by their number, and of others."""
+    words = [(words_of(one.pattern.pattern), at) for at, one in enumerate(meanings()) if one.pattern is not None]
+    words += [(frozenset(_FAILING), _FAILS_OWNER), (frozenset(_TELLING), _TELLS_OWNER)]
+    words.append((frozenset((b"last error:",)), _LAST_OWNER))
+    return WordIndex((word, owner) for found, owner in words for word in found or ())
 
 
 class _Clock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
-from fabtui.diagnosis.knowledge.pattern_words import form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -40,3 +42,18 @@ def test_the_example_of_an_entry_has_a_word_of_its_pattern(one: Meaning) -> None
 
 def test_stages_that_are_evident_need_words() -> None:
     assert all(words_of(one.words.pattern) for one in stages() if one.evident)
+
+
+@pytest.mark.parametrize("at_once", [7, 50, 1 << 20])
+def test_the_index_finds_what_a_search_finds(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WordIndex, "_AT_ONCE", at_once)
+    chance = random.Random(7)
+    words = [("".join(chance.choices("abc .", k=chance.randint(3, 5))).encode(), at % 9) for at in range(40)]
+    text = b"\n".join("".join(chance.choices("abc .", k=chance.randint(0, 30))).encode() for _ in range(60))
+    expected = {
+        number: frozenset(owner for word, owner in words if word in line)
+        for number, line in enumerate(text.split(b"\n"))
+        if any(word in line for word, _ in words)
+    }
+    assert WordIndex(words).lines(text) == expected
+    assert WordIndex(words).lines(b"") == {}
