@@ -14,8 +14,10 @@ import pytest
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankState
 from fabtui.diagnosis.running_job.judge import job_verdict
-from fabtui.model.events import JobEvidence, event_from_line
+from fabtui.model.events import InventoryUpdate, JobEvidence, NodeState, NodeUpdate, ProbeResult, event_from_line
 from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import CellStyle
+from fabtui.presentation.job_board import JobBoard
 from fabtui.report.summary import summary
 
 from .played_job import SAMPLES, T0, PlayedJob, gpu, play, rank
@@ -439,6 +441,7 @@ def test_an_xid_while_the_job_moves() -> None:
     found = diagnose(job.model)
     assert found.all_findings[0].rule.id == "J22"
     assert found.code == 1
+    assert JobBoard(job.verdict).style is CellStyle.SLOW
 
 
 @pytest.mark.parametrize(
@@ -469,6 +472,20 @@ def test_an_xid_of_before_the_first_sample(code: int, age: float, said: str, gra
     assert summary(diagnose(job.model)).splitlines()[0] == job.verdict.sentence
     if grave:
         assert job.verdict.next == ("ssh n1 nvidia-smi -q -i 1",)
+
+
+def test_the_first_line_has_the_bad_finding_for_which_the_exit_code_is_1() -> None:
+    """An Xid of before the job is no fault of the job, and of the node."""
+    job = PlayedJob()
+    works(job)
+    job.model.apply(NodeUpdate("n1", NodeState.READY))
+    job.model.apply(InventoryUpdate("n1", {"gpus": [{"index": 1, "bus_id": "0000:9a:00.0"}]}))
+    count = {"kind": "xid", "code": 79, "bus": "0000:9a:00", "count": 1, "age": 3000.0, "text": "GPU has fallen off"}
+    job.model.apply(ProbeResult("n1", "kernel", {"readable": "yes", "counts": [count]}))
+    found = diagnose(job.model)
+    assert found.code == 1
+    first = summary(found).splitlines()[0]
+    assert first.startswith("the job on n1 (2 ranks) moves; but n1: Xid 79: GPU has fallen off the bus"), first
 
 
 def test_an_old_report_names_nobody_in_a_hang_that_has_another_cause() -> None:
