@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import dicts, number
 from fabtui_node.probes import kernel_log
+from fabtui_node.probes.judgement import some
 from fabtui_node.registry import Judgement
 
 #: Actions after which the GPU cannot be trusted until they are taken.
@@ -56,6 +57,10 @@ def known(entry: Mapping[str, Any]) -> Xid | None:
     return xids().get(code) if isinstance(code, int) else None
 
 
+#: Programs were ended because of an earlier Xid.
+_CLEANUP = "45"
+
+
 def in_line(line: str) -> tuple[int, Xid] | None:
     """Return number and kind of the Xid that a line of the kernel's log reports, or None if it has none we know."""
     found = _REPORT.search(line)
@@ -75,14 +80,27 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 
 
 def judged(value: Mapping[str, Any]) -> list[Judgement]:
-    """Return judgements of the Xids in a value of the probe ``kernel``; old ones are notes."""
-    found = []
+    """Return judgements of the Xids in a value of the probe ``kernel``, one for each number; old ones are notes.
+
+    An Xid that only says that programs were ended because of an earlier one is a note beside that one.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for entry in dicts(value.get("counts")):
-        if entry.get("kind") != "xid":
-            continue
-        one, code = known(entry), entry.get("code")
+        if entry.get("kind") == "xid":
+            verdict = kernel_log.aged(entry, str(severity(entry)))
+            groups.setdefault((str(entry.get("code")), verdict), []).append(entry)
+    causes = [code for code, verdict in groups if code != _CLEANUP and verdict == "bad"]
+    found = []
+    for (code, verdict), same in groups.items():
+        one = known(same[0])
         name = f"Xid {code}: {one.name}" if one else f"Xid {code}"
-        judgement = kernel_log.report(entry, kernel_log.aged(entry, str(severity(entry))), "xid", name)
-        judgement["check"], judgement["action"] = "xid", one.advice if one else ""
+        if code == _CLEANUP and causes:
+            name, verdict = f"{name} (see Xid {causes[0]})", "note"
+        buses = [str(entry["bus"]) for entry in same if entry.get("bus")]
+        ages = [age for entry in same if (age := number(entry.get("age"))) is not None]
+        times = sum(count if isinstance(count := entry.get("count"), int) else 1 for entry in same)
+        whole = {**same[0], "bus": some(buses) or None, "count": times, "age": min(ages, default=None)}
+        judgement = kernel_log.report(whole, verdict, "xid", name)
+        judgement.update(devices=[f"bus:{bus}" for bus in buses], check="xid", action=one.advice if one else "")
         found.append(judgement)
     return found

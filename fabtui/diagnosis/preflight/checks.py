@@ -27,6 +27,7 @@ from fabtui_node import registry
 
 #: An RDMA port as the subject of a judgement.
 _PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
+_XID = re.compile(r"Xid [0-9]{1,4}\b")
 _DIGIT = re.compile(r"[0-9]")
 #: Texts that differ in numbers only are grouped.
 _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
@@ -87,6 +88,7 @@ class ProbeJudgement(NodeRule):
         following = (
             [command.replace("{node}", fold(names[:1])).replace(" {bus}", f" {bus}".rstrip())] if command else []
         )
+        following += [f"fabtui explain {xid[0].lower()}" for xid in [_XID.match(texts[0])] if xid]
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 
 

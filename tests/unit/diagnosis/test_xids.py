@@ -98,3 +98,19 @@ def test_the_catalogue() -> None:
     assert {one.action for one in known.values()} - {""} == set(load("xids")["action"])
     assert len(known) >= 47
     assert all(one.advice or not one.action for one in known.values())
+
+
+def test_one_finding_for_the_gpus_of_an_xid_and_none_of_the_clean_up_is_a_cause() -> None:
+    counts = [
+        {"kind": "xid", "code": code, "bus": f"0000:{bus}:00", "count": 1, "age": 60.0, "text": "Fatal"}
+        for code, bus in ((149, "18"), (149, "2a"), (45, "18"), (45, "2b"))
+    ]
+    found = xids.judged({"counts": counts})
+    assert [(one["verdict"], one["devices"]) for one in found] == [
+        ("bad", ["bus:0000:18:00", "bus:0000:2a:00"]),
+        ("note", ["bus:0000:18:00", "bus:0000:2b:00"]),
+    ]
+    assert "at 0000:18:00, 0000:2a:00: Fatal; 2 times" in found[0]["text"]
+    assert "(see Xid 149)" in found[1]["text"]
+    (alone,) = xids.judged({"counts": counts[2:3]})
+    assert "see Xid" not in alone["text"]
