@@ -101,6 +101,7 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
         times = sum(count if isinstance(count := entry.get("count"), int) else 1 for entry in same)
         whole = {**same[0], "bus": some(buses) or None, "count": times, "age": min(ages, default=None)}
         judgement = kernel_log.report(whole, verdict, "xid", name)
-        judgement.update(devices=[f"bus:{bus}" for bus in buses], check="xid", action=one.advice if one else "")
+        judgement["devices"] = [f"bus:{bus}" for bus in buses]
+        judgement["check"], judgement["action"] = "xid", one.advice if one else ""
         found.append(judgement)
     return found
