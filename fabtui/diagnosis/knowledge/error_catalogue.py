@@ -1,4 +1,4 @@
-"""Catalogue of errors of NCCL, CUDA and sockets: meanings and next commands, from ``errors.toml``."""
+"""Catalogue of errors of NCCL, CUDA and sockets: meanings and next commands, from two files of the same form."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
 from fabtui.sanitize import one_line
 
+#: The files: errors of nodes and fabrics, then kinds of errors of programs and settings.
+CATALOGUES = ("errors", "program_errors")
+#: Roles of entries; causes go before their consequences.
+_ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
 
@@ -64,10 +68,11 @@ def prepare_meanings() -> Iterator[None]:
     if _MEANINGS:
         return
     found = []
-    for one in entries("errors", "error"):
-        found.append(_meaning(one))
-        yield
-    _MEANINGS[:] = found
+    for name in CATALOGUES:
+        for one in entries(name, "error"):
+            found.append(_meaning(one))
+            yield
+    _MEANINGS[:] = sorted(found, key=lambda one: _ROLES.index(one.role))
 
 
 def _meaning(one: Mapping[str, Any]) -> Meaning:

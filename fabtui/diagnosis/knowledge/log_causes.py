@@ -216,7 +216,7 @@ class LogReader:
             self._quote(raw)
         if informs and form.fails and returned_failure(raw):
             self._returns(self._place(number, raw, clock))
-        elif (meaning := _meaning_of_xid(raw) or meaning_of(raw, notices=True, among=form.meanings)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or _known(raw, form, reported)) is not None:
             self._settle()
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
@@ -415,6 +415,13 @@ class _Clock:
         self._last = next(_stamps(reversed(fresh)), self._last)
         self._read = number + 1
         return self._last or self.start
+
+
+def _known(line: str, form: _Form, reported: bool) -> Meaning | None:
+    """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
+    if reported:
+        return meaning_of(f"NCCL WARN {line}", notices=True)
+    return meaning_of(line, notices=True, among=form.meanings)
 
 
 def _meaning_of_xid(line: str) -> Meaning | None:

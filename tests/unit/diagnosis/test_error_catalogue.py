@@ -9,6 +9,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.knowledge.error_catalogue import (
+    CATALOGUES,
     Meaning,
     common_error,
     kind_of_error,
@@ -28,6 +29,42 @@ from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 #: Errors of the field, with each form in which libraries print them; E1 to E36 are the numbers of its survey.
 FORMS = {
+    "E130": ("NCCL WARN ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER",),
+    "E131": ("NCCL WARN Bootstrap Root : mismatch in info from procs, nranks 8 vs 16",),
+    "E132": (
+        "NCCL WARN Message truncated : received 1024 bytes instead of 256",
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running ALLREDUCE",
+    ),
+    "E133": ("NCCL WARN NET/IB: NCCL_IB_SUBNET_PREFIX_LEN=40 is out of range [1,32]",),
+    "E134": ("n060:7:9 [0] graph/xml.cc:66 (f) NCCL WARN XML Parse : Expected (double) quote.",),
+    "E135": ("n060:7:9 [0] graph/topo.cc:914 NCCL WARN Add NVLink error : could not find DEV for GPU 3",),
+    "E136": (
+        "n060:7:9 [0] misc/argcheck.cc:16 NCCL WARN AllReduce : sendbuff argument is NULL",
+        "n060:7:9 [0] init.cc:2350 (parseCommConfig) NCCL WARN Invalid config policy attribute value 7",
+    ),
+    "E138": ("n060:7:9 [0] include/alloc.h:30 NCCL WARN Failed to malloc 1048576 bytes", "Couldn't allocate work buf."),
+    "E139": ("NCCL WARN gdr_map(handle 7f01, size 65536) failed: 22",),
+    "E140": ("NCCL WARN nvmlInit_v2() failed: Driver/library mismatch of versions",),
+    "E141": ("NCCL WARN Communicator does not support symmetric memory!",),
+    "E143": ("NCCL WARN UDS: Sending data over socket 3 failed : Connection refused (111)",),
+    "E144": (
+        "NCCL WARN Error: failed to create shared memory file /dev/shm/nccl-03v824, error Permission denied (13)",
+    ),
+    "E146": ("RuntimeError: [/opt/gloo/transport/tcp/loop.cc:48] pipe: Too many open files",),
+    "E147": ("n060:7:9 [0] proxy.cc:298 NCCL WARN List loop at element 3-3",),
+    "E153": (
+        "--data_validation is only supported in bandwidth tests",
+        "Duration mode doesn't work with events.",
+        "Post list size must be a multiple of CQ moderation",
+    ),
+    "E154": (
+        "RuntimeError: Tensors must be contiguous",
+        "[rank3]: ValueError: input tensor must be the same type as the output tensor.",
+    ),
+    "E155": ("RuntimeError: No backend type associated with device type cpu",),
+    "E157": ("RuntimeError: [/opt/gloo/rendezvous/file_store.cc:50] File already exists: /tmp/store",),
+    "E161": ("NCCL WARN AllReduce: communicator encountered a fatal error (detected in test)",),
+    "E162": (" Failed to complete run_iter_bw function successfully", "Completion with error at client"),
     "E80": (
         "n060:7:9 [0] transport/nvls.cc:254 (ncclNvlsSetup) NCCL WARN Cuda failure 401 'the present state'",
         "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 1 'invalid argument'.",
@@ -325,7 +362,7 @@ def test_a_cause_goes_before_what_follows_from_it() -> None:
 
 
 def test_the_catalogue_is_valid() -> None:
-    found = load("errors")["error"]
+    found = [one for name in CATALOGUES for one in load(name)["error"]]
     assert len({one["id"] for one in found}) == len(found) > 30
     allowed = {
         "id",
