@@ -105,8 +105,14 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
         lines += [*([""] if lines else []), f"{count(len(found.unknown), 'warning')} not in the catalogue:"]
         for place in found.unknown[:_MOST_UNKNOWN]:
             lines += wrapped("    ", f"{_where(place, files)}{one_line(place.text, 300)}", width)
+    normal = [one for one in found.notices if one.meaning.cause_if and one.first.node and not found.several_nodes]
     for one in found.notices:
-        lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)
+        if one not in normal:
+            lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)
+    if normal:
+        codes = ", ".join(dict.fromkeys(one.meaning.code for one in normal))
+        text = f"note: NCCL found no RDMA device ({codes}); within one node it needs none, between nodes it uses TCP"
+        lines += [*([""] if lines else []), *wrapped("", text, width)]
     if _mixed(found.causes) or _mixed(found.consequences):
         lines += ["", "Lines of files without time stamps come last in this order."]
     return lines

@@ -66,6 +66,12 @@ class ErrorNumber(NamedTuple):
     text: str  #: What it means, a clause.
 
     @property
+    def advice(self) -> str:
+        """The first step that the number shows wherever it occurs, or ""."""
+        rows = load("error_numbers")["advice"]
+        return next((row["next"] for row in rows if row["table"] == self.table and self.number in row["numbers"]), "")
+
+    @property
     def sentence(self) -> str:
         """Number and meaning: ``CUDA error 401 (operation not permitted in the present state)``."""
         return f"{_TABLES[self.table].title} {self.number} ({self.text})"

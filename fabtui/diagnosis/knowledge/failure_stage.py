@@ -23,6 +23,8 @@ _RETURNED = re.compile(r"\bNCCL INFO (?:\S{1,120}?)?[\w.-]{1,60}\.(?:cc|cu|h|cpp
 _REPORTED = re.compile(
     r"\b[NR]CCL (?:WARN|ERROR)\b|\bDist(?:Backend|Network|Store)Error\b|\bRendezvous\w{0,20}Error\b"
     r"|\bgloo/\S{1,80}\.(?:cc|h):\d"
+    r"|(?:^|[\s/])(?:include|transport|misc|graph)/[\w/.-]{1,60}:\d{1,7} WARN "
+    r"|\[-?\d{1,3}\] \w{1,40}\.(?:cc|cu|h):\d{1,7} WARN "
     r"|(?:Error|Exception): .{0,200}\b(?:NCCL|RCCL|Gloo|GLOO|c10d|ProcessGroup\w{0,10}|process group|TCPStore)\b"
 )
 #: A failure of which only the source file shows the stage: logs of other programs look alike.
@@ -90,8 +92,11 @@ def stage_failure(line: str, reported: bool = False) -> Meaning | None:
     if found is None:
         return None
     number = number_in(text)
-    sentence = found.meaning.text if number is None else f"{found.meaning.text} with {number.sentence}"
-    return found.meaning._replace(text=sentence, prints=sentence)
+    if number is None:
+        return found.meaning._replace(prints=found.meaning.text)
+    sentence = f"{found.meaning.text} with {number.sentence}"
+    following = f"{number.advice} {found.meaning.next}".strip()
+    return found.meaning._replace(text=sentence, prints=sentence, next=following)
 
 
 def returned_failure(line: str) -> bool:

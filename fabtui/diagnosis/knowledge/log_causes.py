@@ -292,6 +292,8 @@ class LogReader:
         return meaning
 
     def _count(self, meaning: Meaning, place: LogPlace) -> None:
+        if place.node and len(self._hosts) < _MOST_KEPT:
+            self._hosts.add(place.node)
         # Failures of a stage with other numbers are other errors.
         key = meaning.id, meaning.role, meaning.text
         self._found.setdefault(key, Occurrences(meaning, place)).add(place)

@@ -22,6 +22,8 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
         ("n1:4:5 [1] bootstrap.cu:19 NCCL WARN odd", "E210", "TCP"),
         ("n1:4:5 [1] /long/rccl/src/graph/xml.cc:19 NCCL WARN odd", "E214", "topology"),
         ("mnnvl.cc:74 NCCL WARN odd", "E201", "MNNVL"),
+        ("include/socket.h:344 WARN Odd : Connection refused", "E210", "errno 111"),
+        ("n1:4:5 [0] bootstrap.cu:19 WARN odd", "E210", "TCP"),
         ("n1:4:5 [1] NCCL WARN NET/OFI odd thing. RC: -22, Error: Invalid argument", "E202", "errno 22 (invalid"),
         ("n1:4:5 [1] NCCL WARN odd shared memory segment, error: No space left on device (28)", "E207", "errno 28"),
         ("n1:4:5 [1] NCCL INFO transport/coll_net.cc:68 -> 3", "E203", "NCCL result 3"),
@@ -71,6 +73,13 @@ def test_other_lines_have_no_stage(line: str) -> None:
     reader = LogReader()
     reader.add(line)
     assert reader.result().causes == []
+
+
+def test_the_first_step_fits_the_number() -> None:
+    found = stage_failure("n1:4:5 [1] transport/p2p.cc:7 NCCL WARN Cuda failure 35 'odd'")
+    assert found is not None
+    assert found.next.startswith("Compare the driver (nvidia-smi) with the CUDA version")
+    assert "NCCL_P2P_DISABLE=1" in found.next
 
 
 def test_the_stages_are_valid() -> None:

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from fabtui.diagnosis.knowledge.log_causes import MOST_LINES, Causes, LogReader, Occurrences
+from fabtui.diagnosis.knowledge.error_catalogue import meanings
+from fabtui.diagnosis.knowledge.log_causes import MOST_LINES, Causes, LogPlace, LogReader, Occurrences
 from tests.unit.probes.places import REAL
 
 WARN = "transport/net_ib.cc:1 NCCL WARN NET/IB : "
@@ -251,3 +252,144 @@ def test_a_stamp_may_be_a_day_ahead_as_clocks_and_zones_differ(
     stamp = Clock.now() + timedelta(hours=hours)
     found = causes(f"[rank1]:[E{stamp:%m%d %H:%M:%S}.000001 x.cpp:1] CUDA out of memory\n")
     assert found.causes[0].first.time == stamp.replace(year=year, microsecond=1)
+
+
+NODE = "n060:100:120 [0] NCCL INFO "
+NO_DEVICE = f"{NODE}NET/IB : No device found.\n"
+TWO_NODES = f"{NODE}comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n"
+ENDED = f"{NODE}[Service thread] x\n[rank0]: ncclRemoteError: A call failed possibly due to a network error.\n"
+
+
+def test_a_line_that_informs_is_no_cause() -> None:
+    warned = causes(NO_DEVICE + "n060:100:120 [0] odd.cc:5 NCCL WARN odd thing\n")
+    assert (warned.causes, [place.line for place in warned.unknown], shown(warned.notices)) == (
+        [],
+        [2],
+        [("E15", 1, 0, 1)],
+    )
+    informed = causes(f"{NODE}Call to connect returned Connection refused, retrying\n")
+    assert informed.causes == []
+
+
+@pytest.mark.parametrize(
+    ("log", "codes"),
+    [
+        (NO_DEVICE + ENDED, ["E34"]),
+        (NO_DEVICE + TWO_NODES + ENDED, ["E15"]),
+        (NO_DEVICE + NO_DEVICE.replace("n060", "n061") + ENDED, ["E15"]),
+        (NO_DEVICE + TWO_NODES + ENDED + "n060:1:2 [0] transport/shm.cc:5 NCCL WARN odd\n", ["E207"]),
+        (NO_DEVICE + TWO_NODES + f"{NODE}comm 0x1 rank 0 nranks 16 cudaDev 0 busId 1b000 - Init COMPLETE\n", []),
+    ],
+)
+def test_no_rdma_device_is_a_cause_between_nodes_without_a_warning(log: str, codes: list[str]) -> None:
+    assert [one.meaning.code for one in causes(log).causes] == codes
+
+
+def test_an_entry_stands_above_a_stage_and_a_stage_above_what_is_unknown() -> None:
+    stage = "n060:1:2 [0] transport/shm.cc:5 NCCL WARN odd\n"
+    found = causes(stage + "n060:1:2 [0] NCCL WARN Mismatched NCCL version detected\n" + stage)
+    assert [one.meaning.code for one in found.causes] == ["E24", "E207"]
+    later = causes("n060:1:2 [0] NCCL WARN Mismatched NCCL version detected\n" + stage)
+    assert ([one.meaning.code for one in later.causes], [one.meaning.code for one in later.consequences]) == (
+        ["E24"],
+        ["E207"],
+    )
+
+
+def test_calls_that_returned_show_the_stage_of_a_warning_without_a_file() -> None:
+    returned = f"{NODE}transport/nvls.cc:409 -> 1\n{NODE}init.cc:800 -> 1\n"
+    found = causes("n060:100:120 [0] NCCL WARN odd thing\n" + returned)
+    assert ([one.meaning.code for one in found.causes], found.unknown) == (["E200"], [])
+    assert "odd thing" in found.causes[0].first.text
+    alone = causes(returned)
+    assert [(one.meaning.code, one.count, one.first.line) for one in alone.causes] == [("E200", 1, 1)]
+    assert "NCCL result 1" in alone.causes[0].meaning.text
+    # Where a warning names the cause, they add nothing.
+    assert [one.meaning.code for one in causes(f"{returned}n060:1:2 [0] NCCL WARN magic mismatch\n").causes] == ["E21"]
+
+
+LAST = (
+    "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:9, unhandled cuda error\n"
+    "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
+)
+
+
+def test_the_last_error_is_searched_for_the_cause() -> None:
+    found = causes(f"{LAST}[rank0]: Cuda failure 402 'odd'\n")
+    assert [one.meaning.code for one in found.causes] == ["E212"]
+    assert "CUDA error 402" in found.causes[0].meaning.text
+    named = causes(f"{LAST}[rank0]: odd socket thing. Set NCCL_SOCKET_IFNAME=eth0 to avoid it.\n")
+    assert [one.meaning.code for one in named.causes] == ["E210"]
+    assert named.advice == "NCCL says: Set NCCL_SOCKET_IFNAME=eth0 to avoid it."
+    # Lines of another message are none of it.
+    assert causes(f"{LAST}[rank0]:[I1120 10:00:00.1 x.cpp:1] odd socket\n").causes[0].meaning.code == "E34"
+
+
+@pytest.mark.parametrize(
+    ("log", "asks"), [(LAST, True), (f"{LAST}odd\n", False), (f"{NODE}Init\n{LAST}", False), ("ncclSystemError", True)]
+)
+def test_no_other_run_is_asked_for_where_the_log_says_more(log: str, asks: bool) -> None:
+    found = causes(log).causes[0]
+    assert (found.meaning.code, "NCCL_DEBUG=INFO" in found.meaning.next) == ("E34", asks)
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        (
+            "n1:2:3 [0] mnnvl.cc:7 NCCL WARN Odd (size 8). Check the channel. Set NCCL_MNNVL_ENABLE=0 to ignore it.",
+            "NCCL says: Check the channel. Set NCCL_MNNVL_ENABLE=0 to ignore it.",
+        ),
+        ("Warning: odd name. Manually set the interface with GLOO_SOCKET_IFNAME. (x)", "Gloo says: Manually set"),
+        ('n1:2:3 [0] NCCL WARN Missing "iommu=pt" from kernel command line which is odd', "NCCL says: Missing"),
+        ("NCCL INFO NCCL_P2P_LEVEL set by environment to LOC", ""),
+        ("n1:2:3 [0] NCCL WARN odd (run with NCCL_DEBUG=INFO for details)", ""),
+        ("set the table, check the oven", ""),
+    ],
+)
+def test_what_the_library_advises_is_quoted(line: str, advice: str) -> None:
+    found = causes(line)
+    assert found.advice.startswith(advice)
+    assert bool(found.advice) is bool(advice)
+
+
+def test_a_rank_that_reports_one_thing_in_two_lines_is_counted_once() -> None:
+    found = causes(WATCHDOG.format(0, 271, 251) + WATCHDOG.format(2, 271, 251))
+    assert shown(found.causes) == [("E35", 2, 0, 1)]
+    again = causes(WATCHDOG.format(0, 271, 251) * 3)
+    assert shown(again.causes) == [("E35", 3, 0, 1)]
+
+
+XID = "NVRM: Xid (PCI:0000:9b:00): {0}, pid=7, name=python3, {1}\n"
+
+
+def test_without_stamps_a_fatal_report_of_the_kernel_goes_first() -> None:
+    log = XID.format(144, "NVLINK: SAW Nonfatal") + XID.format(149, "NVLINK: NETIR Fatal")
+    assert [one.meaning.id for one in causes(log).causes] == ["xid-149", "xid-144"]
+    timed = "[Fri Nov 20 10:12:40 2026] " + XID.format(144, "Nonfatal") + "[Fri Nov 20 10:12:41 2026] "
+    assert [one.meaning.id for one in causes(timed + XID.format(149, "Fatal")).causes] == ["xid-144", "xid-149"]
+
+
+def test_stamps_of_the_kernel_are_compared_with_those_of_ranks() -> None:
+    kernel = "[Fri Nov 20 10:12:40 2026] " + XID.format(79, "GPU has fallen off the bus.")
+    rank = f"[2026-11-20 10:12:09] n061:7:9 [0] {DONE.format(12)}\n"
+    assert [one.first.file for one in causes(kernel, rank).causes] == [1, 0]
+    assert [one.first.file for one in causes(kernel.replace("10:12:40", "10:12:01"), rank).causes] == [0]
+
+
+def test_commands_have_the_values_of_the_line() -> None:
+    line = (
+        "n060:7:9 [0] NCCL WARN NET/IB : Got completion from peer 10.2.0.5<33092> with status=12 opcode=0 len=0 vendor "
+        "err 129 (Recv) localGid ::ffff:10.9.0.6 remoteGid ::ffff:10.9.0.5 hca mlx5_10\n"
+    )
+    found = causes(line).causes[0]
+    assert ("src", "ip route get 10.9.0.5 from 10.9.0.6") in found.explained.commands
+    assert (found.peer, found.first.node) == ("10.2.0.5", "n060")
+    bare = causes(line.replace(" localGid ::ffff:10.9.0.6 remoteGid ::ffff:10.9.0.5", "")).causes[0]
+    assert ("src", "ip route get 10.2.0.5") in bare.explained.commands
+
+
+def test_all_placeholders_are_filled() -> None:
+    for one in meanings():
+        found = Occurrences(one, LogPlace(0, 1, None, "", "odd")).explained
+        assert "{" not in found.text + found.next + "".join(command for _, command in found.commands), one.id
