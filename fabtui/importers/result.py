@@ -86,6 +86,11 @@ _PATTERNS = tuple(
 _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 
 
+#: The prompt of a shell without a command, which stands below what was copied, and the mark of quoted code.
+_PROMPT_ALONE = re.compile(r"\s{0,8}\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]\s{0,8}", re.ASCII)
+_FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILINE)
+#: A command after a prompt: the output of another one begins.
+_COMMAND = re.compile(r"^(?:\$|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]) (?=[\w./])", re.MULTILINE)
 #: A stamp or the prompt of a shell before the first line alone.
 _FIRST = re.compile(
     rf"\s*(?:\[{_STAMP}\]|{_STAMP}|\[?[\w.-]{{1,60}}@[\w.-]{{1,80}}[: ][^$#\n]{{0,120}}?\]?[$#]|[$%]) (?=\s*\S)",
@@ -136,7 +141,8 @@ def normal_lines(text: str) -> list[str]:
     text = without_escapes(text).replace("\u00a0", " ").replace("\u200b", "")
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
-    return [line.rstrip("\r ") for line in text.split("\n")]
+    lines = [line.rstrip("\r ") for line in text.split("\n")]
+    return ["" if "@" in line and _PROMPT_ALONE.fullmatch(line) else line for line in lines]
 
 
 def variants(text: str) -> Iterator[Variant]:
@@ -205,6 +211,8 @@ _PART = 256 * 1024
 _ENOUGH = 0.8
 #: Labels of processes that are shown.
 _SHOWN = 4
+#: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
+_USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
 #: Depth to which values are counted.
 _DEEP = 40
 
@@ -237,12 +245,19 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
 
     Prefixes are removed if the text then has a likelier format, or more values in the same one.
     """
+    if (fences := _FENCE.split(text))[1:] and (quoted := "\n".join(fences[1::2])).strip():
+        # A report has its outputs between marks, and talk around them.
+        inside = recognised(quoted, named)
+        if inside.reading is not None:
+            return inside
     best = _best(text, named)
     joined: Unwrapped | None = None
     for table in (False, True):
         if (put_together := unwrapped(text, table=table)) is not None:
             other = _best(put_together.text, named)
-            if _read_better(other, best, ties=not table and put_together.cuts > 1):
+            if _read_better(
+                other, best, ties=not table and (put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS)
+            ):
                 best, joined = other, put_together
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
@@ -357,6 +372,8 @@ def _count(value: Any, depth: int = 0) -> int:
     return value is not None
 
 
+#: Maximum commands of a paste that are read one by one.
+_MOST_COMMANDS = 64
 #: Maximum characters kept of a text that is not recognised.
 MOST_RAW = 256 * 1024
 
@@ -393,6 +410,22 @@ class Result(NamedTuple):
             found["maybe"] = self.others
             found["raw"] = self.source.text[:MOST_RAW]
         return _cleaned(found)  # type: ignore[no-any-return]
+
+
+def parts(source: Source) -> list[Source]:
+    """Return the outputs of several commands in one paste, each with its prompt; the text alone if it has one kind."""
+    starts = [found.start() for found in _COMMAND.finditer(source.text)][:_MOST_COMMANDS]
+    if len(starts) < 2:
+        return [source]
+    ends = [*starts[1:], len(source.text)]
+    texts = [source.text[start:end] for start, end in zip([0, *starts[1:]], ends, strict=True)]
+    kinds = [recognise(text).format for text in texts]
+    if None in kinds or len({form.name for form in kinds if form}) < 2:
+        return [source]
+    return [
+        source._replace(name=f"{source.name} ({number} of {len(texts)})", text=text)
+        for number, text in enumerate(texts, 1)
+    ]
 
 
 def read(source: Source, kind: str | None = None) -> Result:

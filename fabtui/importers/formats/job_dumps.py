@@ -13,7 +13,7 @@ from typing import Any
 from fabtui.diagnosis.running_job.flight_recorder import FlightDump, answer, flight_dump, rank_of, stem_of
 from fabtui.diagnosis.running_job.ras_report import RasReport, report_of
 from fabtui.diagnosis.running_job.ras_report import answer as ras_answer
-from fabtui.importers.result import Result, read
+from fabtui.importers.result import Result, parts, read
 from fabtui.importers.sources import Source, sources
 from fabtui.nodeset import count
 from fabtui_node.parsers.base import UNKNOWN_LINES, Format, Notes, Reading, first_of
@@ -107,7 +107,7 @@ class FlightDumps:
 def results_of(files: list[str], kind: str | None = None) -> Iterator[Result]:
     """Yield the result of each file; dumps and Inspector files of the ranks of a job are one result, at the end."""
     dumps, inspected = FlightDumps(), list[Result]()
-    for source in sources(files):
+    for source in (part for whole in sources(files) for part in (parts(whole) if kind is None else [whole])):
         result = read(source, kind)
         if result.kind == INSPECTOR and result.values.get("ranks"):
             inspected.append(result)

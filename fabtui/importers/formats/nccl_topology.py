@@ -9,7 +9,7 @@ from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, whole
 
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>system|cpu|pci|gpu|nic|net|nvlink)\b(?P<rest>[^<>]{0,2000})>")
-_ATTRIBUTE = re.compile(r'([a-z_]{1,30})="([^"]{0,200})"')
+_ATTRIBUTE = re.compile(r'([a-z_]{1,30})="([^"\n]{0,200})"')
 _MOST = 1024
 _DEEPEST = 32
 #: Share of the raw rate of PCIe (GT/s x lanes) that carries data, from generation 3 on.
@@ -64,8 +64,10 @@ class _Parser:
 
     def _place(self) -> dict[str, Any]:
         """Return where the element is: its PCI address, and the narrowest link on the way to the CPU."""
+        # Without the beginning of the text not all links are known.
         above = [found for name, found in self._open if name == "pci"]
-        links = [_link(found) for found in above]
+        whole_way = any(name == "cpu" for name, _ in self._open)
+        links = [_link(found) for found in above if whole_way]
         rates = [rate for _, _, rate in links if rate is not None]
         narrowest = min((link for link in links if link[2] is not None), key=lambda link: link[2] or 0.0, default=None)
         speed, width, _ = narrowest or (None, None, None)

@@ -395,6 +395,12 @@ _FIRST = (
     *("NodeName", "JobId", "PartitionName", "ReservationName", "FrontendName", "StepId", "UserName"),
     "BurstBufferName",
 )
+#: Keys of records, which are known by them where the first line of a record is missing.
+_OF_RECORDS = re.compile(
+    r"\b(?:CfgTRES|AllocTRES|RealMemory|CPUAlloc|CPUTot|BootTime|SlurmdStartTime|JobState|NumNodes|NumTasks|MinMemoryNode"
+    r"|MinCPUsNode|TRES|SubmitTime|EligibleTime|TotalNodes|MaxNodes|OverSubscribe|StdOut|WorkDir|CPULoad|FreeMem)=",
+    re.IGNORECASE,
+)
 _RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
 _PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
 _REST = re.compile(r"^\s*(Reason|Comment|AdminComment|SystemComment|Command|WorkDir|OS|Extra)=(.*)$")
@@ -527,6 +533,8 @@ def _scontrol_likely(text: str) -> float:
         return 0.95
     if commands(text)[:1] == ["scontrol"] or re.search(r"^PID +JOBID +STEPID", text, re.MULTILINE):
         return 0.92
+    if len(set(_OF_RECORDS.findall(text[:65536]))) > 2:
+        return 0.9
     # The text may have been piped through another command.
     return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
 

@@ -11,10 +11,10 @@ from typing import Any
 LONGEST = 20_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|\([A-Z]|[@-Z\\^_])")
-# Labels of mpirun --tag-output, torchrun and container logs.
+# Labels of mpirun --tag-output, torchrun, Ray and container logs.
 _LABEL = re.compile(
     r"(?:\[\d{1,6},\d{1,6}\]<(?:std(?:out|err)|\.\.\.)>:?|\[[^\]\s]{1,80}:\d{1,9}\]<std(?:out|err)>:?"
-    r"|\[default\d{1,6}\]:"
+    r"|\[default\d{1,6}\]:|\([\w.:]{1,60} pid=\d{1,9}(?:, ip=[\d.:a-f]{1,45})?\)"
     r"|\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?)\s?",
     re.ASCII,
 )

@@ -30,14 +30,21 @@ class Block(NamedTuple):
         return {"title": self.title, "lid": self.lid, "port": self.port}
 
 
+#: Headings that lost their ``#``.
+_UNMARKED = re.compile(
+    r" ?(?:Port (?:extended )?counters|Port\w{1,40} counters|PortSamplesControl"
+    r"|(?:Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo): "
+)
+
+
 def blocks(text: str, notes: Notes) -> List[Block]:
     """Return the answers in a text; complaints become warnings, and other lines are noted as unknown."""
     found: List[Block] = []
     before = last = ""
     for line in values.lines(text):
         field = _FIELD.fullmatch(line)
-        if line.startswith("#"):
-            found.append(_heading(line, before))
+        if line.startswith("#") or _UNMARKED.match(line):
+            found.append(_heading(line if line.startswith("#") else "#" + line, before))
             before = ""
         elif re.fullmatch(r"\s*[\w /]{1,60}:\s*", line, re.ASCII):
             before = line.strip().rstrip(":")
@@ -160,7 +167,7 @@ def parse_manager(text: str) -> Reading:
         if found := _MANAGER.match(line):
             lid, guid, activity, priority, state, word = found.groups()
             manager = {"lid": int(lid), "guid": values.guid(guid), "activity": int(activity), "priority": int(priority)}
-            manager["state"] = (word or state).replace("SMINFO_", "")
+            manager["state"] = re.sub("^sminfo_", "", word or state, flags=re.IGNORECASE)
         else:
             values.leftover(line, notes)
     return notes.reading({"sm": manager})
@@ -225,8 +232,8 @@ FORMATS = [
         "perfquery",
         "perfquery: the counters of InfiniBand ports",
         first_of(
-            (0.97, r"^# (Port (extended )?counters|Port\w+ counters|PortSamplesControl): "),
-            (0.8, r"^(SymbolErrorCounter|PortXmitData|PortSelect):\.+\d"),
+            (0.97, r"^#? ?(Port (extended )?counters|Port\w+ counters|PortSamplesControl): "),
+            (0.8, r"^(SymbolErrorCounter|PortXmitData|PortSelect|PortRcv\w+|LinkDownedCounter|PortXmit\w+):\.+\d"),
         ),
         parse_counters,
         ("perfquery",),
@@ -245,6 +252,7 @@ FORMATS = [
         first_of(
             (0.97, r"^[ \t]*\w+ ?Record( member| group)? dump:"),
             (0.9, r"^SA ClassPortInfo:|^[ \t]+LID \"name\""),
+            (0.85, r"^\t\t(?:node_type|base_version|class_version|port_guid|link_layer|node_guid)\.{4}"),
             (0.5, "Query SA failed"),
         ),
         parse_records,
@@ -256,7 +264,8 @@ FORMATS = [
         "smpquery: node, port and switch info",
         first_of(
             (0.3, _PORT_INFO),
-            (0.95, r"^# (Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: "),
+            (0.95, r"^#? ?(Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: "),
+            (0.85, r"^(Mkey|GidPrefix|BaseVers|NodeType|SystemGuid|LinearFdbCap|LinearFdbTop|Mkey[A-Z]\w+):\.{4}"),
             (0.9, r"^Node Description:\.+"),
         ),
         parse_attributes,

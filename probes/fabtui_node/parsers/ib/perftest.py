@@ -239,6 +239,11 @@ _FAILURES = re.compile(
     r"|Failed to close connection between server and client|pp_(?:read|write)_data",
     re.IGNORECASE,
 )
+#: Settings as they stand below the title.
+_SETTINGS = re.compile(
+    r"Dual-port +:|Number of qps +:|Transport type +:|Connection type +:|Using SRQ +:|CQ Moderation +:"
+    r"|Max inline data +:|rdma_cm QPs\t? *:|Data ex\. method +:|TX depth +:|RX depth +:|Link type +:"
+)
 #: Lines that the tools alone print.
 _OWN = re.compile(
     r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|run_iter_\w{1,20} function", re.I
@@ -247,6 +252,9 @@ _OWN = re.compile(
 
 def _likely_failure(text: str) -> float:
     """Return the likelihood of an output without a row of results: by the name of a tool, or by two complaints."""
+    if len(set(_SETTINGS.findall(text))) > 2:
+        # Its settings alone: the text is cut off, or it failed and said no more.
+        return 0.9
     found = {match[0].lower() for match in _FAILURES.finditer(text)}
     if found and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):
         return 0.9
