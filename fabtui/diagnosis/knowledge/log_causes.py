@@ -40,6 +40,8 @@ _NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
 _OWN_ADDRESS = re.compile(r"(?:Bootstrap ?: Using|; OOB) \S{1,64}?:([\w.:]{1,45}?)<\d{1,6}>")
 _PEER_ADDRESS = re.compile(r"from peer ([\w.:]{1,45}?)<\d{1,6}>")
+#: A node that a launcher names.
+_NODE_NAMED = re.compile(r"\bsrun: error: .{0,120}(?:on node ([\w.-]{1,255}\w)|\[\[([\w.-]{1,255})\]:\d{1,5}\])")
 #: How the names of Xids begin.
 _XID = "xid-"
 _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:Error|Exception)(?:: |$)")
@@ -233,7 +235,8 @@ class LogReader:
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = parse_line(raw)
         rank = _rank_of(raw)
-        host = f"{printed.host} [{printed.device}]" if printed else ""
+        named = None if printed else _NODE_NAMED.search(raw)
+        host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
         return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
 

@@ -29,15 +29,24 @@ from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 #: Errors of the field, with each form in which libraries print them; E1 to E36 are the numbers of its survey.
 FORMS = {
+    "E163": ("mlx5_cmd_out_err:808:(pid 7): CREATE_MKEY(0x200) op_mod(0x0) failed, status limits exceeded(0x8)",),
+    "E164": ("socketFinalizeAccept: wrong type 4 != 3", "socketFinalizeAccept: wrong type 3 != 4"),
+    "E165": ("NCCL WARN ncclSocketInit: Socket creation failed : Address family not supported by protocol",),
+    "E118": ("NCCL WARN Cuda failure 500 'named symbol not found'", "Cuda failure 'invalid device function'"),
     "E130": ("NCCL WARN ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER",),
     "E131": ("NCCL WARN Bootstrap Root : mismatch in info from procs, nranks 8 vs 16",),
     "E132": (
         "NCCL WARN Message truncated : received 1024 bytes instead of 256",
+        "NCCL WARN NET/Socket : peer 10.0.0.2<4> message truncated : receiving 65536 bytes instead of 32768",
+        "NCCL WARN NET/IB : collective mismatch error local size 8 remote 16 addr 7f01 rkey 3",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running ALLREDUCE",
     ),
     "E133": ("NCCL WARN NET/IB: NCCL_IB_SUBNET_PREFIX_LEN=40 is out of range [1,32]",),
     "E134": ("n060:7:9 [0] graph/xml.cc:66 (f) NCCL WARN XML Parse : Expected (double) quote.",),
-    "E135": ("n060:7:9 [0] graph/topo.cc:914 NCCL WARN Add NVLink error : could not find DEV for GPU 3",),
+    "E135": (
+        "NCCL WARN Could not find real path of /sys/class/pci_bus/0000:00/../../0000:00:07.0",
+        "n060:7:9 [0] graph/topo.cc:914 NCCL WARN Add NVLink error : could not find DEV for GPU 3",
+    ),
     "E136": (
         "n060:7:9 [0] misc/argcheck.cc:16 NCCL WARN AllReduce : sendbuff argument is NULL",
         "n060:7:9 [0] init.cc:2350 (parseCommConfig) NCCL WARN Invalid config policy attribute value 7",
@@ -208,7 +217,7 @@ FORMS = {
         "socketProgressOpt: Call to recv from 172.16.0.1<33759> failed : Connection reset by peer",
     ),
     "E21": (
-        "socketFinalizeAccept: wrong type 4 != 3",
+        "socketFinalizeAccept: wrong type 1 != 3",
         "bootstrap: message type 4 != 3",
         "socketFinalizeAccept: wrong magic 7b != 5a",
         "magic mismatch",
