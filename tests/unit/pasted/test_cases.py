@@ -172,12 +172,6 @@ CASES = (
     Case("read", "34-log.txt.xz", 0, (), (r"nccl-log|torch-log",), (r"unknown", r"7zXZ")),
 )
 
-#: Cases that are not answered right yet; one that is must leave the list.
-OPEN = frozenset(
-    {
-    }
-)
-
 
 def put(given: str) -> str:
     """Copy a sample into the current folder under a name that says nothing; return words as they are."""
@@ -220,12 +214,9 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_answer(case: Case, capsys: Out) -> None:
-    """Each case is answered right, but for those that are known to be open."""
+    """Each case is answered right."""
     wrong = what_is_wrong(case, capsys)
-    if case.name in OPEN:
-        assert wrong, "it is answered right: take it from the list of open cases"
-    else:
-        assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_milliseconds_and_largest_errors_of_early_nccl_tests(capsys: Out) -> None:
@@ -236,14 +227,13 @@ def test_milliseconds_and_largest_errors_of_early_nccl_tests(capsys: Out) -> Non
     seconds = row["time"] * {"us": 1e-6, "ms": 1e-3}[read["units"]["time"]]
     right = seconds == pytest.approx(0.320e-3) and not row.get("wrong") and "30 elements" not in out
     assert (code, row["algbw"], "FAILED" in out) == (0, 104.76, True)
-    assert right is (f"read --json {EARLY}" not in OPEN), out
+    assert right, out
 
 
 def test_every_sample_is_a_case() -> None:
     """No file of the folder is without an answer."""
     files = {path.name for path in PASTED.iterdir()} - {EARLY}
     assert files <= {case.given for case in CASES}
-    assert {*(case.name for case in CASES), f"read --json {EARLY}"} >= OPEN
 
 
 def test_standard_input_is_read_as_a_file(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
