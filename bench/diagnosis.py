@@ -23,17 +23,26 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bars import held
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import Endpoint, PairClass
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.schedule import pairs_for
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json
 from fabtui.screen.launch import COLLECTOR
 from fabtui.screen.session_diagnosis import STEP, SessionDiagnosis
+
+#: Bars: shares of planted faults that are named first, and of runs with two or three faults that are named whole.
+FIRST, SEVERAL = 0.97, {2: 0.92, 3: 0.80}
+#: Bars of the search in a large fabric: seconds of CPU, and milliseconds without a pause.
+SEARCH, STEP_MS = 1.0, 2.0
+PASSES = 3
 
 Found = dict[str, Any]
 Make = Callable[[Fabric, random.Random], "Truth"]
@@ -653,8 +662,8 @@ def serious(found: list[Found]) -> list[Found]:
     return [one for one in found if one["severity"] != "note"] or found
 
 
-def single(seeds: int, only: str, show: bool) -> tuple[int, int, int, int]:
-    """Plant each kind alone; return runs, first, first of the separable, and silent ones."""
+def single(seeds: int, only: str, show: bool) -> None:
+    """Plant each kind alone."""
     totals = [0, 0, 0, 0]
     print(f"{'planted':34} {'n':>3} {'first':>5} {'in 3':>5} {'tie':>4} {'silent':>6} {'shown':>6}")
     for kind in (one for one in KINDS if only in one.name):
@@ -675,8 +684,11 @@ def single(seeds: int, only: str, show: bool) -> tuple[int, int, int, int]:
         totals = [totals[0] + seeds, totals[1] + first + tie, totals[2] + first, totals[3] + silent]
         print(f"{kind.name:34} {seeds:3} {first:5} {third:5} {tie:4} {silent:6} {shown / seeds:6.1f}")
     n, named, _, silent = totals
-    print(f"first, ties included: {named} of {n} = {named / n:.1%}; silent: {silent}")
-    return totals[0], totals[1], totals[2], totals[3]
+    kept = held(named / n, FIRST, least=True)
+    print(
+        f"first, ties included: {named} of {n} = {named / n:.1%} (bar {FIRST:.0%} {kept}); "
+        f"silent: {silent} (bar 0 {held(silent, 0)})"
+    )
 
 
 def healthy(seeds: int, show: bool) -> None:
@@ -692,7 +704,7 @@ def healthy(seeds: int, show: bool) -> None:
             if show and (listed or exit_code(model) == 1):
                 print(f"   seed {seed}: exit {exit_code(model)} {model.counts()} {fabric.shape}")
                 _print(found[:3])
-        print(f"healthy: {name:36} {alarms} of {seeds} with an alarm, {lines} lines")
+        print(f"healthy: {name:36} {alarms} of {seeds} with an alarm (bar 0 {held(alarms, 0)}), {lines} lines")
 
 
 def _apart(fabric: Fabric, kinds: list[Kind], chance: random.Random, many: int) -> list[Truth]:
@@ -743,43 +755,56 @@ def several(seeds: int, show: bool) -> None:
             if show and missed:
                 print(f"   seed {seed}: {[t.text for t in truths]}, missed {[t.text for t in missed]}")
                 _print(listed[: many + 2])
-        print(f"{many} faults: all within the first {many + 1}: {whole} of {seeds}; {lines / seeds:.1f} findings shown")
+        bar, shown = SEVERAL[many], lines / seeds
+        kept = held(whole / seeds, bar, least=True)
+        print(
+            f"{many} faults: all within the first {many + 1}: {whole} of {seeds} = {whole / seeds:.0%} "
+            f"(bar {bar:.0%} {kept}); {shown:.1f} findings shown"
+        )
 
 
-def cpu() -> None:
-    """Time the findings of a large sampled fabric with 5 % of bad cells."""
-    from fabtui.model.schedule import pairs_for
-
+def large_fabric() -> Model:
+    """Return the model of a large sampled fabric with 5 % of bad cells, as a screen has it."""
     fabric = Fabric(Shape(128, 8, ("NVIDIA H200",), "ib", 1, 2, False, 0.04), 1)
     chance = random.Random(5)
     model = Model()
-    from fabtui.model.events import EndpointsAdded, Measured, SessionStart
-
     model.apply(SessionStart(nodes=fabric.names, time=1.0))
     model.apply(EndpointsAdded(endpoints=fabric.ends, time=1.0))
     _dead(fabric, lambda a, b: chance.random() < 0.025)
     fabric.plan.factors.append(lambda a, b, loaded: 0.4 if chance.random() < 0.025 else 1.0)
-    began = time.process_time()
     for i, j in pairs_for("sampled", fabric.ends):
         rows = [fabric._measured(Layer.P2P, fabric.ends[a], fabric.ends[b], 1, True) for a, b in ((i, j), (j, i))]
         model.apply(Measured(measurements=rows, time=2.0))
-    taken = time.process_time() - began
     # A screen reads the references of classes all the time, so that few values wait to be sorted in.
     for kind in PairClass:
         model.median(Layer.P2P, kind)
-    steps: list[float] = []
-    gc.set_threshold(*COLLECTOR)
+    return model
 
+
+def search_steps(model: Model) -> tuple[int, list[float]]:
+    """Search a model as the screen does; return the number of findings, and the seconds of CPU of each step."""
+    steps: list[float] = []
     diagnosis = SessionDiagnosis(model)
     more = True
     while more:
         before = time.thread_time()
         more = diagnosis.step(STEP)
         steps.append(time.thread_time() - before)
-    count = len(diagnosis.found)
+    return len(diagnosis.found), steps
+
+
+def cpu() -> None:
+    """Time the search in a large fabric; the least of several counts, because other work only adds to it."""
+    gc.set_threshold(*COLLECTOR)
+    # A model for each, because it keeps tables that a search has made.
+    passes = [search_steps(large_fabric()) for _ in range(PASSES)]
+    count = passes[0][0]
+    whole = min(sum(steps) for _, steps in passes)
+    longest, above = min((1e3 * max(steps), sum(1e3 * one > STEP_MS for one in steps)) for _, steps in passes)
     print(
-        f"1,024 endpoints sampled: taken in {taken:.1f} s, {count} findings in {sum(steps):.2f} s of CPU, "
-        f"{len(steps)} steps, the longest {1000 * max(steps):.1f} ms, {sum(one > 0.002 for one in steps)} above 2 ms"
+        f"1,024 endpoints sampled: {count} findings in {whole:.2f} s of CPU (bar {SEARCH:g} {held(whole, SEARCH)}), "
+        f"{len(passes[0][1])} steps, the longest {longest:.1f} ms (bar {STEP_MS:g} {held(longest, STEP_MS)}), "
+        f"{above} above"
     )
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bars import held
 from framecost import UPDATES
 from terminal import HEIGHT, WIDTH, Terminal, keep_compiled
 
@@ -105,7 +106,7 @@ def watch_app(nodes: int) -> dict[str, Any]:
 
 def verdict(value: float, bar: float) -> str:
     """Return how a value stands to its bar."""
-    return f"{value:8.2f}  bar {bar:g}  {'holds' if value <= bar else 'MISSED'}"
+    return f"{value:8.2f}  bar {bar:g}  {held(value, bar)}"
 
 
 def main() -> int:

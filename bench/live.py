@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bars import held  # noqa: E402
 from synthetic import write  # noqa: E402
 from terminal import Terminal  # noqa: E402
 
@@ -207,10 +208,9 @@ def main() -> int:
             found = watch(path, case, given.seconds, Path(folder) / f"{number}.out")
             waits = found["waits"]
             middle, most, late = waits[len(waits) // 2], waits[-1], waits[len(waits) * 95 // 100]
-            held = "holds" if late <= BAR else "MISSED"
             print(
                 f"{case.name:28} {found['reached']:.0f} results/s: key to frame median {middle:.1f}, "
-                f"95 % {late:.1f}, most {most:.1f} ms (bar {BAR:g} {held}); "
+                f"95 % {late:.1f}, most {most:.1f} ms (bar {BAR:g} {held(late, BAR)}); "
                 f"{len(waits)} keys, {found['lost']} lost; {found['cpu']:.0f} % of a core"
             )
             if found["missing"]:

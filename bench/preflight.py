@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import loopback
+from bars import held
 
 from fabtui.diagnosis.preflight.checks import preflight
 from fabtui.model.events import InventoryUpdate, ProbeResult, SessionStart
@@ -168,7 +169,7 @@ def show(rounds: list[Round]) -> int:
         times = [getattr(one, name) for one in rounds]
         ratios[name] = statistics.median(time / one.look for time, one in zip(times, rounds, strict=True))
         bar = f"{BAR:.0f}" if name == "five" else ""
-        kept = "" if name != "five" else "kept" if ratios[name] >= BAR else "MISSED"
+        kept = "" if name != "five" else held(ratios[name], BAR, least=True)
         print(f"{title:44} {statistics.median(times):9.3f} {ratios[name]:7.1f} {bar:>5} {kept}")
     return 0 if ratios["five"] >= BAR else 1
 

@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import synthetic
+from bars import held
 
 from fabtui.cli.main import main as fabtui
 from fabtui.importers.session import replayed
@@ -94,8 +95,10 @@ def main() -> int:
             before = cpu(lambda: as_json(path))
             took = measure()
             plain = files * (before + cpu(lambda: as_json(path))) / 2
-            missed += took > BAR * plain
-            print(f"{what:16} {took:6.1f} s of CPU, {took / plain:5.1f} x JSON of {files} (bar {BAR:.0f})", flush=True)
+            ratio = took / plain
+            missed += ratio > BAR
+            bar = f"bar {BAR:.0f} {held(ratio, BAR)}"
+            print(f"{what:16} {took:6.1f} s of CPU, {ratio:5.1f} x JSON of {files} ({bar})", flush=True)
     return 1 if missed else 0
 
 

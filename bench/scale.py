@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 # As the command line sets it; a rival gets it, too.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from bars import held
 from playednames import GPUS, NONCE, node_name
 
 import fabtui.transport.asyncssh.connection  # noqa: F401  (what a real controller has loaded counts)
@@ -150,9 +151,9 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
         name = feed.model.phase.name
         if name not in marks:
             marks[name] = (time.perf_counter(), time.process_time())
-            # A batch of events may end beyond the first of these.
-            if name in ("reach", "p2p", "world"):
-                found.setdefault("memory_ready", resident())
+        # Before the plan of the tests is made, and what judges them is loaded.
+        if name not in ("reach", "p2p", "world", "done"):
+            found["memory_ready"] = resident()
         # Kept by the model anyway; the peak is seen well enough by looking after each batch.
         found["memory_peak"] = max(found.get("memory_peak", 0), resident())
 
@@ -241,12 +242,13 @@ def show(cases: list[dict[str, Any]]) -> None:
             print(f"  only {case['directions_ok']} of {2 * pairs} directions came out ok")
     for case in cases:
         bar = bar_of(case)
+        kept = held(case["memory_end"], bar)
         each = (case["memory_ready"] - case["memory_start"]) / case["nodes"]
         print(
             f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
             f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU per node until ready; "
-            f"{case['memory_end'] / bar:.2f} of the bar (75 MB + 50 kB per node + {BAR_RESULT} bytes per result) with "
-            f"{case['results']} results; recording {case['recording_bytes'] / 1e6:.1f} MB"
+            f"{case['memory_end'] / bar:.2f} of the bar with {case['results']} results, {kept} (75 MB + 50 kB per "
+            f"node + {BAR_RESULT} bytes per result); recording {case['recording_bytes'] / 1e6:.1f} MB"
         )
 
 
@@ -254,8 +256,9 @@ def compare(cases: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> None:
     """Print the CPU per pair beside that of the rival."""
     for case, rival in zip(cases, rivals, strict=True):
         ours, theirs = (one["cpu_s"] / one["pairs"] * 1e3 for one in (case, rival))
-        share = f"{ours:.3f} ms CPU per pair, the rival {theirs:.3f}: {ours / theirs:.2f} of it (bar {BAR_SHARE:.2f})"
-        print(f"{case['endpoints']} endpoints, {case['mode']}: {share}")
+        share = f"{ours:.3f} ms CPU per pair, the rival {theirs:.3f}: {ours / theirs:.2f} of it"
+        kept = held(ours / theirs, BAR_SHARE)
+        print(f"{case['endpoints']} endpoints, {case['mode']}: {share} (bar {BAR_SHARE:.2f} {kept})")
 
 
 def run_apart(script: Path, case: str, options: argparse.Namespace) -> dict[str, Any]:
