@@ -15,7 +15,7 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
-from fabtui.importers.catalogue import recognise
+from fabtui.importers.catalogue import formats, recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import examined
@@ -119,15 +119,19 @@ def _explain_logs(words: list[str], width: int) -> int:
     reader = LogReader()
     files = 0
     logs = []
+    judged: list[str] = []
     others: list[str] = []
     for source in sources(words):
         name = "stdin" if source.name == "-" else source.name
         files += 1
         if source.cut:
             print(f"fabtui: {one_line(name)}: {source.cut}", file=sys.stderr)
-        lines, is_log = _output_lines(source, width)
+        lines, kind = _output_lines(source, width)
         others += lines
-        if is_log:
+        # The kernel's log beside those of ranks tells what came first.
+        is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(words) > 1)
+        judged += [] if is_log else [kind]
+        if is_log or not (lines or kind.startswith("fabtui-")):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
@@ -141,8 +145,9 @@ def _explain_logs(words: list[str], width: int) -> int:
     if found.matters and not found.unknown:
         return _print(lines)
     read_lines = f"{count(reader.lines, 'line')} of {count(files, 'file')}"
-    healthy = reader.informed and not found.unknown
-    head = f"no failure in this log ({read_lines})" if healthy else f"unknown: no known error in {read_lines}"
+    healthy = (reader.informed or judged) and not found.unknown
+    what = f"output of {', '.join(dict.fromkeys(judged))}" if judged else "log"
+    head = f"no failure in this {what} ({read_lines})" if healthy else f"unknown: no known error in {read_lines}"
     _print([head, *([""] if lines else []), *lines])
     return UNKNOWN
 
@@ -158,17 +163,18 @@ def _whole_lines(text: str) -> str:
     return joined.text if after.result().known >= before.result().known else text
 
 
-def _output_lines(source: Source, width: int) -> tuple[list[str], bool]:
-    """Return the findings about an output, and whether its lines are to be examined as those of a log."""
+def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
+    """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
     form = recognise(source.text).format
-    if form is None or not (form.facts or form.convert) or form.name.startswith("fabtui-"):
-        return [], True
+    ours = form is not None and form.name.startswith("fabtui-")
+    if form is None or not (form.facts or form.convert or ours):
+        return [], ""
     is_log = form.log and form.errors
     # What a library tells of the node stands at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
-    lines = finding_lines(examined(result), width) if is_log else diagnosis_lines(result, width)
+    lines = finding_lines(examined(result), width) if is_log or ours else diagnosis_lines(result, width)
     head = ["", f"{one_line(source.name, 200)}: {form.name}"]
-    return ([*head, *lines] if lines else []), is_log or not lines
+    return [*head, *lines] if lines else [], form.name
 
 
 def _explain_text(words: list[str], width: int) -> int:

@@ -15,12 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.diagnosis.diagnosis import diagnose, with_errors
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.export.json import as_json
-from fabtui.importers.result import read
 from fabtui.importers.session import read_session
-from fabtui.importers.sources import sources
-from fabtui.importers.to_model.dispatch import errors_in, examined
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, InventoryUpdate, Measured, PlanUpdate, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
@@ -586,26 +583,3 @@ def test_the_same_finding_stands_first_behind_every_door(
 def test_at_least_sixteen_faults_are_seen_through_several_doors() -> None:
     assert len(FAULTS) >= 16
     assert all(len(list(_doors(fault))) >= 6 for fault in FAULTS)
-
-
-#: Samples that show a fault, by folder.
-_FAULTY = {
-    "ibsim": {
-        *("ib_write_bw.txt", "ibstat_hca_relinked_init.txt", "ibstat_hca_unlinked.txt"),
-        *("perfquery_leaf1_p2.txt", "perfquery_saturated.txt"),
-        *(f"iblinkinfo_{name}.txt" for name in ("after_unlink", "degraded_1x_edr", "line", "mad_loss60")),
-        *(f"ibqueryerrors_{name}.txt" for name in ("bad", "data", "details")),
-    },
-    "docs": {"nccl.log", "pings.csv", "rank0.log", "rank3.log"},
-}
-
-
-@pytest.mark.parametrize("folder", ["h200x8", "ibsim", "docs", "ping"])
-def test_a_healthy_output_has_no_finding(folder: str) -> None:
-    files = [path for path in (SAMPLES / folder).iterdir() if path.name not in _FAULTY.get(folder, ())]
-    for source in sources([str(path) for path in sorted(files)]):
-        result = read(source)
-        examination = examined(result)
-        examination = with_errors(examination, errors_in(result, examination))
-        found = [(source.name, title(one)) for one in examination.all_findings]
-        assert found == []
