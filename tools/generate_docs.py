@@ -211,7 +211,7 @@ def errors() -> str:
     rows = [[code(kind.value), cell(kind.meaning)] for kind in ErrorKind]
     intro = (
         "`fabtui explain E13` prints an entry, `fabtui explain rank*.log` finds them in logs. They are declared in "
-        "`fabtui/diagnosis/knowledge/errors.toml`."
+        "`fabtui/diagnosis/knowledge/errors.toml` and `program_errors.toml`."
     )
     kinds = "Every error carries a kind (`error_kind`) next to its text: on the wire, in recordings and in JSON."
     return page(

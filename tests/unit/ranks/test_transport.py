@@ -54,6 +54,12 @@ def test_a_line_knows_its_gpu_and_level() -> None:
     assert line is not None
     assert (line.host, line.pid, line.tid, line.device, line.level) == ("node-2", 57, 59, 0, "WARN")
     assert line.text.startswith("NET/IB : Got completion")
+    named = log_lines.parse_line("n060:7:9 [2] transport/nvls.cc:254 (ncclNvlsSetup) NCCL WARN odd")
+    assert named is not None
+    assert (named.host, named.device, named.where, named.text) == ("n060", 2, "transport/nvls.cc:254", "odd")
+    typed = log_lines.parse_line("n060:7:9 [2] ncclResult_t reg_mr(void*, int):617 NCCL WARN NET/OFI odd")
+    assert typed is not None
+    assert (typed.host, typed.level, typed.text) == ("n060", "WARN", "NET/OFI odd")
     assert log_lines.parse_line("") is None
     assert log_lines.parse_line("Traceback (most recent call last):") is None
 

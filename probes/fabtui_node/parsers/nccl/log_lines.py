@@ -15,7 +15,9 @@ _LINE = re.compile(
     # A time zone may touch the host.
     r"(?:^|[\s\]>:]|[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d))"
     r"(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,5})\] "
-    r"(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    # NCCL from 2.29 on names the function, too; plug-ins name a function with its types in place of the file.
+    r"(?:\d{1,12}\.\d{1,9} )?"
+    r"(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) (?:\([\w:~<>]{1,200}\) )?|[\w:~<>*&,() .]{1,300}:\d{1,7} )?"
     r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION|ABORT) (?P<text>.*)$"
 )
 _CHANNEL = re.compile(
