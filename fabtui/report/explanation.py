@@ -105,7 +105,11 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
         lines += [*([""] if lines else []), f"{count(len(found.unknown), 'warning')} not in the catalogue:"]
         for place in found.unknown[:_MOST_UNKNOWN]:
             lines += wrapped("    ", f"{_where(place, files)}{one_line(place.text, 300)}", width)
-    normal = [one for one in found.notices if one.meaning.cause_if and one.first.node and not found.several_nodes]
+    normal = (
+        []
+        if found.several_nodes
+        else [one for one in found.notices if one.meaning.cause_if == "several-nodes" and one.first.node]
+    )
     for one in found.notices:
         if one not in normal:
             lines += ["", *_block("note", one, files, width)] if lines else _block("note", one, files, width)

@@ -37,7 +37,7 @@ class Meaning(NamedTuple):
     when: str  #: The circumstance: ``later`` or ``same-node``, or "".
     follows: tuple[str, ...]  #: Causes that explain this error where they come earlier in a log.
     role: str  #: ``cause``, ``consequence`` (of an error elsewhere) or ``notice`` (no error by itself).
-    #: The circumstance in which alone a cause is one, and else a notice: ``several-nodes``, or "".
+    #: The circumstance in which alone a cause is one, and else a notice: ``several-nodes``, ``alone`` or "".
     cause_if: str = ""
     stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
 
@@ -143,7 +143,7 @@ def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     node = node_of(m.src)
     if found is None or not node or node != node_of(m.dst):
         return found
-    return None if found.cause_if else refined(found, "same-node")
+    return None if found.cause_if == "several-nodes" else refined(found, "same-node")
 
 
 def error_kind(m: Measurement) -> str | None:

@@ -75,28 +75,34 @@ def stage_of_file(path: str) -> str | None:
     return None if found is None else found.id
 
 
-def stage_failure(line: str, reported: bool = False) -> Meaning | None:
+def stage_failure(line: str, reported: bool = False, returned: str = "") -> Meaning | None:
     """Return what a line reports as a failure, by its stage and the number of the error; None if it shows no stage.
 
     Args:
         line: The line.
         reported: Whether the lines before it show that a library reports a failure here.
+        returned: The line of a call that returned this failure, whose file shows the stage.
     """
-    text = line[:_LONGEST]
+    text, shows = line[:_LONGEST], returned[:_LONGEST] or line[:_LONGEST]
     reported = reported or _REPORTED.search(text) is not None
     found = None
-    if (reported or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(text)):
+    if (reported or returned or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(shows)):
         found = _by_file(file[1])
     if found is None:
         found = next((one for one in stages() if (reported or one.evident) and one.words.search(text)), None)
     if found is None:
         return None
-    number = number_in(text)
+    number = number_in(text) or number_in(shows)
     if number is None:
         return found.meaning._replace(prints=found.meaning.text)
     sentence = f"{found.meaning.text} with {number.sentence}"
     following = f"{number.advice} {found.meaning.next}".strip()
     return found.meaning._replace(text=sentence, prints=sentence, next=following)
+
+
+def is_general(failure: Meaning) -> bool:
+    """Return True for a failure in code that all stages use: the calls that returned it show its stage."""
+    return failure.id in ("stage-gpu", "stage-init")
 
 
 def returned_failure(line: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.knowledge import xids
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, meanings, refined
-from fabtui.diagnosis.knowledge.failure_stage import returned_failure, stage_failure, stage_words
+from fabtui.diagnosis.knowledge.failure_stage import is_general, returned_failure, stage_failure, stage_words
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
 from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
 from fabtui.sanitize import one_line
@@ -148,7 +148,7 @@ class Causes(NamedTuple):
     @property
     def matters(self) -> bool:
         """True if a notice is worth knowing without a failure; some are normal on a single node."""
-        return any(self.several_nodes or not one.meaning.cause_if for one in self.notices)
+        return any(self.several_nodes or one.meaning.cause_if != "several-nodes" for one in self.notices)
 
     @property
     def known(self) -> tuple[int, int]:
@@ -168,7 +168,8 @@ class LogReader:
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
-        self._pending: LogPlace | None = None  # A warning whose stage the calls that return may show.
+        # A warning whose stage the calls that return may show, and its own stage.
+        self._pending: tuple[LogPlace, Meaning | None] | None = None
         self._returned: tuple[Meaning, LogPlace] | None = None
         self._advice: dict[str, str] = {}
         self._starting: dict[tuple[int, str, str], LogPlace] = {}
@@ -225,12 +226,15 @@ class LogReader:
                 meaning = meaning._replace(role="notice")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (form.fails or reported):
-            if (failure := stage_failure(raw, reported)) is not None:
-                self._settle()
-                self._count(failure, self._place(number, raw, clock))
-            elif _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
-                self._settle()
-                self._pending = self._place(number, raw, clock)
+            failure = stage_failure(raw, reported)
+            if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
+                return
+            self._settle()
+            place = self._place(number, raw, clock)
+            if failure is None or is_general(failure):
+                self._pending = place, failure
+            else:
+                self._count(failure, place)
 
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = parse_line(raw)
@@ -242,19 +246,23 @@ class LogReader:
 
     def _returns(self, place: LogPlace) -> None:
         """Take a call that returned a failure: it shows the stage of the warning before it."""
-        failure = stage_failure(place.text)
-        if failure is None:
+        pending, own = self._pending or (None, None)
+        failure = stage_failure(pending.text if pending else "", returned=place.text)
+        if failure is None or (own is not None and is_general(failure)):
             return
-        if self._pending is not None and self._pending.node in ("", place.node):
-            self._count(failure, self._pending)
+        if pending is not None and pending.node in ("", place.node):
+            self._count(failure, pending)
             self._pending = None
         elif self._returned is None:
             self._returned = failure, place
 
     def _settle(self) -> None:
-        """Count the last warning as unknown if no call after it showed its stage."""
-        if self._pending is not None and len(self._unknown) < _MOST_KEPT:
-            self._unknown.setdefault(_alike(self._pending.text), self._pending)
+        """Count the last warning by its own stage, or as unknown, if no call after it showed its stage."""
+        place, failure = self._pending or (None, None)
+        if place is not None and failure is not None:
+            self._count(failure, place)
+        elif place is not None and len(self._unknown) < _MOST_KEPT:
+            self._unknown.setdefault(_alike(place.text), place)
         self._pending = None
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
@@ -337,12 +345,14 @@ class LogReader:
         return self._nodes > 1 or len(self._hosts) > 1
 
     def _promote(self, found: list[Occurrences]) -> None:
-        """Make notices causes that are ones between several nodes, where nothing else explains the failure."""
+        """Make causes of notices that are causes between several nodes, or alone, where nothing else is one."""
         failed = any(one.meaning.role == "consequence" for one in found)
-        if not self._several or self._unknown or any(map(_fails, found)) or (self._completed and not failed):
+        if self._unknown or any(map(_fails, found)) or (self._completed and not failed):
             return
         for one in found:
-            if one.meaning.cause_if == "several-nodes" and meaning_named(one.meaning.id).role == "cause":
+            when = one.meaning.cause_if
+            holds = when == "alone" or (when == "several-nodes" and self._several and failed)
+            if holds and meaning_named(one.meaning.id).role == "cause":
                 one.meaning = one.meaning._replace(role="cause")
 
     def _quoted(self) -> str:

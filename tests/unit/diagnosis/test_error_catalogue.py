@@ -396,7 +396,7 @@ def test_the_catalogue_is_valid() -> None:
         assert one["text"][-1] != "." == one["next"][-1], one["id"]
         assert meaning.role in ("cause", "consequence", "notice"), one["id"]
         assert set(meaning.stages) <= {stage.id for stage in stages()}, one["id"]
-        assert meaning.cause_if in ("", "several-nodes"), one["id"]
+        assert meaning.cause_if in ("", "several-nodes", "alone"), one["id"]
         assert set(meaning.follows) <= {other["id"] for other in found}, one["id"]
         assert not meaning.kind or meaning.kind in [kind.value for kind in ErrorKind], one["id"]
         # Without unbounded or nested repetition, a search takes linear time.

@@ -308,6 +308,22 @@ def test_calls_that_returned_show_the_stage_of_a_warning_without_a_file() -> Non
     assert [one.meaning.code for one in causes(f"{returned}n060:1:2 [0] NCCL WARN magic mismatch\n").causes] == ["E21"]
 
 
+def test_a_warning_in_general_code_has_the_stage_of_the_call_that_returned_it() -> None:
+    warning = "n060:100:120 [0] include/alloc.h:102 NCCL WARN Cuda failure 402 'odd'\n"
+    alone = causes(warning).causes[0].meaning
+    assert (alone.code, "CUDA error 402" in alone.text) == ("E212", True)
+    returned = causes(f"{warning}{NODE}transport/shm.cc:590 -> 1\n{NODE}init.cc:33 -> 1\n").causes
+    assert [(one.meaning.code, one.first.line) for one in returned] == [("E207", 1)]
+    assert "CUDA error 402" in returned[0].meaning.text
+
+
+def test_what_may_do_harm_is_a_cause_where_nothing_else_is_one() -> None:
+    missing = 'n060:100:120 [0] init.cc:126 NCCL WARN Missing "iommu=pt" from kernel command line which is odd\n'
+    assert [one.meaning.code for one in causes(missing).causes] == ["E84"]
+    found = causes(f"{missing}n060:100:120 [0] NCCL WARN Mismatched NCCL version detected\n")
+    assert ([one.meaning.code for one in found.causes], shown(found.notices)) == (["E24"], [("E84", 1, 0, 1)])
+
+
 LAST = (
     "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:9, unhandled cuda error\n"
     "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
