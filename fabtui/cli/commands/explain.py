@@ -154,6 +154,9 @@ def _explain_logs(words: list[str], width: int) -> int:
 
 def _whole_lines(text: str) -> str:
     """Return a text with its hard-wrapped lines joined, if at least as many of its errors are known then."""
+    if text.count("\n") <= 1 and not text.lstrip().startswith("{"):
+        # A value of JSON or of a shell, whose line ends are written as two characters.
+        text = text.replace("\\n", "\n")
     joined = unwrapped(text, keep_count=True)
     if joined is None:
         return text

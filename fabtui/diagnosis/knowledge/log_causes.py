@@ -152,8 +152,8 @@ class Causes(NamedTuple):
 
     @property
     def known(self) -> tuple[int, int]:
-        """Number of kinds of errors that are known, causes and consequences, and number of their lines."""
-        errors = [*self.causes, *self.consequences]
+        """Number of kinds of errors of the catalogue, causes and consequences, and number of their lines."""
+        errors = [one for one in (*self.causes, *self.consequences) if not one.meaning.id.startswith("stage-")]
         return len(errors), sum(one.count for one in errors)
 
 

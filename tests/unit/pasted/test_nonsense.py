@@ -1,0 +1,49 @@
+"""Lines of other programs, and of none: the answer is that they are unknown, never a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .test_cases import Out, answer
+
+LINES = (
+    "the printer is on fire",
+    "ERROR: could not find a version that satisfies the requirement flask==9.9 (from versions: 1.0, 2.0)",
+    "make: *** [Makefile:12: all] Error 2",
+    "npm ERR! code ELIFECYCLE",
+    'psql: FATAL:  password authentication failed for user "alice"',
+    "SyntaxError: invalid syntax",
+    "KeyError: 'learning_rate'",
+    "ValueError: too many values to unpack (expected 2)",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'config.yaml'",
+    "fatal: not a git repository (or any of the parent directories): .git",
+    "E: Unable to locate package nosuchpackage",
+    "panic: runtime error: index out of range [3] with length 3",
+    'java.lang.NullPointerException: Cannot invoke "String.length()" because "s" is null',
+    '2026-11-20 10:12:01 [error] 1234#0: *5 open() "/var/www/favicon.ico" failed (2: No such file or directory)',
+    "ERROR 1045 (28000): Access denied for user 'root'@'localhost' (using password: YES)",
+    "curl: (60) SSL certificate problem: self-signed certificate",
+    "tar: Exiting with failure status due to previous errors",
+    "warning: unused variable `x`",
+    "Killer rabbit failed with status 12 carrots and error 401 hugs",
+    "lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do 217 of 700 eiusmod tempor",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_nonsense_is_unknown(line: str, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pasted.log").write_text(f"{line}\n")
+    for args in ((line,), ("pasted.log",)):
+        code, text = answer(capsys, "explain", *args)
+        assert (code, "cause" in text.lower(), "note:" in text) == (1, False, False), text
+        assert text.startswith(("unknown: ", "no failure"))
+
+
+def test_nonsense_together_is_unknown(capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pasted.log").write_text("".join(f"{line}\n" for line in LINES))
+    code, text = answer(capsys, "explain", "pasted.log")
+    assert (code, text.startswith("unknown: no known error in 20 lines")) == (1, True), text

@@ -1,0 +1,159 @@
+"""Pasted texts in all the dresses that they come in: the answer is the one to the bare text."""
+
+from __future__ import annotations
+
+import bz2
+import calendar
+import gzip
+import html
+import io
+import json
+import lzma
+import re
+import textwrap
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fabtui.cli import main as entry
+
+from .test_cases import PASTED, Out, answer
+
+#: Cases of different libraries, and the code of the first cause.
+CASES = {
+    "06-nvls-401.txt": "E80",
+    "07-ipc-217.txt": "E82",
+    "09-gloo-loopback.txt": "E103",
+    "12-watchdog-stuck.txt": "E99",
+    "17-mlx5-command.txt": "E105",
+}
+MONTHS = range(1, 13)
+
+
+def each(prefix: str) -> Callable[[str], str]:
+    """Return the variation that puts something before each line; ``{n}`` in it is the number of the line."""
+    return lambda text: "".join(
+        prefix.replace("{n}", str(number)) + line for number, line in enumerate(text.splitlines(keepends=True))
+    )
+
+
+def folded(width: int) -> Callable[[str], str]:
+    """Return the variation of a terminal that cuts lines at a width."""
+    return lambda text: "".join(
+        f"{line[at : at + width]}\n" for line in text.splitlines() for at in range(0, len(line), width)
+    )
+
+
+def in_docker(text: str) -> str:
+    """Return the lines as Docker's log has them."""
+    entries = [
+        {"log": line, "stream": "stderr", "time": "2026-11-20T10:12:01Z"} for line in text.splitlines(keepends=True)
+    ]
+    return "".join(f"{json.dumps(entry)}\n" for entry in entries)
+
+
+TALK = "Hi all,\n\nour training stops on the second node. Did anybody see this before?\n\n"
+VARIATIONS: dict[str, Callable[[str], str]] = {
+    "quoted": each("> "),
+    "quoted twice": each("> > "),
+    "a table of a mail": each("| "),
+    "ISO": each("2026-11-20T10:12:0{n}.123Z "),
+    "syslog": each("Nov 20 10:12:0{n} n061 train[4151]: "),
+    "ctime": each("[Fri Nov 20 10:12:0{n} 2026] "),
+    "Ray": each("(RayTrainWorker pid=1601, ip=10.0.0.3) "),
+    "MPI": each("[1,3]<stderr>:"),
+    "srun": each("3: "),
+    "kubectl": each("[pod/worker-0/main] "),
+    "compose": each("worker-0  | "),
+    "Docker": in_docker,
+    "HTML": lambda text: f"<html><body><p>{TALK}</p><pre><code>{html.escape(text)}</code></pre></body></html>\n",
+    "Markdown": lambda text: f"{TALK}```\n{text}```\n\nThanks!\n",
+    "indented": lambda text: textwrap.indent(text, "        "),
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "folded at 80": folded(80),
+    "folded at 138": folded(138),
+    "one line with escapes": lambda text: text.replace("\n", "\\n") + "\n",
+    "within 4.4 MB": lambda text: "step 12 loss 2.31\n" * 120_000 + text + "step 13 loss 2.30\n" * 120_000,
+}
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.chdir(tmp_path)
+
+
+def first_cause(text: str) -> str:
+    """Return the code of the first cause or finding of an answer, "" for none."""
+    found = re.search(r"cause: (E\d+)|\n +1 [^\n]*(?:\n(?! +2 )[^\n]*)*?means: (E\d+)", text)
+    return (found[1] or found[2]) if found else ""
+
+
+def packed(name: str, text: str) -> dict[str, bytes]:
+    """Return a text in the archives that are read, by the name of the file."""
+    data = text.encode()
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, data)
+    return {
+        f"{name}.gz": gzip.compress(data),
+        f"{name}.xz": lzma.compress(data),
+        f"{name}.bz2": bz2.compress(data),
+        "logs.zip": whole.getvalue(),
+        "bom.log": b"\xef\xbb\xbf" + data,
+        "utf16.log": text.encode("utf-16"),
+    }
+
+
+@pytest.mark.parametrize("variation", VARIATIONS)
+def test_a_text_in_another_dress(variation: str, capsys: Out) -> None:
+    for name, code in CASES.items():
+        Path("pasted.log").write_bytes(VARIATIONS[variation]((PASTED / name).read_text()).encode())
+        given, text = answer(capsys, "explain", "pasted.log")
+        assert (given, first_cause(text)) == (0, code), f"{name}\n{text}"
+
+
+def test_a_text_in_an_archive_or_another_encoding(capsys: Out) -> None:
+    for name, code in CASES.items():
+        for file, data in packed("rank0.log", (PASTED / name).read_text()).items():
+            Path(file).write_bytes(data)
+            given, text = answer(capsys, "explain", file)
+            assert (given, first_cause(text)) == (0, code), f"{name} as {file}\n{text}"
+
+
+def test_the_time_for_4_megabytes() -> None:
+    """The limit is 2 s of CPU; a machine that does other work at the time gets five times as long."""
+    Path("pasted.log").write_text(VARIATIONS["within 4.4 MB"]((PASTED / "06-nvls-401.txt").read_text()))
+    start = time.process_time()
+    assert entry.main(["explain", "pasted.log"]) == 0
+    assert time.process_time() - start < 10.0
+
+
+STUCK = (
+    "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+)
+STAMPS = {
+    "PyTorch": "[rank1]:[E{month}{day:02d} 13:48:58.260509461 ProcessGroupNCCL.cpp:1746] [PG ID 0 Rank 1] ",
+    "glog": "E{month:02d}{day:02d} 13:48:58.260509 4151 ProcessGroupNCCL.cpp:1746] [Rank 1] ",
+    "ISO": "2026-{month:02d}-{day:02d}T13:48:58.260Z [rank1]: ",
+    "date and time": "[2026-{month:02d}-{day:02d} 13:48:58,260] [rank1]: ",
+    "slashes": "2026/{month:02d}/{day:02d} 13:48:58 [rank1]: ",
+    "syslog": "{name} {day:2d} 13:48:58 n060 train[4151]: [rank1]: ",
+    "ctime": "[{weekday} {name} {day:2d} 13:48:58 2026] [rank1]: ",
+}
+
+
+@pytest.mark.parametrize("month", MONTHS)
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("day", [4, 24])
+def test_every_stamp_in_every_month(month: int, stamp: str, day: int, capsys: Out) -> None:
+    names = {"name": calendar.month_abbr[month], "weekday": calendar.day_abbr[calendar.weekday(2026, month, day)]}
+    Path("rank1.log").write_text(f"{STAMPS[stamp].format(month=month, day=day, **names)}{STUCK}\n")
+    given, text = answer(capsys, "explain", "rank1.log")
+    assert (given, first_cause(text)) == (0, "E99"), text
+    assert f"line     {month:02d}-{day:02d} 13:48:58" in text
+    given, text = answer(capsys, "job", "--logs", "rank1.log", "--once")
+    assert (given, "J04" in text) == (1, True), text
