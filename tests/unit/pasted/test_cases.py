@@ -198,6 +198,10 @@ def what_is_wrong(case: Case, capsys: Out) -> list[str]:
     wrong += [f"not first: {words}" for words in case.first if not re.search(words, first, re.IGNORECASE)]
     wrong += [f"not said: {words}" for words in case.next if not re.search(words, every, re.IGNORECASE)]
     wrong += [f"said: {words}" for words in case.never if re.search(words, every, re.IGNORECASE)]
+    if case.command == "job":
+        code, line = answer(capsys, "job", "--logs", ".", "--json")
+        rules = [one["rule"] for one in json.loads(line)["findings"]]
+        wrong += [] if (code, "J04" in rules) == (case.code, True) else [f"exit code {code} with --json: {rules}"]
     if case.command == "read":
         code, line = answer(capsys, "read", "--json", name)
         found = json.loads(line)["findings"]
