@@ -211,6 +211,8 @@ _PART = 256 * 1024
 _ENOUGH = 0.8
 #: Labels of processes that are shown.
 _SHOWN = 4
+#: A table whose cut rows are joined has at least this part of the values: the rests of rows were taken for rows.
+_HALF = 0.5
 #: Widths of terminals: at these a single line is cut by one, not the longest of the text by chance.
 _USUAL_WIDTHS = frozenset((80, 100, 120, 132, 138))
 #: Depth to which values are counted.
@@ -337,6 +339,9 @@ def _read_better(joined: _Candidate, best: _Candidate, ties: bool) -> bool:
         return False
     if form is not best.guess.format:
         return joined.guess.sure > best.guess.sure
+    if joined.missed < best.missed and not ties and not form.log:
+        # The rest of a cut row was taken for a row.
+        return joined.known >= _HALF * best.known
     if joined.missed > best.missed or joined.known < best.known:
         return False
     # Of a whole line of a log more is shown, even if it has no more values.
@@ -356,7 +361,7 @@ def _better(other: _Candidate, best: _Candidate) -> bool:
     if any(layer.weak for layer in other.variant.layers):
         return False
     if form.log:
-        return other.known > best.known
+        return other.known > best.known or (other.known == best.known and other.missed < best.missed)
     # A prefix is no part of a table: what more is read with it are mostly lines taken for something else. Outputs of
     # several processes, interleaved, may give as many values as one after another, and wrong ones.
     return other.missed < best.missed or (other.missed == best.missed and other.known >= _ENOUGH * best.known)

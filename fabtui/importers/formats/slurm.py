@@ -233,7 +233,8 @@ def _right_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool
 
 
 def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None:
-    if len(cells) < len(table.names):
+    # The rest of a row that a terminal cut, or words below the table, fill few columns.
+    if len(cells) < len(table.names) or sum(map(bool, cells)) * 3 < len(table.names) - 1:
         notes.puzzled(" ".join(cells))
         return None
     row: dict[str, Any] = {}
@@ -459,7 +460,7 @@ def _explain(record: dict[str, Any]) -> None:
 
 
 #: Names of hosts, or a list of them.
-_HOSTS = re.compile(r"[A-Za-z0-9][\w.,\[\]-]{0,4000}", re.ASCII)
+_HOSTS = re.compile(r"(?!\d+$)[A-Za-z0-9][\w.,\[\]-]{0,4000}", re.ASCII)
 
 
 def _shown(command: str, lines: list[str]) -> dict[str, Any] | None:

@@ -18,6 +18,8 @@ _LABEL = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?)\s?",
     re.ASCII,
 )
+#: The prompt of a shell, or a mark of quoted text.
+_PROMPT = re.compile(r"```|[$#>] |\[?[\w.-]{1,60}@[\w.-]{1,80}[: ]", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 
@@ -46,6 +48,11 @@ def unlabelled(line: str) -> str:
     start = len(line) - len(line.lstrip())
     match = _LABEL.match(line, start)
     return line[match.end() :] if match else line
+
+
+def is_prompt(line: str) -> bool:
+    """Return True if a line begins with the prompt of a shell or a mark of quoted text: a record ends before it."""
+    return _PROMPT.match(line) is not None
 
 
 def number(text: str) -> float | None:

@@ -286,7 +286,7 @@ def _set_types(links: List[Dict[str, Any]]) -> None:
         line_mode, has_guid = link.pop("line_mode"), link.pop("has_guid")
         if line_mode:
             # The ports of a switch have one GUID in common, each port of an adapter has a different one.
-            link["type"] = "switch" if link["port"] > 4 or rows[link["guid"]] > 1 else None
+            link["type"] = "switch" if link["port"] > 4 or (link["guid"] and rows[link["guid"]] > 1) else None
         elif link["type"] is None or has_guid != (link["type"] != "switch"):
             link["type"] = "CA" if has_guid else "switch"
             link["name"] = None

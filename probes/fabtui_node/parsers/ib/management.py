@@ -94,7 +94,11 @@ def parse_counters(text: str) -> Reading:
             elif name not in _SELECTORS and count is not None:
                 counters[name] = count
         if block.title or counters:
-            entry = {**block.as_dict(), "extended": "extended" in block.title, "capabilities": block.remark or None}
+            entry = {
+                **block.as_dict(),
+                "extended": "extended" in block.title if block.title else None,
+                "capabilities": block.remark or None,
+            }
             short = block.title in ("Port counters", "")
             found.append({**entry, "counters": counters, "saturated": values.saturated(counters) if short else []})
     if not found and not notes.warnings:

@@ -213,7 +213,7 @@ def _verbs_field(line: str, device: Dict[str, Any], port: Optional[Dict[str, Any
 
 def _verbs_port_field(port: Dict[str, Any], label: str, value: str, word: str) -> None:
     if label == "state":
-        port["state"] = _VERBS_STATES.get(word, word) or "unknown"
+        port["state"] = _VERBS_STATES.get(word.upper(), word) or "unknown"
     elif label in ("max_mtu", "active_mtu"):
         port[label] = ibwords.digits(word)
     elif label in ("sm_lid", "port_lid", "port_lmc"):
@@ -225,7 +225,7 @@ def _verbs_port_field(port: Dict[str, Any], label: str, value: str, word: str) -
     elif label == "active_speed":
         port["lane_rate"] = ibwords.gbps(word)
     elif label == "phys_state":
-        port["physical_state"] = ibwords.PHYSICAL_STATES.get(word, word) or "unknown"
+        port["physical_state"] = ibwords.PHYSICAL_STATES.get(word.upper(), word) or "unknown"
     elif value:
         port["attributes"][label] = value[:100]
 
@@ -288,9 +288,9 @@ def _put(link: Dict[str, Any], key: str, value: str) -> None:
     if key in _LINK_NUMBERS:
         link[key] = ibwords.digits(value)
     elif key == "state":
-        link[key] = _LINK_STATES.get(value, value[:100])
+        link[key] = _LINK_STATES.get(value.upper(), value[:100])
     elif key == "physical_state":
-        link[key] = "unknown" if value == "UNKNOWN" else ibwords.PHYSICAL_STATES.get(value, value[:100])
+        link[key] = "unknown" if value.upper() == "UNKNOWN" else ibwords.PHYSICAL_STATES.get(value.upper(), value[:100])
     elif key in _LINK_KEYS:
         link[key] = value[:100]
 

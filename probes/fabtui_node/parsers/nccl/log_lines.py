@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.lines import is_prompt, plain_lines
 from fabtui_node.parsers.nccl.graph import Graph
 from fabtui_node.parsers.nccl.transports import Path, path_of
 
@@ -246,8 +246,6 @@ _RESULTS = {
     1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
     6: "remote error", 7: "in progress",
 }  # fmt: skip
-#: What does not go on with the line before it: the prompt of a shell, the mark of quoted text.
-_FOREIGN = re.compile(r"```|[$#>] |\[?[\w.-]{1,60}@[\w.-]{1,80}[: ]")
 #: Width (characters) from which on a line may have been cut by a terminal.
 _NARROWEST = 78
 #: Maximum number of pairs whose transports are kept.
@@ -280,7 +278,7 @@ class _Parser:
         if version := _VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
         if found is None and bare is None:
-            if self._wrapped and line.strip() and self.warns and not _FOREIGN.match(line):
+            if self._wrapped and line.strip() and self.warns and not is_prompt(line):
                 # A terminal cuts in the middle of a word.
                 in_word = self._width >= _NARROWEST and self.warns[-1]["text"][-1:].isalnum() and line[:1].isalnum()
                 self.warns[-1]["text"] = (self.warns[-1]["text"] + ("" if in_word else " ") + line.strip())[:400]

@@ -90,7 +90,7 @@ def parse_ping(text: str) -> Row:
     if times:
         row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
     duplicates = _DUPLICATES.search(text)
-    row["duplicates"] = int(duplicates[1]) if duplicates else text.count("(DUP!)")
+    row["duplicates"] = int(duplicates[1]) if duplicates else text.lower().count("(dup!)")
     narrow = _PATH_MTU.search(text)
     row["path_mtu"] = int(narrow[1]) if narrow else None
     row["error"] = _complaint(text, bool(row["received"]))
@@ -210,7 +210,7 @@ def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
         found = _REPLY.match(line)
         if not found or len(replies) >= _MOST_REPLIES:
             continue
-        seq, again = int(found["seq"]), "(DUP!)" in found["rest"]
+        seq, again = int(found["seq"]), "(dup!)" in found["rest"].lower()
         if seq == 0:
             # The numbers have 16 bits and wrap around.
             answered &= {0}
@@ -273,6 +273,14 @@ _LIKELY = first_of(
 )
 
 FORMATS = [
-    Format("ping", "ping of any make: loss and round trips", _LIKELY, parse, units=_UNITS, log=True),
+    Format(
+        "ping",
+        "ping of any make: loss and round trips",
+        _LIKELY,
+        parse,
+        units=_UNITS,
+        words=("PING", "PING6", "From", "Request timeout", "Destination", "Unreachable", "Host", "Net", "Port", "Time"),
+        log=True,
+    ),
     Format("fping", "fping -C or -c: loss and round trips of many targets", _likely_fping, _parse_fping, units=_UNITS),
 ]

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import is_prompt
 
 _MOST_EVENTS = 500
 _MOST_LINES = 200_000
@@ -79,13 +80,17 @@ def parse_log(text: str) -> Reading:
     """
     notes = Notes()
     records: List[Dict[str, Any]] = []
+    inside = False
     lines = text.splitlines()
     for line in lines[-_MOST_LINES:]:
         found = _RECORD.fullmatch(line.rstrip()[:4200])
         if found:
             time, level, _, message = found.groups()
+            inside = True
             records.append({"time": time, "level": level.upper(), "text": message})
-        elif records:
+        elif is_prompt(line):
+            inside = False
+        elif inside:
             if line.strip() and len(records[-1]["text"]) < 8000:
                 records[-1]["text"] += "\n" + line.strip()[:2000]
         else:
