@@ -175,7 +175,7 @@ def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
     is_log = form.log and form.errors
     # What a library tells of the node stands at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
-    lines = finding_lines(examined(result), width) if is_log or ours else diagnosis_lines(result, width)
+    lines = finding_lines(examined(result), width) if form.errors or ours else diagnosis_lines(result, width)
     head = ["", f"{one_line(source.name, 200)}: {form.name}"]
     return [*head, *lines] if lines else [], form.name
 
