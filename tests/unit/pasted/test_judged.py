@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from fabtui.cli import main as entry
 from fabtui.importers.catalogue import formats
 from fabtui.importers.result import Result, read
 from fabtui.importers.sources import Source
@@ -151,6 +154,40 @@ def test_more_findings_than_a_session_lists_are_all_there() -> None:
         assert changed, name
     found = [one.rule.id for one in examined(of("nvidia-smi-q", text)).findings]
     assert found == ["FT114", "FT117", "FT123", "FT117", "FT118"]
+
+
+MATRIX = """\
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1      2      3
+     0 1502.40 275.07 275.07  11.00
+     1 275.51 1521.42 275.07  11.00
+     2 275.51 275.07 1521.42  11.00
+     3  11.00  11.00  11.00 1521.42
+"""
+
+
+def launches(folder: Path, pairs: int) -> None:
+    """Write the outputs of jobs that tested one pair each, of which rank 0 of n060 passes none."""
+    for src, dst in list(itertools.permutations(range(3), 2))[:pairs]:
+        text = "".join(f"n06{rank} [{rank}] : BEG send {src} -> {dst}\n" for rank in (src, dst))
+        text += f"n06{src} [{src}] : OK {src} -> {dst}\n" if 0 not in (src, dst) else "unhandled system error\n"
+        (folder / f"p2p-test-{src}-{dst}-4711.out").write_text(text)
+
+
+def test_nodes_to_drain_are_named_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's name is no node's name, and a single pair blames neither of its nodes."""
+    (tmp_path / "n060.txt").write_text(MATRIX)
+    assert entry.main(["read", str(tmp_path / "n060.txt")]) == 0
+    out = capsys.readouterr().out
+    assert "findings: " in out
+    for word in ("what to do now", "to drain", "--exclude", "scontrol"):
+        assert word not in out
+    for pairs, named in ((2, False), (6, True)):
+        folder = tmp_path / str(pairs)
+        folder.mkdir()
+        launches(folder, pairs)
+        assert entry.main(["read", str(folder)]) == 0
+        assert ("--exclude=n060" in capsys.readouterr().out) is named
 
 
 #: Formats of facts that are in no rule: they are shown, and why nothing is judged.
