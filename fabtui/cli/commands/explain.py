@@ -185,7 +185,7 @@ def _explain_text(words: list[str], width: int) -> int:
     reader = LogReader()
     reader.add(text)
     found = reader.result()
-    if found.causes or found.notices:
+    if found.causes or found.notices or found.advice:
         return _print(causes_lines(found, [""], width))
     if _TRANSPORT.fullmatch(text) and (kind := transport_of(text)).sentence:
         return _print(transport_lines(text, kind, width))

@@ -12,7 +12,7 @@ from fabtui.diagnosis.knowledge.pattern_words import words_of
 from fabtui.diagnosis.knowledge.toml_data import entries
 
 #: Maximum number of characters of a line that are searched.
-_LONGEST = 2_000
+_LONGEST = 1_000
 #: A source file with its line; the first of a line is where it was printed.
 _FILE = re.compile(
     r"(?:^|[\s\[(])((?:/|\.{1,2}/)?(?:[\w.+-]{1,80}/){0,16}[\w.+-]{1,80}\.(?:cc|cpp|cu|hpp|h|c)):\d{1,7}\b", re.ASCII

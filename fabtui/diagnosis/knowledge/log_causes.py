@@ -31,6 +31,7 @@ _MOST_FORMS = 4096
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
+_LONGEST_ADVICE = 1_000
 #: Words of lines that tell of ranks and nodes, and of those that may report a failure besides entries and stages.
 _TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
 _FAILING = (*stage_words(), b"error", b"exception", b"hint", b"nvrm: xid")
@@ -215,7 +216,7 @@ class LogReader:
         if form.tells:
             self._circumstances(number, raw, clock)
         informs = _INFORMS.search(raw) is not None
-        if not informs and (reported or ((form.meanings or form.fails) and _ADVISES.search(raw))):
+        if not informs and (reported or ((form.meanings or form.fails) and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
             self._quote(raw)
         if informs and form.fails and returned_failure(raw):
             self._returns(self._place(number, raw, clock))
@@ -287,6 +288,7 @@ class LogReader:
 
     def _quote(self, raw: str) -> None:
         """Keep the sentences of a line that name an action."""
+        raw = raw[:_LONGEST_ADVICE]
         text = re.sub(r"^.{0,300}?(?:NCCL (?:WARN|ERROR)|[Ww]arning:|HINT:) ", "", raw)
         advice = " ".join(part for part in _SENTENCE.split(text) if _ADVICE.search(part))
         if advice and len(self._advice) < _MOST_QUOTED and "NCCL_DEBUG" not in advice:
@@ -367,7 +369,7 @@ class LogReader:
 
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
-    form = _form(_index().lines(form_of(line)).get(0, frozenset()))
+    form = _form_of_line(line)
     if not any(form) or _INFORMS.search(line):
         return None
     found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings)
@@ -393,6 +395,10 @@ def _form(owners: frozenset[int]) -> _Form:
     known = meanings()
     found = tuple(known[owner] for owner in sorted(owners) if owner >= 0)
     return _Form(found, _FAILS_OWNER in owners, _TELLS_OWNER in owners)
+
+
+def _form_of_line(line: str) -> _Form:
+    return _form(_index().lines(form_of(line)).get(0, frozenset()))
 
 
 @functools.cache
@@ -435,7 +441,8 @@ class _Clock:
 def _known(line: str, form: _Form, reported: bool) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
     if reported:
-        return meaning_of(f"NCCL WARN {line}", notices=True)
+        line = f"NCCL WARN {line}"
+        form = _form_of_line(line)
     return meaning_of(line, notices=True, among=form.meanings)
 
 
