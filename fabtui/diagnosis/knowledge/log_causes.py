@@ -49,6 +49,9 @@ _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:E
 _LAST = re.compile(r"\bLast error:\s*(.*)")
 #: The beginning of another message.
 _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d:")
+#: A warning of PyTorch about what it tries again. Near the end of a log (so many lines) it was in vain.
+_RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
+_NEAR_END = 20
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
 _INFORMS = re.compile(r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b")
 #: Lines in which a library gives advice, and a sentence that does.
@@ -97,6 +100,7 @@ class Occurrences:
 
     meaning: Meaning
     first: LogPlace
+    last: LogPlace  #: Its last line in the last file.
     count: int = 0
     who: dict[str, None] = field(default_factory=dict)
     advice: str = ""  #: What the library itself advises, with its name: ``NCCL says: ...``; only of the first cause.
@@ -105,7 +109,7 @@ class Occurrences:
 
     def add(self, place: LogPlace) -> None:
         """Count one more line; lines in other words in which a rank reports the same are not counted again."""
-        self.first = min(self.first, place, key=lambda one: one.order)
+        self.first, self.last = min(self.first, place, key=lambda one: one.order), place
         if place.who and len(self.who) < _MOST_KEPT:
             self.who.setdefault(place.who)
         if "rank" in place.who and len(self._forms) < _MOST_KEPT:
@@ -166,6 +170,7 @@ class LogReader:
         self.cut = False
         self.informed = False  #: Whether a log shows what NCCL does, so that its silence about failures counts.
         self._files = 0
+        self._lengths: list[int] = []  # Number of lines of each file.
         self._examined = 0
         self._found: dict[tuple[str, ...], Occurrences] = {}
         self._unknown: dict[str, LogPlace] = {}
@@ -209,6 +214,7 @@ class LogReader:
                     last[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
         self._settle()
+        self._lengths.append(len(lines))
         self.lines += len(lines) - (not lines[-1])
         self._files += 1
 
@@ -225,6 +231,8 @@ class LogReader:
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
                 meaning = meaning._replace(role="notice")
+            elif meaning.role == "cause" and _RETRIES.search(raw):
+                meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (form.fails or reported):
             failure = stage_failure(raw, reported)
@@ -309,7 +317,7 @@ class LogReader:
             self._hosts.add(place.node)
         # Failures of a stage with other numbers are other errors.
         key = meaning.id, meaning.role, meaning.text
-        self._found.setdefault(key, Occurrences(meaning, place)).add(place)
+        self._found.setdefault(key, Occurrences(meaning, place, place)).add(place)
 
     def result(self) -> Causes:
         """Return the errors of all logs so far."""
@@ -353,7 +361,8 @@ class LogReader:
             return
         for one in found:
             when = one.meaning.cause_if
-            holds = when == "alone" or (when == "several-nodes" and self._several and failed)
+            near_end = one.last.line + _NEAR_END > self._lengths[one.last.file]
+            holds = (when == "alone" and near_end) or (when == "several-nodes" and self._several and failed)
             if holds and meaning_named(one.meaning.id).role == "cause":
                 one.meaning = one.meaning._replace(role="cause")
 

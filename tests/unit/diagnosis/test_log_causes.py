@@ -324,6 +324,17 @@ def test_what_may_do_harm_is_a_cause_where_nothing_else_is_one() -> None:
     assert ([one.meaning.code for one in found.causes], shown(found.notices)) == (["E24"], [("E84", 1, 0, 1)])
 
 
+def test_what_pytorch_tries_again_is_a_cause_only_at_the_end_of_a_log() -> None:
+    tries = (
+        "[rank1]:[W1120 10:00:00.1 socket.cpp:752] [c10d] The client socket has failed to connect to [n060]:29500 "
+        "(errno: 111 - Connection refused).\n"
+    )
+    assert [one.meaning.code for one in causes(tries * 3).causes] == ["E95"]
+    went_on = causes(tries + "step 1 loss 2.0\n" * 30)
+    assert (went_on.causes, shown(went_on.notices)) == ([], [("E95", 1, 0, 1)])
+    assert [one.meaning.code for one in causes(f"{tries}CUDA out of memory\n").causes] == ["E40"]
+
+
 LAST = (
     "[rank0]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:9, unhandled cuda error\n"
     "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n"
@@ -406,6 +417,7 @@ def test_commands_have_the_values_of_the_line() -> None:
 
 
 def test_all_placeholders_are_filled() -> None:
+    place = LogPlace(0, 1, None, "", "odd")
     for one in meanings():
-        found = Occurrences(one, LogPlace(0, 1, None, "", "odd")).explained
+        found = Occurrences(one, place, place).explained
         assert "{" not in found.text + found.next + "".join(command for _, command in found.commands), one.id
