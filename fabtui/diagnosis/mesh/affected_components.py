@@ -56,8 +56,8 @@ def scopes(bad: Iterable[AddressPair], tested: Iterable[AddressPair], rail: Rail
         rail: Returns the rail of a node's address, or None.
         order: The nodes in the order given by the user.
     """
-    search = _Search(frozenset(bad), frozenset(tested), rail, order)
-    return search.run() if search.bad else []
+    explained = frozenset(bad)
+    return _Search(explained, frozenset(tested), rail, order).run() if explained else []
 
 
 class _Search:

@@ -257,6 +257,8 @@ class Mesh:
     def scopes(self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None) -> list[Scope]:
         """Return scopes that explain bad pairs. Pairs that pass nothing are no evidence about other faults."""
         bad = set(bad) - self.clouded
+        if not bad:
+            return []
         known = set(self.paths if tested is None else tested) - self.clouded
         return scopes(bad, (known - self.dead) | bad, self._rail, self.order)
 

@@ -283,7 +283,7 @@ class Firewall(MeshRule):
             (tcp - both, "TCP", (Layer.TCP,)),
             (udp - both, "UDP", (Layer.UDP,)),
         ):
-            for scope in _by_destination(mesh, bad, tested):
+            for scope in _by_destination(mesh, bad, tested) if bad else ():
                 yield self._finding(mesh, scope, protocols, layers)
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
