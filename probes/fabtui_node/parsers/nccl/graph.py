@@ -24,6 +24,8 @@ class Graph:
 
     def line(self, text: str, host: Optional[str], process: Any) -> bool:
         """Take the text of a line of NCCL in; return whether it tells something of a graph."""
+        if " - N" not in text and "=== S" not in text:
+            return False
         nic, net = _NIC.match(text), _NET.match(text)
         if nic and len(self._last) < _MOST:
             self._last[process] = float(nic[1]), nic[2], bus_id(nic[3])
