@@ -220,6 +220,7 @@ FORMATS = [
         "results of DCGM's diagnostics",
         first_of(
             (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
+            (0.8, r"^Error: .{0,60}(?:host engine|establish a connection to the specified host)"),
             (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
         ),
         parse_diag,

@@ -17,7 +17,8 @@ _SWITCH = re.compile(
     re.ASCII,
 )
 _ROUTE = re.compile(
-    r"(0x[0-9a-fA-F]{1,6}) ([0-9]{1,4})\s*(?:: \((.{1,40}?) portguid (0x[0-9a-fA-F]{1,16}): '(.*)'\)|: \((.*)\))?\s*",
+    r"(0x[0-9a-fA-F]{1,6}) ([0-9]{1,4})\s*"
+    r"(?:: \((.{1,40}?) portguid (0x[0-9a-fA-FxX*.]{1,18}): '(.*)'\)|: \((.*)\))?\s*",
     re.ASCII,
 )
 _DUMPED = re.compile(r"([0-9]{1,6}) (?:valid )?lids dumped", re.ASCII)

@@ -17,6 +17,8 @@ _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .{0,40}Receive Buffer on (\w+)"
 _SETTING = re.compile(r"#\s*(Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(.{1,80}?)\.?\s*$")
 _SETTINGS = re.compile(r"\[\s*([a-z ]{1,30}):\s*([\w.]{1,30})\s*\]")
 _UNIT = re.compile(r"^(.*?)\s*\(([^()]{1,12})\)\s*$")
+#: Comments that lost their ``#``.
+_UNMARKED = re.compile(r"[ \t]{0,8}(?:OSU \w.{0,100} (?:Test|Benchmark)|Size {2,40}\S.{0,80}(?:\(us\)|MB/s))")
 _PROBLEM = re.compile(
     r"^(?:Warning|WARNING|Error|ERROR|Invalid|.{0,40}(?:MPI_ABORT|Segmentation fault|DATA VALIDATION ERROR)).{0,200}"
 )
@@ -55,6 +57,8 @@ class _Parser:
         self.columns: list[tuple[str, str | None]] = []
 
     def line(self, line: str) -> None:
+        if _UNMARKED.match(line):
+            line = f"# {line.lstrip()}"
         at = line.find("#")
         if at >= 0:
             self._comment(line[at:])
@@ -128,7 +132,11 @@ def parse(text: str) -> Reading:
     return parser.notes.reading({"tests": parser.tests})
 
 
-_LIKELY = first_of((0.98, r"^[^\n]{0,40}# OSU \w"), (0.75, r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)"))
+_LIKELY = first_of(
+    (0.98, r"^[^\n]{0,40}# OSU \w"),
+    (0.9, r"^[ \t]{0,8}OSU \w.{0,100} (?:Test|Benchmark)(?: v\d|$)"),
+    (0.75, r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)"),
+)
 FORMATS = [
     Format(
         "osu",

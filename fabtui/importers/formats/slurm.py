@@ -389,7 +389,39 @@ def _likely(tool: _Tool, text: str) -> float:
 
 
 def _format(tool: _Tool, title: str, parse: Callable[[str], Reading], aliases: str = "") -> Format:
-    return Format(tool.name, title, functools.partial(_likely, tool), parse, aliases=aliases)
+    return Format(tool.name, title, functools.partial(_likely, tool), parse, aliases=aliases, words=_HEADINGS)
+
+
+#: Headings of sinfo and squeue, which are capitals alone.
+_HEADINGS = (
+    *(
+        "PARTITION",
+        "AVAIL",
+        "TIMELIMIT",
+        "NODES",
+        "STATE",
+        "NODELIST",
+        "NODELIST(REASON)",
+        "HOSTNAMES",
+        "CPUS",
+        "MEMORY",
+    ),
+    *(
+        "JOBID",
+        "STEPID",
+        "NAME",
+        "USER",
+        "ST",
+        "TIME",
+        "TIME_LIMI",
+        "REASON",
+        "TIMESTAMP",
+        "GRES",
+        "TMP_DISK",
+        "WEIGHT",
+    ),
+    *("AVAIL_FE", "S:C:T"),
+)
 
 
 _FIRST = (

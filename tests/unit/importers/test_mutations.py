@@ -31,7 +31,6 @@ OTHERS = {
     ("lower case", "busbw-table 17"): "the unit is part of a heading in words",
     ("lower case", "dmesg-xid/aer-then-xid79.txt"): "an event of several lines begins with another of them",
     ("header dropped", "dmesg-xid/aer-then-xid79.txt"): "an event of several lines begins with another of them",
-    ("redacted", "ibsim/ibroute_leaf1.txt"): "the place of a GUID is not understood without it",
 }
 
 

@@ -8,7 +8,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 
 from .new_samples import NCCL_TOPOLOGY
-from .places import SAMPLES, of_text, values_of
+from .places import SAMPLES, at, of_text, values_of
 
 EARLY = """\
 #                                                     out-of-place                    in-place
@@ -90,7 +90,7 @@ def test_a_list_of_links_that_is_cut_off_has_no_total(links: int) -> None:
 
 
 def test_lines_of_nccl_without_host() -> None:
-    for line, at, device in (
+    for line, place, device in (
         (
             "register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory",
             "register_rail_mr_buffer:617",
@@ -100,7 +100,7 @@ def test_lines_of_nccl_without_host() -> None:
         ("NCCL WARN Bootstrap : no socket interface found", None, None),
     ):
         (warn,) = values_of(line + "\n", "nccl-log")["warns"]
-        assert (warn["host"], warn["at"], warn["device"]) == (None, at, device)
+        assert (warn["host"], warn["at"], warn["device"]) == (None, place, device)
 
 
 @pytest.mark.parametrize("zone", ["+00:00", "+0200", "-08:00", "Z"])
@@ -142,6 +142,26 @@ def test_a_perftest_that_only_failed(text: str) -> None:
     assert values_of(text, "perftest")["rows"] == []
     # A sentence about it is no output of it.
     assert of_text("Has anybody seen Couldn't allocate MR with ib_x?\n").kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "path", "value"),
+    [
+        ("bytes iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 64 5000 2.10 2.05 0.747\n",
+         "perftest", "rows.0.average", 2.05),
+        ("OSU MPI Allreduce Latency Test v7.3\nSize       Avg Latency(us)\n4                      10.25\n",
+         "osu", "tests.0.rows.0.avg_latency", 10.25),
+        ("partition avail timelimit nodes state nodelist\ngpu* up infinite 3 idle n[060-062]\n",
+         "sinfo", "rows.0.nodelist", "n[060-062]"),
+        ("NCCL version 2.18.3+cuda12.1\n", "nccl-log", "version", "2.18.3"),
+        ("IB device mlx5_9 not found\n Unable to find the Infiniband/RoCE device\n", "perftest", "error", "no_device"),
+        ("ethernet_read_keys: Couldn't read remote address\n Unable to read to socket/rdma_cm\n",
+         "perftest", "error", "socket"),
+        ("srun: error: n060: tasks 0-3: Exited with exit code 1\n", "slurmd-log", "errors.0.level", "error"),
+    ],
+)  # fmt: skip
+def test_versions_and_variants_of_tools(text: str, kind: str, path: str, value: object) -> None:
+    assert at(values_of(text, kind), path) == value
 
 
 def test_a_topology_of_nccl_that_is_cut_off() -> None:

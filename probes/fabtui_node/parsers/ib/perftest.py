@@ -18,9 +18,11 @@ _TITLE = re.compile(
 _SETTING = re.compile(r"([A-Za-z_#*][\w #*./-]{1,30}?)\s*:\s+(\S.*?)(?=\s{2,}|\t|$)")
 _ADDRESS = re.compile(r"^\s*(local|remote) address: (?:LID (\S+) )?QPN (\S+) PSN (\S+)")
 _GID = re.compile(r"^\s*GID: ([0-9a-fA-F:]{20,60})")
-_HEADING = re.compile(r"^\s*#bytes\s")
+#: The heading, which may have lost its ``#``.
+_HEADING = re.compile(r"^\s*#?bytes\s+(?:#?sl\s+)?#?iterations\s|^\s*#bytes\s")
 _ROW_HEADS = re.compile(
-    r"#bytes|#sl|#iterations|[\w.%][\w.% ]{0,40}\[[^\]]{1,30}\]|CPU_Util\[%+\]|tps average|[A-Za-z]{1,20} average"
+    r"#?\bbytes|#?\bsl\b|#?\biterations|[\w.%][\w.% ]{0,40}\[[^\]]{1,30}\]|CPU_Util\[%+\]|tps average"
+    r"|[A-Za-z]{1,20} average"
 )
 _CONNECT = re.compile(r"Couldn't connect to (\S+?):(\d{1,5})")
 _QP = re.compile(r"Failed to modify (?:QP|UD QP)(?: (\d{1,10}))? to (\w+)")
@@ -33,7 +35,8 @@ _ERRORS = (
     (
         "socket",
         "Unable to (?:init the socket connection|open file descriptor|write to socket|read from socket|set up socket)"
-        "|pp_(?:read|write)_data|Couldn't (?:listen|accept|get context)",
+        "|ethernet_(?:read|write)_keys|Failed to exchange data|pp_(?:read|write)_data"
+        "|Couldn't (?:listen|accept|get context)",
     ),
 )
 _WARNING = re.compile(r"WARNING:? .{1,200}|Conflicting CPU frequency .{1,200}|Requested mtu is higher .{0,100}")
@@ -142,6 +145,7 @@ class _Parser:
         units = set()
         for head in _ROW_HEADS.findall(line):
             name, _, unit = head.strip().partition("[")
+            name = f"#{name}" if name in ("bytes", "sl", "iterations") else name
             columns.append(_COLUMNS.get(name.strip(), re.sub(r"\W+", "_", name.strip().lower()).strip("_")))
             if name.strip().startswith("BW"):
                 units.add(unit.rstrip("]"))
@@ -235,6 +239,9 @@ _FAILURES = re.compile(
     r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device"
     r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"
     r"|Failed to (?:create|register) (?:MR|QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Unable to Connect the HCA's"
+    r"|IB device \S{1,64} not found|Port number \d{1,3} state is \w"
+    r"|Couldn't (?:set the link layer|get context|read remote)"
+    r"|ethernet_(?:read|write)_keys|Unable to (?:read|write) (?:to|from) socket"
     r"|Failed to exchange data between server and clients|Failed to connect RDMA CM"
     r"|Failed to close connection between server and client|pp_(?:read|write)_data",
     re.IGNORECASE,
@@ -246,7 +253,9 @@ _SETTINGS = re.compile(
 )
 #: Lines that the tools alone print.
 _OWN = re.compile(
-    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|run_iter_\w{1,20} function", re.I
+    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|ethernet_(?:read|write)_keys"
+    r"|run_iter_\w{1,20} function",
+    re.IGNORECASE,
 )
 
 
@@ -265,6 +274,7 @@ def _likely_failure(text: str) -> float:
 
 _LIKELY = first_of(
     (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
+    (0.95, r"^\s{0,4}bytes\s+(?:sl\s+)?iterations\s+(?:BW peak|t_min|t_avg)"),
     (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
     (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
 )

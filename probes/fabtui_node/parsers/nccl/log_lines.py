@@ -367,7 +367,7 @@ class _Parser:
             self.notes.warn("ranks that began to initialise and did not end: " + ", ".join(map(str, hung[:20])))
         if any(path_of(edge["via"]) is Path.TCP for edge in self.edges.values()):
             self.notes.warn("pairs are connected over sockets (TCP), not over RDMA")
-        if not self.lines:
+        if not self.lines and not self.values["version"]:
             self.notes.warn("no line of NCCL")
         returns = sorted(self.returns.items())
         values = {
@@ -415,6 +415,9 @@ def parse(text: str) -> Reading:
 def _likely(text: str) -> float:
     found = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
     lines = sum(1 for line in text.splitlines() if line.strip())
+    if not found and re.search(r"^NCCL version \d", text, re.MULTILINE):
+        # All that NCCL_DEBUG=VERSION prints.
+        return 0.5
     return 0.5 + 0.4 * min(1.0, found / max(lines, 1)) if found else 0.0
 
 

@@ -285,6 +285,7 @@ def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
 _LIKELY = first_of(
     (0.97, "NVSMI LOG"),
     (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
+    (0.6, r"^\s{2,8}(?:Fabric|ECC Mode|Clocks Event Reasons|Remapped Rows|GPU Link Info)\s*\n\s{4,16}\w[\w ]{2,40} : "),
     (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
 )
 _UNITS = {
