@@ -159,6 +159,7 @@ FORMS = {
         "with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10",
         "with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 hca mlx5_0",
         " Failed status 12: wr_id 0 syndrom 0x81",
+        "ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
         " Failed status-transport retry counter exceeded (12): wr_id 0 syndrom 0x81",
     ),
     "E4": (
@@ -171,7 +172,11 @@ FORMS = {
         "with error 9, opcode 0, len 0, vendor err 138",
         "NET/IB : mlx5_3:1 async fatal event on QP (0x1): local access violation work queue error",
     ),
-    "E7": ("with status=10 opcode=0 len=0 vendor err 136", "with status=8 opcode=0 len=0 vendor err 4"),
+    "E7": (
+        "ib_mlx5_log.c:177  Remote access error on mlx5_0:1/RoCE (synd 0x13 vend 0x88 hw_synd 0/0)",
+        "with status=10 opcode=0 len=0 vendor err 136",
+        "with status=8 opcode=0 len=0 vendor err 4",
+    ),
     "E8": ("with status=13 opcode=0 len=0 vendor err 135", "with status=IBV_WC_RNR_RETRY_EXC_ERR(13) opcode=0"),
     "E9": (
         "Call to ibv_modify_qp failed with error Connection timed out errno 110",
@@ -242,6 +247,7 @@ FORMS = {
     "E28": ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",),
     "E29": (
         "Error: failed to extend /dev/shm/nccl-03v824 to 4194660 bytes",
+        "n060:7:9 [0] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
         "Bus error (core dumped)",
         "training ended with a bus error",
     ),
