@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
@@ -28,6 +30,23 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+#: What Textual parsed, by stylesheet and by the variables of the theme: each app would parse the same again.
+_PARSED: dict[object, list[RuleSet]] = {}
+_parse_rules = Stylesheet._parse_rules
+
+
+def _parse_once(sheet: Stylesheet, *args: Any, **named: Any) -> list[RuleSet]:
+    key = (args, *named.items(), *sheet._variables.items())
+    if key not in _PARSED:
+        _PARSED[key] = _parse_rules(sheet, *args, **named)
+    return _PARSED[key]
+
+
+@pytest.fixture(autouse=True)
+def _parsed_styles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_once)
 
 
 @pytest.fixture(autouse=True)
