@@ -108,7 +108,7 @@ def causes_lines(found: Causes, files: Sequence[str], width: int) -> list[str]:
     normal = (
         []
         if found.several_nodes
-        else [one for one in found.notices if one.meaning.cause_if == "several-nodes" and one.first.node]
+        else [one for one in found.notices if one.meaning.cause_if == "several-nodes" and " INFO " in one.first.text]
     )
     for one in found.notices:
         if one not in normal:
