@@ -112,7 +112,8 @@ def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
         # The border of a table.
         return False
     shape = _shape(line)
-    return shape not in starts or (shape.isalpha() and line[0].islower())
+    # A host or a rank begins with letters too, and has digits.
+    return shape not in starts or ("9" not in shape and line[0].islower())
 
 
 def _in_word(before: str, line: str) -> bool:

@@ -86,6 +86,7 @@ FORMATS = [
             (0.55, r"sigkill_handler\].{0,300}exits with return code = -?\d"),
         ),
         parse,
+        log=True,
         aliases="torchrun|mpirun|deepspeed-launcher",
         words=("FAILED", "Root Cause", "PID", "Exit"),
         errors=True,

@@ -297,7 +297,7 @@ def _parse_squeue(text: str) -> Reading:
             row["nodelist"] = where
         state = row.get("state")
         if isinstance(state, str):
-            row["state"] = _JOB_STATES.get(state, state)
+            row["state"] = _JOB_STATES.get(state.upper(), state)
         _count_nodes(row, notes)
     return notes.reading({"rows": rows})
 
