@@ -93,7 +93,8 @@ _FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILIN
 _COMMAND = re.compile(r"^(?:\$|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]) (?=[\w./])", re.MULTILINE)
 #: A stamp or the prompt of a shell before the first line alone.
 _FIRST = re.compile(
-    rf"\s*(?:\[{_STAMP}\]|{_STAMP}|\[?[\w.-]{{1,60}}@[\w.-]{{1,80}}[: ][^$#\n]{{0,120}}?\]?[$#]|[$%]) (?=\s*\S)",
+    rf"[ \t\n]{{0,20}}(?:\[{_STAMP}\]|{_STAMP}"
+    r"|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]|[$%]) (?=\s{0,80}\S)",
     re.ASCII,
 )
 
