@@ -74,7 +74,7 @@ _VALUES = {
     "nic": re.compile(r"\b((?:mlx5|mlx4|bnxt_re|irdma|efa|rdmap|rocep|ibp|roce|ionic)_?\w{0,20}\d)\b"),
     "gid": re.compile(r"\blocalGid ([0-9a-f:.]{2,45})", re.I),
     "remote": re.compile(r"\bremoteGids? ([0-9a-f:.]{2,45})", re.I),
-    "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![:.\w])", re.I),
+    "pci": re.compile(r"\b((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![.\w]|:\w)", re.I),
 }
 
 

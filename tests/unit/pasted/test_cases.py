@@ -112,7 +112,7 @@ CASES = (
         "17-mlx5-command.txt",
         0,
         (r"0000:61:00\.0", r"firmware"),
-        (r"mlxfwreset", r"update"),
+        (r"mlxfwreset -d 0000:61:00\.0 query", r"update"),
         (r"unknown",),
     ),
     Case("explain", "18-mlx5-tx-timeout.txt", 0, (r"TX timeout", r"driver|stuck"), (r"reboot",), (r"unknown",)),
