@@ -108,7 +108,7 @@ FORMATS = [
         "lspci",
         "lspci -vv: PCIe links, and access control of bridges",
         first_of(
-            (0.95, r"^\s*(?:LnkSta|LnkCap|ACSCtl):\s"),
+            (0.95, r"\b(?:LnkSta|LnkCap|ACSCtl):\s"),
             (0.8, r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z3][\w /-]{3,60}(?: \[[0-9a-f]{4}\])?: "),
         ),
         parse,
