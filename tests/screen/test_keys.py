@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import pkgutil
+import signal
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -474,27 +477,73 @@ def test_every_binding_has_a_case() -> None:
     assert set(CASES) - ids == set(), "these cases are of keys that are gone"
 
 
-@pytest.mark.parametrize(("name", "key"), [pytest.param(*one, id=f"{one[0]}-{one[1]}") for one in KEYS])
+def _states() -> dict[tuple[object, ...], list[tuple[str, str]]]:
+    """Group the keys by the state of the app in which they are pressed."""
+    found: dict[tuple[object, ...], list[tuple[str, str]]] = {}
+    for name, key in KEYS:
+        if case := CASES.get(name):
+            found.setdefault((case.before, case.story, case.size, case.prepare), []).append((name, key))
+    return found
+
+
+@pytest.mark.parametrize("keys", [pytest.param(keys, id=keys[0][0]) for keys in _states().values()])
 async def test_a_key_does_what_it_is_for(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, key: str
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[tuple[str, str]]
 ) -> None:
-    case = CASES[name]
+    """Each key is pressed in a copy of the process: the app is brought into its state once."""
+    case = CASES[keys[0][0]]
     monkeypatch.chdir(tmp_path)
     feed = FakeFeed(case.story().events)
     case.prepare(feed)
     async with opened(feed, size=case.size) as (app, pilot):
         await press(pilot, *case.before)
         body = app.screen.query("#detail-body")
-        world = World(app, feed, tmp_path, {})
         scrolled = body.first().scroll_y if body else 0
+        world = World(app, feed, tmp_path, {})
         world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=int(app.main.event_log.size.height))
-        assert not case.check(world), f"this holds before {key} is pressed"
-        await press(pilot, key)
-        for _ in range(60):
-            if case.check(world):
-                return
-            await pilot.pause(0.05)
-        raise AssertionError(f"{key} ({name}) had no effect; notifications: {world.notifications!r}\n{world.text}")
+        wrong = [await in_a_copy(world, pilot, name, key) for name, key in keys]
+    assert not any(wrong), "\n".join(wrong)
+
+
+async def in_a_copy(world: World, pilot: Pilot[int], name: str, key: str) -> str:
+    """Press a key in a copy of this process, and return what is wrong then."""
+    loop = asyncio.get_running_loop()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        wrong = "the copy did not come to an end"
+        try:
+            # A copy has no threads, and has to be told that its loop runs.
+            loop._default_executor = None  # type: ignore[attr-defined]
+            asyncio._set_running_loop(loop)
+            folder = world.folder / f"{name}-{key}"
+            folder.mkdir()
+            os.chdir(folder)
+            wrong = await press_and_check(replace(world, folder=folder), pilot, name, key)
+        except BaseException:
+            wrong = f"{key} ({name}): {traceback.format_exc()}"
+        finally:
+            os.write(writer, wrong.encode()[:30_000])
+            os._exit(0)
+    os.close(writer)
+    try:
+        with os.fdopen(reader, "rb") as told:
+            return told.read().decode(errors="replace")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it is dead
+
+
+async def press_and_check(world: World, pilot: Pilot[int], name: str, key: str) -> str:
+    check = CASES[name].check
+    if check(world):
+        return f"what {key} ({name}) is for holds before it is pressed"
+    await press(pilot, key)
+    for _ in range(60):
+        if check(world):
+            return ""
+        await pilot.pause(0.05)
+    return f"{key} ({name}) had no effect; notifications: {world.notifications!r}\n{world.text}"
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:
