@@ -60,6 +60,8 @@ def test_a_failure_has_a_stage_and_its_number(line: str, code: str, words: str) 
         "systemd[1]: Failed to start Network Manager.",
         "fatal: unable to access 'https://example.org/': Could not resolve host",
         "docker: Error response from daemon: could not select device driver",
+        "ssh: connect to host n060 port 22: Connection timed out",
+        "curl: (7) Failed to connect to example.org port 443: Connection refused",
         "segfault at 0 ip 00007f in libc.so.6",
         "panic: runtime error: invalid memory address or nil pointer dereference",
         "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
