@@ -174,8 +174,11 @@ def launches(folder: Path, pairs: int) -> None:
         (folder / f"p2p-test-{src}-{dst}-4711.out").write_text(text)
 
 
-def test_nodes_to_drain_are_named_in_the_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_to_drain_are_named_in_the_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file's name is no node's name, and a single pair blames neither of its nodes."""
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "n060.txt").write_text(MATRIX)
     assert entry.main(["read", str(tmp_path / "n060.txt")]) == 0
     out = capsys.readouterr().out
