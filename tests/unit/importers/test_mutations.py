@@ -14,7 +14,7 @@ from .mutations import MUTATIONS, Outcome, given, outcome, too_short
 from .places import SAMPLES
 
 #: Every mutation of each sample under ``nightly``; else each sample with some of them, all formats with all.
-STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 6
+STEP = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 10
 #: Minimum share that is recognised.
 LEAST = 0.95
 #: Outputs in which a mutation leaves other values, and why.
