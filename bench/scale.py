@@ -152,7 +152,7 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
         if name not in marks:
             marks[name] = (time.perf_counter(), time.process_time())
         # Before the plan of the tests is made, and what judges them is loaded.
-        if name not in ("reach", "p2p", "world", "done"):
+        if marks.keys().isdisjoint(("reach", "p2p", "world")):
             found["memory_ready"] = resident()
         # Kept by the model anyway; the peak is seen well enough by looking after each batch.
         found["memory_peak"] = max(found.get("memory_peak", 0), resident())
