@@ -133,8 +133,10 @@ class _Child:
     def run(self, name: str) -> None:
         """Run shares of the tests until none is left."""
         plugins, items = self._config.pluginmanager, self._session.items
-        plugins.unregister(name="terminalreporter")
-        plugins.register(self)
+        # In its place: what explains a failed assertion asks it how to write.
+        terminal = plugins.unregister(name="terminalreporter")
+        self._tw = terminal._tw  # type: ignore[union-attr]
+        plugins.register(self, "terminalreporter")
         factory = self._config._tmp_path_factory  # type: ignore[attr-defined]
         factory._basetemp = factory.getbasetemp() / name
         factory._basetemp.mkdir()
