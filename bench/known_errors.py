@@ -3,11 +3,11 @@
     python bench/known_errors.py --source nccl=PATH [--source pytorch=PATH] ... [--list GROUP]
 
 The texts are read from the sources, which are not part of this repository: a checkout or a bare git directory of each
-library. Their placeholders get plausible values, and each text is wrapped as its library prints it. Then the mechanism
-of ``explain`` is asked about the line alone. A text has a *cause* (an entry of the catalogue that names one), a
-*consequence* (an entry that names where to look), a *stage* (what the source file or a number tells), or *nothing*. It
-is a *contradiction* if the entry belongs to other stages than the source file. ``--list GROUP`` prints the texts of a
-group: cause, consequence, stage, nothing or contradiction.
+library. Their placeholders get plausible values, and each text is wrapped as its library prints it, below the command
+where it names no program. Then the mechanism of ``explain`` is asked about it alone. A text has a *cause* (an entry of
+the catalogue that names one), a *consequence* (an entry that names where to look), a *stage* (what the source file or
+a number tells), or *nothing*. It is a *contradiction* if the entry belongs to other stages than the source file.
+``--list GROUP`` prints the texts of a group: cause, consequence, stage, nothing or contradiction.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ LIBRARIES = {
         r"^src/.*\.[ch]$",
         r"\bfprintf(?=\s*\(\s*stderr)",
         lambda _: 1,
-        lambda file, line, text: text,
+        lambda file, line, text: f"$ ib_write_bw -d mlx5_0 n061\n{text}",
         "github.com/linux-rdma/perftest",
         "perftest",
         r"\b(?:return|exit|goto)\b",

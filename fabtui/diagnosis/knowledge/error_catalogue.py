@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.knowledge.toml_data import entries
@@ -18,6 +18,26 @@ CATALOGUES = ("errors", "program_errors")
 _ROLES = ("cause", "consequence", "notice")
 #: Maximum number of characters of a log that are searched.
 _MOST_TEXT = 20_000
+#: Words that name the programs and libraries of ``within``.
+_PROGRAMS = {
+    "nccl": ("NCCL", "RCCL", "nccl"),
+    "torch": (
+        "torch/distributed",
+        "torch.distributed",
+        "c10d",
+        "ProcessGroup",
+        "process group",
+        "TCPStore",
+        "[rank",
+        "[Rank ",
+    ),
+    "gloo": ("gloo", "Gloo", "GLOO"),
+    "perftest": (
+        *("ib_write_", "ib_read_", "ib_send_", "ib_atomic_", "raw_ethernet_", "perftest", "Perftest"),
+        *("RDMA_Write ", "RDMA_Read ", "Send BW", "Send Latency", " BW Test", " Latency Test"),
+    ),
+    "ofi": ("NET/OFI", "libfabric", "Libfabric"),
+}
 
 
 class Meaning(NamedTuple):
@@ -40,6 +60,7 @@ class Meaning(NamedTuple):
     #: The circumstance in which alone a cause is one, and else a notice: ``several-nodes``, ``alone`` or "".
     cause_if: str = ""
     stages: tuple[str, ...] = ()  #: Stages (``stages.toml``) at which it occurs; any without.
+    within: str = ""  #: The program whose name a log must have for this error to count; "" for any log.
 
     @property
     def sentence(self) -> str:
@@ -84,6 +105,7 @@ def _meaning(one: Mapping[str, Any]) -> Meaning:
         follows=tuple(one.get("follows", ())),
         role=one.get("role", "cause"),
         stages=tuple(one.get("stages", ())),
+        within=one.get("within", ""),
     )
 
 
@@ -93,8 +115,18 @@ def _commands(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from ((end, command) for command in one.get("both", ()) for end in ("src", "dst"))
 
 
+def programs_in(text: str) -> frozenset[str]:
+    """Return the programs that a log names, and ``library`` if it names any."""
+    found = frozenset(name for name, words in _PROGRAMS.items() if any(word in text for word in words))
+    return found | {"library"} if found else found
+
+
 def meaning_of(
-    *texts: str | None, kind: str | None = None, notices: bool = False, among: Iterable[Meaning] | None = None
+    *texts: str | None,
+    kind: str | None = None,
+    notices: bool = False,
+    among: Iterable[Meaning] | None = None,
+    programs: Collection[str] | None = None,
 ) -> Meaning | None:
     """Return the meaning of an error, or None if it is unknown; causes go before their consequences.
 
@@ -103,12 +135,15 @@ def meaning_of(
         kind: The error kind on the wire.
         notices: Whether lines that are no errors by themselves count.
         among: The entries that are tried, in their order; by default all.
+        programs: The programs that the log names (`programs_in`); None for what a test of fabtui printed.
     """
     known = [text[:_MOST_TEXT] for text in texts if text]
 
     def matches(one: Meaning) -> bool:
         if kind and one.kind == kind:
             return True
+        if one.within and programs is not None and one.within not in programs:
+            return False
         pattern = one.pattern if notices or one.role != "notice" else None
         return pattern is not None and any(pattern.search(text) for text in known)
 

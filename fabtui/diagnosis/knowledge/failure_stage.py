@@ -40,6 +40,15 @@ class Stage(NamedTuple):
     evident: bool  #: Whether the words alone show which program wrote a line.
     meaning: Meaning  #: What its failure means.
 
+    def counts(self, reported: bool, programs: frozenset[str]) -> bool:
+        """Return True if its words tell something of a line.
+
+        Args:
+            reported: Whether the line is the report of a library.
+            programs: The programs that the log names.
+        """
+        return self.meaning.within in programs if self.meaning.within else reported or self.evident
+
 
 @functools.cache
 def stages() -> tuple[Stage, ...]:
@@ -55,6 +64,7 @@ def stages() -> tuple[Stage, ...]:
                 **{"text": f"{one['fails']} failed", "next": one["next"], "refines": "", "when": "", "follows": ()},
                 commands=tuple(("node", command) for command in one.get("node", ())),
                 role=one.get("role", "cause"),
+                within=one.get("within", ""),
             ),
         )
         for one in entries("stages", "stage")
@@ -75,13 +85,16 @@ def stage_of_file(path: str) -> str | None:
     return None if found is None else found.id
 
 
-def stage_failure(line: str, reported: bool = False, returned: str = "") -> Meaning | None:
+def stage_failure(
+    line: str, reported: bool = False, returned: str = "", programs: frozenset[str] = frozenset()
+) -> Meaning | None:
     """Return what a line reports as a failure, by its stage and the number of the error; None if it shows no stage.
 
     Args:
         line: The line.
         reported: Whether the lines before it show that a library reports a failure here.
         returned: The line of a call that returned this failure, whose file shows the stage.
+        programs: The programs that the log names.
     """
     text, shows = line[:_LONGEST], returned[:_LONGEST] or line[:_LONGEST]
     reported = reported or _REPORTED.search(text) is not None
@@ -89,7 +102,7 @@ def stage_failure(line: str, reported: bool = False, returned: str = "") -> Mean
     if (reported or returned or _LOGGED.search(text) or _RETURNED.search(text)) and (file := _FILE.search(shows)):
         found = _by_file(file[1])
     if found is None:
-        found = next((one for one in stages() if (reported or one.evident) and one.words.search(text)), None)
+        found = next((one for one in stages() if one.counts(reported, programs) and one.words.search(text)), None)
     if found is None:
         return None
     number = number_in(text) or number_in(shows)

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity
 from fabtui.diagnosis.knowledge import xids
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning, filled, meaning_named, meaning_of, meanings, refined
+from fabtui.diagnosis.knowledge.error_catalogue import (
+    Meaning,
+    filled,
+    meaning_named,
+    meaning_of,
+    meanings,
+    programs_in,
+    refined,
+)
 from fabtui.diagnosis.knowledge.failure_stage import is_general, returned_failure, stage_failure, stage_words
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
 from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
@@ -183,6 +191,7 @@ class LogReader:
         self._debugged = False
         self._hosts: set[str] = set()
         self._nodes = 1
+        self._programs: frozenset[str] = frozenset()  # Of the file that is read.
         self._addresses: dict[str, set[str]] = {}
         self._work: dict[int, tuple[int, int]] = {}
 
@@ -192,6 +201,7 @@ class LogReader:
         self.cut = self.cut or len(lines) > MOST_LINES
         clock = _Clock(lines)
         self.informed = self.informed or " NCCL INFO " in text
+        self._programs = programs_in(text)
         last_error = 0
         known = _index().lines(form_of(text))
         after = {number + more for number, owners in known.items() if _LAST_OWNER in owners for more in range(1, 9)}
@@ -226,7 +236,7 @@ class LogReader:
             self._quote(raw)
         if informs and form.fails and returned_failure(raw):
             self._returns(self._place(number, raw, clock))
-        elif (meaning := _meaning_of_xid(raw) or _known(raw, form, reported)) is not None:
+        elif (meaning := _meaning_of_xid(raw) or _known(raw, form, reported, self._programs)) is not None:
             self._settle()
             place = self._place(number, raw, clock)
             if informs or meaning.cause_if:
@@ -235,7 +245,7 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (form.fails or reported):
-            failure = stage_failure(raw, reported)
+            failure = stage_failure(raw, reported, programs=self._programs)
             if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
                 return
             self._settle()
@@ -381,9 +391,9 @@ def failure_in(line: str) -> Meaning | None:
     form = _form_of_line(line)
     if not any(form) or _INFORMS.search(line):
         return None
-    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings)
+    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings, programs=programs_in(line))
     if found is None and form.fails:
-        found = stage_failure(line)
+        found = stage_failure(line, programs=programs_in(line))
     return None if found is None or found.role == "notice" or found.cause_if else found
 
 
@@ -447,12 +457,12 @@ class _Clock:
         return self._last or self.start
 
 
-def _known(line: str, form: _Form, reported: bool) -> Meaning | None:
+def _known(line: str, form: _Form, reported: bool, programs: frozenset[str]) -> Meaning | None:
     """Return the entry of the catalogue about a line; one after "Last error:" is a warning without its head."""
     if reported:
         line = f"NCCL WARN {line}"
         form = _form_of_line(line)
-    return meaning_of(line, notices=True, among=form.meanings)
+    return meaning_of(line, notices=True, among=form.meanings, programs=programs)
 
 
 def _meaning_of_xid(line: str) -> Meaning | None:

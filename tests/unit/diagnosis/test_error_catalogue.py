@@ -314,12 +314,42 @@ def test_errors_are_known_in_the_words_of_their_libraries(printed: str, words: s
     assert words in found.text
 
 
+#: Lines above an error in which a log names the program that prints it.
+NAMED = {
+    "perftest": "$ ib_write_bw -d mlx5_0 n061\n",
+    "torch": '  File "/venv/torch/distributed/distributed_c10d.py", line 83, in wrapper\n',
+    "library": "NCCL version 2.27.3+cuda12.9\n",
+}
+
+
+def codes_in(log: str) -> list[str]:
+    reader = LogReader()
+    reader.add(log)
+    found = reader.result()
+    return [one.meaning.code for one in (*found.causes, *found.notices)]
+
+
 @pytest.mark.parametrize(("code", "form"), [(code, form) for code, forms in FORMS.items() for form in forms])
 def test_every_form_of_the_survey_has_its_number(code: str, form: str) -> None:
-    reader = LogReader()
-    reader.add(COMPLETION + form if form.startswith("with ") else form)
-    found = reader.result()
-    assert [one.meaning.code for one in (*found.causes, *found.notices)] == [code]
+    within = {one.within for one in meanings() if one.code == code and one.within}
+    above = "".join(NAMED.get(name, "") for name in within)
+    assert codes_in(above + (COMPLETION + form if form.startswith("with ") else form)) == [code]
+
+
+@pytest.mark.parametrize(
+    ("code", "form"),
+    [
+        ("E153", "Duration mode doesn't work with events."),
+        ("E154", "RuntimeError: Tensors must be contiguous"),
+        ("E157", "File already exists"),
+        ("E145", "undefined symbol: _ZN3c10"),
+    ],
+)
+def test_words_of_many_programs_count_where_the_log_names_the_right_one(code: str, form: str) -> None:
+    (within,) = {one.within for one in meanings() if one.code == code}
+    named = {**NAMED, "gloo": "third_party/gloo\n"}
+    assert codes_in(form) == []
+    assert codes_in(named[within] + form) == [code]
 
 
 def test_every_number_of_the_survey_is_there() -> None:
@@ -394,7 +424,7 @@ def test_the_catalogue_is_valid() -> None:
         "both",
         "node",
     }
-    allowed |= {"follows", "role", "cause_if", "stages"}
+    allowed |= {"follows", "role", "cause_if", "stages", "within"}
     for one, meaning in zip(found, meanings(), strict=True):
         assert one.keys() <= allowed, one["id"]
         assert re.fullmatch(r"[a-z0-9-]+", one["id"])
@@ -403,6 +433,7 @@ def test_the_catalogue_is_valid() -> None:
         assert meaning.role in ("cause", "consequence", "notice"), one["id"]
         assert set(meaning.stages) <= {stage.id for stage in stages()}, one["id"]
         assert meaning.cause_if in ("", "several-nodes", "alone"), one["id"]
+        assert meaning.within in ("", "library", "torch", "gloo", "perftest"), one["id"]
         assert set(meaning.follows) <= {other["id"] for other in found}, one["id"]
         assert not meaning.kind or meaning.kind in [kind.value for kind in ErrorKind], one["id"]
         # Without unbounded or nested repetition, a search takes linear time.

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from fabtui.diagnosis.knowledge.error_catalogue import programs_in
 from fabtui.diagnosis.knowledge.failure_stage import stage_failure, stage_of_file, stages
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 
@@ -31,7 +32,6 @@ from fabtui.diagnosis.knowledge.log_causes import LogReader
         ("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:5] odd", "E221", "Gloo"),
         ("[1699.1] [n1:1:0] ib_mlx5_log.c:143 UCX  ERROR odd on mlx5_0:1/RoCE", "E225", "UCX failed"),
         ("[ 12.1] mlx5_core 0000:3b:00.0: odd command failed, status 0x5", "E227", "driver of the node"),
-        ("Couldn't create receive completion channel of the QP", "E224", "perftest"),
         ("RuntimeError: CUDA error: odd, cudaErrorLaunchFailure", "E212", "CUDA error 719"),
     ],
 )
@@ -39,6 +39,14 @@ def test_a_failure_has_a_stage_and_its_number(line: str, code: str, words: str) 
     found = stage_failure(line)
     assert found is not None
     assert (found.code, words in found.text) == (code, True), found.text
+
+
+def test_perftest_prints_words_of_many_programs() -> None:
+    line = "Couldn't create receive completion channel of the QP"
+    assert stage_failure(line) is None
+    found = stage_failure(line, programs=programs_in(f"$ ib_write_bw n061\n{line}"))
+    assert found is not None
+    assert found.code == "E224"
 
 
 @pytest.mark.parametrize(

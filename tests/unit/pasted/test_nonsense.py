@@ -30,9 +30,46 @@ LINES = (
     "Killer rabbit failed with status 12 carrots and error 401 hugs",
     "lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do 217 of 700 eiusmod tempor",
 )
+#: Errors of other programs in words that also NCCL, PyTorch's process groups, Gloo or perftest print.
+NEAR = (
+    "ValueError: Number of iterations must be positive",
+    "error: Duplicated argument --foo",
+    "Invalid Command line option",
+    "XRC is not installed",
+    "GID index is not valid for the user 1000",
+    "SRD not available",
+    "mysql: MPI_Init: 3",
+    "redis: Connecting to Redis at 127.0.0.1",
+    "ERROR: File already exists",
+    "Poll failed: interrupted",
+    "VALIDATION accuracy 0.91",
+    "TypeError: NULL buffer_base",
+    "matplotlib: Invalid backend 'foo'",
+    "Undefined symbol: _ZN3foo",
+    "ImportError: /usr/lib/foo.so: undefined symbol: _ZN3c10",
+    "File cannot be opened",
+    "nginx: named pipe not found",
+    "kernel: NUMA node 3 does not exist",
+    "xml.etree: XML Parse error",
+    "Allocating buffers failed",
+    "AssertionError: tensor must be on GPU",
+    "Could not load GPU driver",
+    "Unable to open CQ database",
+    "invalid GPU id 7",
+    "RuntimeError: expected scalar type Half but found Float",
+    "[rank3]: RuntimeError: expected scalar type Half but found Float",
+    "[rank3]: ValueError: All arrays must be of the same length",
+    "[rank0]: AssertionError: batch size must be a power of two",
+    "[rank0]: IndexError: pop from empty list",
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    "[rank0]: RuntimeError: view size is not compatible with input tensor's size and stride; use .contiguous()",
+    "[rank0]: ValueError: invalid literal for int() with base 10: 'x'",
+    "[rank0]: FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'",
+    "ValueError: tensors must be positive",
+)
 
 
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", [*LINES, *NEAR])
 def test_nonsense_is_unknown(line: str, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("pasted.log").write_text(f"{line}\n")
