@@ -146,7 +146,8 @@ def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
             # Plain values alone, so that JSON can hold them.
             return json.dumps(read_plain(data)), cut
         except (NotPlain, TypeError, ValueError) as error:
-            return data.decode("utf-8", "replace"), cut or str(error)
+            # Its bytes are no lines: what looks like words there is no log.
+            return "", cut or str(error)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace"), cut
     return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut

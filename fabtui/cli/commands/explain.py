@@ -45,7 +45,7 @@ examples:
   fabtui explain xid 79                        an Xid of NVIDIA's catalogue
   fabtui explain NET/IB/0/GDRDMA               a transport, as NCCL prints it
   fabtui explain NCCL_P2P_LEVEL                a variable of NCCL, with its values
-  fabtui explain vendor err 129                numbers: CUDA error 401, status=12, errno 110, sxid 12028
+  fabtui explain vendor err 129                CUDA error 401, status=12, errno 110, sxid 12028
   fabtui explain 'ibv_modify_qp failed with error Connection timed out'
   fabtui explain rank*.log                     logs of one job: the earliest cause first
   fabtui explain nvlink.txt dmesg.txt          outputs of commands: what is wrong on the node
