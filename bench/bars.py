@@ -1,4 +1,4 @@
-"""How a measured value stands to its bar; every benchmark prints it in the same words."""
+"""Comparison of a measured value with its bar; every benchmark prints it in the same words."""
 
 from __future__ import annotations
 

@@ -1,12 +1,17 @@
-"""How many failure texts of NCCL, PyTorch, perftest, Gloo and the EFA plug-in `fabtui explain` knows.
+"""Share of the failure texts of NCCL, PyTorch, perftest, Gloo and the EFA plug-in that `fabtui explain` knows.
 
     python bench/known_errors.py --source nccl=PATH [--source pytorch=PATH] ... [--list GROUP]
 
 The texts are read from the sources, which are not part of this repository: a checkout or a bare git directory of each
 library. Their placeholders get plausible values, and each text is wrapped as its library prints it, below the command
-where it names no program. Then the mechanism of ``explain`` is asked about it alone. A text has a *cause* (an entry of
-the catalogue that names one), a *consequence* (an entry that names where to look), a *stage* (what the source file or
-a number tells), or *nothing*. It is a *contradiction* if the entry belongs to other stages than the source file.
+where it names no program. Then the mechanism of ``explain`` is asked about it alone. Each text belongs to one group:
+
+- *cause*: an entry of the catalogue names the cause.
+- *consequence*: an entry of the catalogue names where to look.
+- *stage*: only the source file or a number identifies the failure.
+- *nothing*: the text is unknown.
+
+A text is also a *contradiction* if the entry belongs to other stages than the source file.
 ``--list GROUP`` prints the texts of a group: cause, consequence, stage, nothing or contradiction.
 """
 
@@ -59,14 +64,14 @@ class Text(NamedTuple):
 
 
 class Library(NamedTuple):
-    """How a library states failures."""
+    """Format of the failures that a library prints."""
 
     files: str  #: Regular expression of its source files.
     calls: str  #: Regular expression of the functions and macros that print.
     skipped: Callable[[str], int]  #: How many arguments stand before the text.
     wrapped: Callable[[str, int, str], str]  #: Returns the printed lines of a text of a file's line.
     where: str  #: Where to get the source.
-    stage: str = ""  #: The stage of all its failures; "" if its source files tell.
+    stage: str = ""  #: The stage of all its failures; "" if it depends on the source file.
     #: What follows a text that reports a failure, within its block; other texts are notes.
     ends: str = ""
 

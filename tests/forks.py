@@ -1,7 +1,7 @@
 """``--forks N``: tests in several processes, forked once all of them are collected.
 
-Processes that each start, import and collect for themselves, and that report every step of every test to another one,
-take a fifth of the time of the fast tests.
+Separate processes would each start, import and collect, and report every step of every test to a main process. That
+takes a fifth of the time of the fast tests.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ UNUSED = (
     *("compiler", "distributed._meta_registrations", "export", "func", "fx", "jit", "masked", "nested", "nn", "optim"),
     *("quantization", "sparse", "utils._debug_mode", "utils.data"),
 )
-# Found before torch, it puts itself out of the way, and gives unused modules that have any name. A name stands for a
-# class, a decorator, a context or a value, whatever the importing module takes it for.
+# Found before torch, it puts itself out of the way, and gives unused modules that have any name. Each name works as a
+# class, a decorator, a context and a value, because the importing module may use it as any of them.
 SOURCE = """\
 import importlib, importlib.abc, importlib.machinery, sys, types
 

@@ -169,7 +169,7 @@ class App:
 def _good() -> int:
     """Return the exit code of ``fabtui run`` beside a job that is well: pairs that the job uses are not tested.
 
-    An Xid in the kernel's log is a bad finding about the node, whenever it came.
+    An Xid in the kernel's log is a bad finding about the node, at any age.
     """
     return 1 if "NVRM: Xid" in kernel_log.read_log(10.0).text else 3
 

@@ -513,7 +513,7 @@ async def in_a_copy(world: World, pilot: Pilot[int], name: str, key: str) -> str
     if not child:
         wrong = "the copy did not come to an end"
         try:
-            # A copy has no threads, and has to be told that its loop runs.
+            # A copy has no threads, and its loop has to be marked as running.
             loop._default_executor = None  # type: ignore[attr-defined]
             asyncio._set_running_loop(loop)
             folder = world.folder / f"{name}-{key}"
@@ -527,8 +527,8 @@ async def in_a_copy(world: World, pilot: Pilot[int], name: str, key: str) -> str
             os._exit(0)
     os.close(writer)
     try:
-        with os.fdopen(reader, "rb") as told:
-            return told.read().decode(errors="replace")
+        with os.fdopen(reader, "rb") as reported:
+            return reported.read().decode(errors="replace")
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)  # noqa: ASYNC222 - it is dead

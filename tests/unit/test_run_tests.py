@@ -126,14 +126,14 @@ def test_warns(): warnings.warn('of something')
     done = forked(tmp_path, body, "-rs")
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"2 failed, 84 passed, 2 skipped, 2 warnings, [2-4] errors in", done.stdout), done.stdout
-    for told in (
+    for reported in (
         "AssertionError: as it should",
         "in the end",
         "for a reason",
         "UserWarning: of something",
         "[100%]",
     ):
-        assert told in done.stdout
+        assert reported in done.stdout
 
 
 def test_a_process_that_dies_ends_the_tests(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_known_text_has_a_cause(bench: ModuleType, tree: Path) -> None:
     assert groups["src/graph/xml.h"] == "cause"
 
 
-def test_without_sources_it_says_where_they_are(
+def test_without_sources_it_prints_where_they_are(
     bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["known_errors.py"])

@@ -355,7 +355,7 @@ def test_the_last_error_is_searched_for_the_cause() -> None:
 @pytest.mark.parametrize(
     ("log", "asks"), [(LAST, True), (f"{LAST}odd\n", False), (f"{NODE}Init\n{LAST}", False), ("ncclSystemError", True)]
 )
-def test_no_other_run_is_asked_for_where_the_log_says_more(log: str, asks: bool) -> None:
+def test_no_other_run_is_asked_for_where_the_log_has_more(log: str, asks: bool) -> None:
     found = causes(log).causes[0]
     assert (found.meaning.code, "NCCL_DEBUG=INFO" in found.meaning.next) == ("E34", asks)
 

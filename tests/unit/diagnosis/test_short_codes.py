@@ -1,4 +1,4 @@
-"""Short codes and words: what people type is explained, what is none is left alone."""
+"""Short codes and words: known ones are explained, other words are left alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .places import REAL, SAMPLES, index
 
 
 class Mutation(NamedTuple):
-    """What happens to a text on its way to a reader."""
+    """A change to a text on its way to a reader."""
 
     name: str
     of: Callable[[str], str]
@@ -60,7 +60,7 @@ _PRIVATE = re.compile(
 
 
 def _redacted(text: str) -> str:
-    """Return a text with an x for each digit of what is private; what tells a number from a name stays."""
+    """Return a text with an x for each digit of what is private; a number remains distinct from a name."""
     return _PRIVATE.sub(lambda found: re.sub(r"(?<!^)[0-9a-fA-F]|^[1-9a-f]", "x", found[0]), text)
 
 
@@ -109,7 +109,7 @@ class Given(NamedTuple):
 
 @functools.cache
 def given() -> tuple[Given, ...]:
-    """Return the samples that are lines of text: ours, those of new formats, and the real ones where they are."""
+    """Return the samples that are lines of text: ours, samples of new formats, and the real ones if present."""
     texts = {f"{one.kind} {at}": one.text for at, one in enumerate(new_samples.SAMPLES)}
     paths = {
         str(path.relative_to(SAMPLES)): path for path in sorted(SAMPLES.rglob("*.*")) if "fuzzed" not in path.parts
@@ -164,7 +164,7 @@ def _agree(value: Any, original: Any, mutation: Mutation) -> bool:
     if value == original:
         return True
     if mutation.removes:
-        # A total of fewer lines, or a text that goes on in a line that is missing.
+        # A total of fewer lines, or a text that continues in a line that is missing.
         if isinstance(value, (int, float)) and isinstance(original, (int, float)):
             return isinstance(value, bool) or 0 <= value <= original
         return isinstance(value, str) and isinstance(original, str) and (value in original or original in value)
@@ -175,7 +175,7 @@ def _agree(value: Any, original: Any, mutation: Mutation) -> bool:
 
 
 class Outcome(NamedTuple):
-    """What became of a mutated sample."""
+    """Result of reading a mutated sample."""
 
     given: Given
     mutation: Mutation

@@ -52,7 +52,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("form", PACK)
 def test_packed_files_by_their_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """The name says nothing; pipes and standard input are unpacked as well."""
+    """The name does not matter; pipes and standard input are unpacked as well."""
     data = b"".join(b"%d mlx5_0 port 1\n" % line for line in range(50_000))
     (tmp_path / "log.txt").write_bytes(PACK[form](data))
     (found,) = sources([str(tmp_path / "log.txt")])

@@ -1,4 +1,4 @@
-"""What people paste: the right answer to each case of ``tests/samples/pasted``, at each door that reads it."""
+"""Texts that people paste: the right answer to each case of ``tests/samples/pasted``, at each door that reads it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Case(NamedTuple):
     command: str  #: ``explain``, ``read`` or ``job``.
     given: str  #: A file of the samples, or words.
     code: int  #: The exit code.
-    first: tuple[str, ...]  #: What the first paragraph says: the cause.
-    next: tuple[str, ...] = ()  #: What the answer says somewhere: what to do, what else.
-    never: tuple[str, ...] = ()  #: What it does not say.
+    first: tuple[str, ...]  #: Patterns of the first paragraph: the cause.
+    next: tuple[str, ...] = ()  #: Patterns anywhere in the answer: what to do, what else.
+    never: tuple[str, ...] = ()  #: Patterns that the answer must not have.
     judged: bool = True  #: Whether ``read --json`` has findings.
 
     @property
@@ -41,7 +41,7 @@ FABRIC_MANAGER = (r"grep -A3 Fabric", r"reset", r"NCCL_NVLS_ENABLE=0")
 NVLS = (r"NVLS|NVLink SHARP", r"Fabric Manager")
 NO_PEER = (r"nvidia-smi topo -p2p r", r"NCCL_P2P_DISABLE=1", r"CUDA_VISIBLE_DEVICES")
 RUN_AGAIN = r"run again with NCCL_DEBUG"
-#: What is said of pairs and nodes that nobody measured.
+#: Statements about pairs and nodes that nobody measured.
 BLAME = (r"to drain", r"State=DRAIN", r"--exclude", r"healthy", r"same-node", r"scontrol", r"pairs? fail", r" > \S+:\d")
 P2P_LEVEL = (r"NCCL_P2P_LEVEL", r"LOC", r"host memory|SHM", r"unset")
 GPU2 = (r"GPU ?2", r"NVLink", r"nvlink -s", r"Fabric")
@@ -174,7 +174,7 @@ CASES = (
 
 
 def put(given: str) -> str:
-    """Copy a sample into the current folder under a name that says nothing; return words as they are."""
+    """Copy a sample into the current folder under a neutral name; return words as they are."""
     if not (PASTED / given).is_file():
         return given
     shutil.copy(PASTED / given, name := "rank1.log" + "".join(Path(given).suffixes[1:]))

@@ -80,7 +80,7 @@ def test_a_healthy_sample_has_neither_cause_nor_bad_finding(folder: Path, capsys
             result = read(source)
             found = examined(result)
             found = with_errors(found, errors_in(result, found))
-            # Of ours we know that nothing is worth a note either.
+            # Our own samples are known to have nothing that is worth a note either.
             notes = () if SAMPLES in path.parents else (Severity.NOTE,)
             assert [title(one) for one in found.all_findings if one.severity not in notes] == [], path
         entry.main(["explain", str(path)])

@@ -192,7 +192,7 @@ def test_gpus_without_a_near_nic_and_gpus_that_share_one() -> None:
     shared = "2 GPUs share 1 near NICs: they share the bandwidth when all send at once"
     assert judged(NICS) == [("near_nic", "note", far), ("near_nic", "note", shared)]
     assert judged(NICS.replace("PIX", "PHB").replace("PXB", "PHB")) == [], "as in a virtual machine"
-    assert judged(NICS.replace("SYS\tNODE\t32-63", "")) == [("near_nic", "note", shared)], "cut rows say nothing"
+    assert judged(NICS.replace("SYS\tNODE\t32-63", "")) == [("near_nic", "note", shared)], "cut rows prove nothing"
 
 
 def test_fewer_links_between_two() -> None:

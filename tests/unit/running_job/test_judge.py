@@ -445,7 +445,7 @@ def test_an_xid_while_the_job_moves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "age", "said", "grave"),
+    ("code", "age", "reported", "grave"),
     [
         (
             79,
@@ -460,14 +460,14 @@ def test_an_xid_while_the_job_moves() -> None:
         (63, 600.0, "; rank 1 on n1:1 is on a GPU that reported Xid 63: ECC page retirement", False),
     ],
 )
-def test_an_xid_of_before_the_first_sample(code: int, age: float, said: str, grave: bool) -> None:
+def test_an_xid_of_before_the_first_sample(code: int, age: float, reported: str, grave: bool) -> None:
     """The kernel's log still has it; the processes are 900 s old."""
     job = PlayedJob()
     works(job)
     event = {"kind": "xid", "code": code, "gpu": 1, "bus": "0000:9a:00", "at": "12:03", "age": age, "text": ""}
     job.take("n1", "kernel", {"log": "yes", "events": [event], "ports": []})
-    assert job.verdict.sentence.startswith("the job on n1 (2 ranks) moves" + said)
-    assert said or job.verdict.sentence.endswith("moves")
+    assert job.verdict.sentence.startswith("the job on n1 (2 ranks) moves" + reported)
+    assert reported or job.verdict.sentence.endswith("moves")
     assert (job.verdict.struck, job.verdict.bad, diagnose(job.model).code == 1) == (grave, False, grave)
     assert summary(diagnose(job.model)).splitlines()[0] == job.verdict.sentence
     if grave:
@@ -677,7 +677,7 @@ def test_ras_does_not_claim_that_a_job_moves_which_has_moved_before() -> None:
 
 
 def test_a_report_of_ras_about_another_job_names_nobody() -> None:
-    """Whoever listens at the usual port answers."""
+    """Any program that listens at the usual port answers."""
     job = PlayedJob()
     text = ras({0: {"AllReduce": 420}, 1: {"AllReduce": 400}}).replace('"pid": 104', '"pid": 204')
     for _ in range(14):
