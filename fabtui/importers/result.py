@@ -89,7 +89,7 @@ _BOLD = re.compile(r"\*\*([\w.][^*\s]{0,80})\*\*")
 #: The prompt of a shell without a command, which stands below what was copied, and the mark of quoted code.
 _PROMPT_ALONE = re.compile(r"\s{0,8}\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]\s{0,8}", re.ASCII)
 _FENCE = re.compile(r"^[ \t>]{0,8}(?:```|~~~)\w{0,20}[ \t\r]{0,8}$", re.MULTILINE)
-#: A command after a prompt: the output of another one begins.
+#: A command after a prompt: the output of the next command begins.
 _COMMAND = re.compile(r"^(?:\$|\[?[\w.-]{1,60}@[\w.-]{1,80}[: ][^$#\n]{0,120}?\]?[$#]) (?=[\w./])", re.MULTILINE)
 #: A stamp or the prompt of a shell before the first line alone.
 _FIRST = re.compile(
@@ -345,7 +345,7 @@ def _read_better(joined: _Candidate, best: _Candidate, ties: bool) -> bool:
         return joined.known >= _HALF * best.known
     if joined.missed > best.missed or joined.known < best.known:
         return False
-    # Of a whole line of a log more is shown, even if it has no more values.
+    # More is shown of a whole line of a log, even if it has no more values.
     return joined.missed < best.missed or joined.known > best.known or (form.log and ties)
 
 

@@ -33,13 +33,13 @@ class Unwrapped(NamedTuple):
 def unwrapped(text: str, keep_count: bool = False, table: bool = False) -> Unwrapped | None:
     """Return a text with its hard-wrapped lines joined, None if it does not look as if it had some.
 
-    Cut lines have one length, and the next line goes on in the middle of a word or sentence: it does not begin as
+    Cut lines have one length, and the next line continues in the middle of a word or sentence: it does not begin as
     lines begin that follow a shorter one. Use the joined text only if it is read better: a table may look so, too.
 
     Args:
         text: The text.
         keep_count: Whether an empty line replaces each line that was joined to the one before it.
-        table: Whether any line goes on with one of that length, also one that begins with blanks.
+        table: Whether any line continues one of that length, also one that begins with blanks.
     """
     if len(text) > _LONGEST:
         return None
@@ -102,7 +102,7 @@ def _is_cut_table(lines: list[str], width: int) -> bool:
 
 
 def _goes_on(before: str, line: str, width: int, starts: set[str]) -> bool:
-    """Return True if a line goes on with the one before it."""
+    """Return True if a line continues the one before it."""
     if len(before) == width - 1:
         # A blank at the end of a line is lost in a copy.
         return line[:1].islower() and _shape(line) not in starts

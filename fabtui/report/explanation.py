@@ -40,7 +40,7 @@ def error_lines(meaning: Meaning, width: int) -> list[str]:
 
 
 def _entry_fields(meaning: Meaning) -> list[tuple[str, str]]:
-    """Return what an entry of the catalogue says where no line fills in addresses and names."""
+    """Return the text of an entry of the catalogue where no line fills in addresses and names."""
     known = meaning._replace(text=filled(meaning.text, {}), next=filled(meaning.next, {}))
     ends = _by_command((end, filled(command, {})) for end, command in meaning.commands)
     return _meaning_fields(known, [(command, _ENDS[tuple(sorted(on, reverse=True))]) for command, on in ends.items()])
@@ -131,14 +131,14 @@ def _block(title: str, one: Occurrences, files: Sequence[str], width: int) -> li
     times = f", {one.count} times" if one.count > 1 else ""
     head = f"{title}: {one.meaning.code} {one.meaning.id}{times}{_on(one)}"
     line = _where(one.first, files) + one_line(one.first.text, 300)
-    says = wrapped("  ", one.advice, width) if one.advice else []
+    advice = wrapped("  ", one.advice, width) if one.advice else []
     known = one.explained
     here = f"on {one.first.node}" if one.first.node else "there"
     there = f"on {one.peer}" if one.peer else "on the other node"
     places = {("dst",): there, ("src", "dst"): f"{here} and {there}" if one.peer else here}
     ends = _by_command(known.commands)
     commands = [(command, places.get(tuple(sorted(on, reverse=True)), here)) for command, on in ends.items()]
-    return [*wrapped("", head, width), *says, *_fields([("line", line), *_meaning_fields(known, commands)], width)]
+    return [*wrapped("", head, width), *advice, *_fields([("line", line), *_meaning_fields(known, commands)], width)]
 
 
 def _summary(one: Occurrences, cause: LogPlace, files: Sequence[str]) -> str:
@@ -173,7 +173,7 @@ def _by_command(commands: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _meaning_fields(meaning: Meaning, commands: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return what a meaning says, and its commands with the place where each runs."""
+    """Return the text of a meaning, and its commands with the place where each runs."""
     shown = [("command", f"{command}  ({place})") for command, place in commands]
     return [("means", one_line(meaning.text, 600)), ("next", one_line(meaning.next, 600)), *shown]
 

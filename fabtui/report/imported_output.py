@@ -82,7 +82,7 @@ def diagnosis_lines(result: Result, width: int, plain: bool = False) -> list[str
 
 
 def finding_lines(found: Diagnosis, width: int, plain: bool = False) -> list[str]:
-    """Return the findings about an output with what to do: who pasted it has no rule at hand to look up."""
+    """Return the findings about an output with what to do: who pasted it has no list of rules to look up."""
     return text_lines(map(_with_advice, problems(found, ASCII if plain else UNICODE)), width)
 
 

@@ -55,7 +55,7 @@ examples:
 exit codes: 0 explained; 1 unknown, or no failure in a log; 2 bad usage or input
 """
 
-#: Maximum number of characters of a log that are read for what they tell of the node.
+#: Maximum number of characters of a log that are read for facts of the node.
 _BEGINNING = 256 * 1024
 #: Exit code if nothing known was found.
 UNKNOWN = 1
@@ -128,7 +128,7 @@ def _explain_logs(words: list[str], width: int) -> int:
             print(f"fabtui: {one_line(name)}: {source.cut}", file=sys.stderr)
         lines, kind = _output_lines(source, width)
         others += lines
-        # The kernel's log beside those of ranks tells what came first.
+        # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(words) > 1)
         judged += [] if is_log else [kind]
         if is_log or not (lines or kind.startswith("fabtui-")):
@@ -173,7 +173,7 @@ def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
     if form is None or not (form.facts or form.convert or ours):
         return [], ""
     is_log = form.log and form.errors
-    # What a library tells of the node stands at the beginning of its log.
+    # What a library reports about the node stands at the beginning of its log.
     result = read(source._replace(text=source.text[:_BEGINNING]) if is_log else source, form.name)
     lines = finding_lines(examined(result), width) if form.errors or ours else diagnosis_lines(result, width)
     head = ["", f"{one_line(source.name, 200)}: {form.name}"]

@@ -67,7 +67,7 @@ class ErrorNumber(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """The first step that the number shows wherever it occurs, or ""."""
+        """The first step that the number shows in any log, or ""."""
         rows = load("error_numbers")["advice"]
         return next((row["next"] for row in rows if row["table"] == self.table and self.number in row["numbers"]), "")
 
@@ -125,7 +125,7 @@ def _numbers(table: str) -> dict[str, int]:
 @functools.cache
 def _names(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return patterns for the names and for the words of a table."""
-    # The longest first: the words of one may begin those of another.
+    # The longest first: the words of one may be the start of longer ones.
     texts = sorted(_numbers(table), key=len, reverse=True)
     parts = [word for word in texts if " " not in word], [word for word in texts if " " in word]
     names, words = (re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, part))})(?!\w)", re.I) for part in parts)

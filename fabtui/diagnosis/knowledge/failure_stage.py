@@ -41,7 +41,7 @@ class Stage(NamedTuple):
     meaning: Meaning  #: What its failure means.
 
     def counts(self, reported: bool, programs: frozenset[str]) -> bool:
-        """Return True if its words tell something of a line.
+        """Return True if its words show the stage of a line.
 
         Args:
             reported: Whether the line is the report of a library.

@@ -40,7 +40,7 @@ _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
 _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
-#: Words of lines that tell of ranks and nodes, and of those that may report a failure besides entries and stages.
+#: Words of lines about ranks and nodes, and of lines that may report a failure besides entries and stages.
 _TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
 _FAILING = (*stage_words(), b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
@@ -57,7 +57,7 @@ _NOTABLE = re.compile(r"\bNCCL (?:WARN|ERROR) .|^(?:\w{1,40}\.){0,6}\w{0,60}(?:E
 _LAST = re.compile(r"\bLast error:\s*(.*)")
 #: The beginning of another message.
 _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d:")
-#: A warning of PyTorch about what it tries again. Near the end of a log (so many lines) it was in vain.
+#: A warning of PyTorch about what it tries again. Within this number of lines of the end of a log, it never succeeded.
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
@@ -191,7 +191,7 @@ class LogReader:
         self._debugged = False
         self._hosts: set[str] = set()
         self._nodes = 1
-        self._programs: frozenset[str] = frozenset()  # Of the file that is read.
+        self._programs: frozenset[str] = frozenset()  # Programs that the current file names.
         self._addresses: dict[str, set[str]] = {}
         self._work: dict[int, tuple[int, int]] = {}
 
@@ -229,7 +229,7 @@ class LogReader:
         self._files += 1
 
     def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool) -> None:
-        if form.tells:
+        if form.ranks:
             self._circumstances(number, raw, clock)
         informs = _INFORMS.search(raw) is not None
         if not informs and (reported or ((form.meanings or form.fails) and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
@@ -285,7 +285,7 @@ class LogReader:
         self._pending = None
 
     def _circumstances(self, number: int, raw: str, clock: _Clock) -> None:
-        """Note what a line tells of ranks, nodes and their addresses."""
+        """Note what a line shows of ranks, nodes and their addresses."""
         place = self._place(number, raw, clock)
         rank = _rank_of(raw)
         if rank is not None and (work := _WORK.search(raw)) and len(self._work) < 1_000_000:
@@ -398,22 +398,22 @@ def failure_in(line: str) -> Meaning | None:
 
 
 #: Owners of words besides the entries of the catalogue.
-_FAILS_OWNER, _TELLS_OWNER, _LAST_OWNER = -1, -2, -3
+_FAILS_OWNER, _RANKS_OWNER, _LAST_OWNER = -1, -2, -3
 
 
 class _Form(NamedTuple):
-    """What a line may be, by its words."""
+    """Possible contents of a line, by its words."""
 
     meanings: tuple[Meaning, ...]  #: Entries of the catalogue whose patterns may match.
     fails: bool  #: Whether they may report a failure without an entry.
-    tells: bool  #: Whether they may tell of ranks and nodes.
+    ranks: bool  #: Whether they may show ranks and nodes.
 
 
 @functools.lru_cache(_MOST_FORMS)
 def _form(owners: frozenset[int]) -> _Form:
     known = meanings()
     found = tuple(known[owner] for owner in sorted(owners) if owner >= 0)
-    return _Form(found, _FAILS_OWNER in owners, _TELLS_OWNER in owners)
+    return _Form(found, _FAILS_OWNER in owners, _RANKS_OWNER in owners)
 
 
 def _form_of_line(line: str) -> _Form:
@@ -424,7 +424,7 @@ def _form_of_line(line: str) -> _Form:
 def _index() -> WordIndex:
     """Return the index of the words of all lines that are read: of entries, by their number, and of others."""
     words = [(words_of(one.pattern.pattern), at) for at, one in enumerate(meanings()) if one.pattern is not None]
-    words += [(frozenset(_FAILING), _FAILS_OWNER), (frozenset(_TELLING), _TELLS_OWNER)]
+    words += [(frozenset(_FAILING), _FAILS_OWNER), (frozenset(_TELLING), _RANKS_OWNER)]
     words.append((frozenset((b"last error:",)), _LAST_OWNER))
     return WordIndex((word, owner) for found, owner in words for word in found or ())
 
@@ -491,7 +491,7 @@ def _fails(one: Occurrences) -> bool:
 def _explains(cause: Occurrences, error: Occurrences) -> bool:
     """Return True if an error is known to follow from a cause; an Xid explains what a lost GPU does."""
     if _is_stage(error.meaning):
-        # What fails later, at whatever stage, may follow.
+        # What fails later, at any stage, may follow.
         return not _is_stage(cause.meaning) and cause.order <= error.order
     follows, name = error.meaning.follows, cause.meaning.id
     return name in follows or (name.startswith(_XID) and "gpu-lost" in follows)

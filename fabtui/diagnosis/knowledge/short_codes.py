@@ -33,7 +33,7 @@ _LINES = {
 
 
 class ShortCode(NamedTuple):
-    """What a short code or word means."""
+    """Meaning of a short code or word."""
 
     title: str
     fields: tuple[tuple[str, str], ...]  #: Names and texts.

@@ -82,7 +82,7 @@ def severity(entry: Mapping[str, Any]) -> Severity:
 def judged(value: Mapping[str, Any]) -> list[Judgement]:
     """Return judgements of the Xids in a value of the probe ``kernel``, one for each number; old ones are notes.
 
-    An Xid that only says that programs were ended because of an earlier one is a note beside that one.
+    An Xid that only reports that an earlier one ended programs is a note beside the earlier one.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for entry in dicts(value.get("counts")):

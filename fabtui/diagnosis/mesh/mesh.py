@@ -131,7 +131,7 @@ class PathMeasurements:
     mtu: Measurement | None = None
     udp: Measurement | None = None
     tcp: Measurement | None = None
-    #: Numbers of datagrams that were sent and that arrived, read once: those of many paths are stored together.
+    #: Numbers of datagrams that were sent and that arrived, read once: numbers of many paths are stored together.
     _datagrams: tuple[dict[str, Any] | None, dict[str, Any] | None] | None = field(default=None, init=False, repr=False)
 
     def of(self, layer: Layer) -> Measurement | None:

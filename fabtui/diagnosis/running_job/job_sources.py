@@ -257,7 +257,7 @@ def ras(log: JobEvidenceLog, group: JobGroup) -> RasEvidence | None:
 
 
 def _is_about(report: RasReport, log: JobEvidenceLog, group: JobGroup) -> bool:
-    """Return True if a report is about the processes of a job: that of another one may listen on the node, too."""
+    """Return True if a report is about the processes of a job: RAS of a different job may listen on the node, too."""
     every = list(report.communicators.values())
     found = {place.pid for one in every for place in one.places.values()} | {one.pid for one in report.missing}
     if found & {place.pid for place in (*(one.place for one in group.ranks), *group.gone)}:

@@ -31,7 +31,7 @@ def _of(probe: str) -> Callable[[Values], Facts]:
 
 def _queried(values: Values) -> Facts:
     gpus = [from_query(index, gpu) for index, gpu in enumerate(values["gpus"])]
-    # GPUs have no numbers here: without a part of them, their order says nothing.
+    # GPUs have no numbers here: without a part of them, their order means nothing.
     whole = values["attached"] == len(gpus)
     for gpu in gpus:
         label = f"GPU {gpu['index']} ({gpu['bus']})" if whole else f"GPU {gpu['bus']}"

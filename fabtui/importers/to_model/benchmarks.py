@@ -243,7 +243,7 @@ def perftest(draft: SessionDraft, values: dict[str, Any], name: str) -> None:
     """Add the pair of a perftest tool."""
     rows = values.get("rows", [])
     if not rows:
-        # The tool failed, which says nothing about a pair: the catalogue of errors explains what it printed.
+        # The tool failed, which shows nothing about a pair: the catalogue of errors explains what it printed.
         return
     node = draft.unique(name)
     src = draft.endpoint(node, 0, kind="cpu", name="client", nic=values.get("device"))

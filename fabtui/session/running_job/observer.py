@@ -165,7 +165,7 @@ class JobObserver:
             await asyncio.sleep(max(0.1, (every if known else _IDLE_EVERY) - (loop.time() - began)))
 
     def _affordable(self, node: str) -> float:
-        """Return the time (s) between two samples that a node can afford; a job in trouble is sampled each second."""
+        """Return the least time (s) per sample of a node; a job in trouble is sampled each second."""
         return min(_RAREST, self._cost.get(node, 0.0) / _SHARE) if self._well else 0.0
 
     async def _one(self, node: str, probe: str, deadline: float, args: Mapping[str, Any] | None = None) -> Reply:

@@ -262,7 +262,7 @@ _OWN = re.compile(
 def _likely_failure(text: str) -> float:
     """Return the likelihood of an output without a row of results: by the name of a tool, or by two complaints."""
     if len(set(_SETTINGS.findall(text))) > 2:
-        # Its settings alone: the text is cut off, or it failed and said no more.
+        # Its settings alone: the text is cut off, or it failed and printed no more.
         return 0.9
     found = {match[0].lower() for match in _FAILURES.finditer(text)}
     if found and re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text):

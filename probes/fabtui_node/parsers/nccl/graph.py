@@ -23,7 +23,7 @@ class Graph:
         self._last: Dict[Any, Tuple[float, str, str]] = {}
 
     def line(self, text: str, host: Optional[str], process: Any) -> bool:
-        """Take the text of a line of NCCL in; return whether it tells something of a graph."""
+        """Take the text of a line of NCCL in; return whether it is part of a graph."""
         if " - N" not in text and "=== S" not in text:
             return False
         nic, net = _NIC.match(text), _NET.match(text)
