@@ -111,7 +111,7 @@ class Occurrences:
     last: LogPlace  #: Its last line in the last file.
     count: int = 0
     who: dict[str, None] = field(default_factory=dict)
-    advice: str = ""  #: What the library itself advises, with its name: ``NCCL says: ...``; only of the first cause.
+    advice: str = ""  #: What the library itself advises, with its name: ``NCCL advises: ...``; only of the first cause.
     _forms: dict[tuple[str, str], int] = field(default_factory=dict)
     _most: dict[str, int] = field(default_factory=dict)
 
@@ -378,7 +378,7 @@ class LogReader:
 
     def _quoted(self) -> str:
         names = list(dict.fromkeys(self._advice.values()))
-        return f"{names[0]} says: {' '.join(self._advice)}" if names else ""
+        return f"{names[0]} advises: {' '.join(self._advice)}" if names else ""
 
     def _behind(self) -> list[int]:
         least = min(self._work.values(), default=None)

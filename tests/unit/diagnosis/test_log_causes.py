@@ -347,7 +347,7 @@ def test_the_last_error_is_searched_for_the_cause() -> None:
     assert "CUDA error 402" in found.causes[0].meaning.text
     named = causes(f"{LAST}[rank0]: odd socket thing. Set NCCL_SOCKET_IFNAME=eth0 to avoid it.\n")
     assert [one.meaning.code for one in named.causes] == ["E210"]
-    assert named.advice == "NCCL says: Set NCCL_SOCKET_IFNAME=eth0 to avoid it."
+    assert named.advice == "NCCL advises: Set NCCL_SOCKET_IFNAME=eth0 to avoid it."
     # Lines of another message are none of it.
     assert causes(f"{LAST}[rank0]:[I1120 10:00:00.1 x.cpp:1] odd socket\n").causes[0].meaning.code == "E34"
 
@@ -365,10 +365,10 @@ def test_no_other_run_is_asked_for_where_the_log_has_more(log: str, asks: bool) 
     [
         (
             "n1:2:3 [0] mnnvl.cc:7 NCCL WARN Odd (size 8). Check the channel. Set NCCL_MNNVL_ENABLE=0 to ignore it.",
-            "NCCL says: Check the channel. Set NCCL_MNNVL_ENABLE=0 to ignore it.",
+            "NCCL advises: Check the channel. Set NCCL_MNNVL_ENABLE=0 to ignore it.",
         ),
-        ("Warning: odd name. Manually set the interface with GLOO_SOCKET_IFNAME. (x)", "Gloo says: Manually set"),
-        ('n1:2:3 [0] NCCL WARN Missing "iommu=pt" from kernel command line which is odd', "NCCL says: Missing"),
+        ("Warning: odd name. Manually set the interface with GLOO_SOCKET_IFNAME. (x)", "Gloo advises: Manually set"),
+        ('n1:2:3 [0] NCCL WARN Missing "iommu=pt" from kernel command line which is odd', "NCCL advises: Missing"),
         ("NCCL INFO NCCL_P2P_LEVEL set by environment to LOC", ""),
         ("n1:2:3 [0] NCCL WARN odd (run with NCCL_DEBUG=INFO for details)", ""),
         ("set the table, check the oven", ""),
