@@ -232,9 +232,10 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(parser.values)
 
 
-#: What the tools print when they fail, by their sources; no other program prints two of these.
+#: What the tools print when they fail or before they measure, by their sources; no other program prints two of these.
 _FAILURES = re.compile(
-    r"Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
+    r"\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx"
+    r"|Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
     r"|Failed to complete run_iter\w{0,40} function|Couldn't allocate MR|Unable to init the socket connection"
     r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device"
     r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"

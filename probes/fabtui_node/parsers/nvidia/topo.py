@@ -253,7 +253,7 @@ def _likely_topology(text: str) -> float:
     share = _share(text, _is_near)
     if share is not None:
         return share
-    if re.search(r"^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity", text, re.MULTILINE):
+    if re.search(r"^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity", text, re.MULTILINE | re.IGNORECASE):
         return 0.9
     return 0.7 if re.search(r"nvidia-smi topo -mp?\b", text[:400]) else 0.0
 
