@@ -42,7 +42,7 @@ _LAST_ERROR, _MOST_QUOTED = 8, 4
 _LONGEST_ADVICE = 1_000
 #: Words of lines about ranks and nodes, and of lines that may report a failure besides entries and stages.
 _TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
-_FAILING = (*stage_words(), b"error", b"exception", b"hint", b"nvrm: xid")
+_FAILING = (b"error", b"exception", b"hint", b"nvrm: xid")
 _RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
 _NODES = re.compile(r"\bnNodes (\d{1,7})\b")
@@ -424,7 +424,7 @@ def _form_of_line(line: str) -> _Form:
 def _index() -> WordIndex:
     """Return the index of the words of all lines that are read: of entries, by their number, and of others."""
     words = [(words_of(one.pattern.pattern), at) for at, one in enumerate(meanings()) if one.pattern is not None]
-    words += [(frozenset(_FAILING), _FAILS_OWNER), (frozenset(_TELLING), _RANKS_OWNER)]
+    words += [(frozenset((*stage_words(), *_FAILING)), _FAILS_OWNER), (frozenset(_TELLING), _RANKS_OWNER)]
     words.append((frozenset((b"last error:",)), _LAST_OWNER))
     return WordIndex((word, owner) for found, owner in words for word in found or ())
 
