@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning
-from fabtui.diagnosis.knowledge.failure_stage import stage_of_file
+from fabtui.diagnosis.knowledge.failure_stage import is_stage, stage_of_file
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 
 #: Least shares of the texts with a stage or better, and with a cause.
@@ -299,7 +299,7 @@ def answer(text: Text, library: str) -> tuple[str, Meaning | None]:
         return "nothing", None
     file = Path(text.file).name if library == "pytorch" else text.file
     own = LIBRARIES[library].stage or stage_of_file(file)
-    by_stage = meaning.id.startswith("stage-")
+    by_stage = is_stage(meaning)
     known = (meaning.id.removeprefix("stage-"),) if by_stage else meaning.stages
     if known and own and own not in known:
         return "contradiction", meaning

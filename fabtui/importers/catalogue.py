@@ -17,6 +17,11 @@ LEAST = 0.3
 UNKNOWN = "unknown"
 
 
+def is_ours(kind: str) -> bool:
+    """Return True if files of a kind are written by fabtui: recordings, snapshots and sessions."""
+    return kind.startswith("fabtui-")
+
+
 def chosen(name: str) -> Format:
     """Return the format of a name, in any case, of a tool of its suite, or with ``slurm-`` before it.
 

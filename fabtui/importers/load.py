@@ -10,6 +10,7 @@ from typing import Any
 
 from fabtui.errors import InputError
 from fabtui.export.frames import Frames
+from fabtui.importers.catalogue import is_ours
 from fabtui.importers.result import Result, read
 from fabtui.importers.session import is_recording, replayed
 from fabtui.importers.sources import sources
@@ -56,7 +57,7 @@ def load(paths: str | PathLike[str] | Iterable[str | PathLike[str]]) -> Frames:
             result = read(source)
             if not result.known:
                 raise InputError(f"{source.name}: {result.warnings[-1]}")
-            if result.kind.startswith("fabtui-"):
+            if is_ours(result.kind):
                 sessions[_free(Path(source.name), sessions)] = model_of([result])
             elif convertible(result.kind):
                 outputs.append(result)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
-from fabtui.importers.catalogue import formats
+from fabtui.importers.catalogue import formats, is_ours
 from fabtui.importers.matrix import is_matrix
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import errors_in, examined, model
@@ -46,7 +46,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         named = result.title.lower().startswith(result.kind.lower())
         about = result.title if named else f"{result.kind}: {result.title}"
     lines = [f"{one_line(result.source.name)}: {about}"]
-    if result.kind.startswith("fabtui-"):
+    if is_ours(result.kind):
         lines += ["", *summary(examined(result), plain).splitlines()]
     else:
         blocks = [*_blocks(result)]

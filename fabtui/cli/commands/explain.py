@@ -9,13 +9,12 @@ import sys
 
 from fabtui.cli.printing import print_text
 from fabtui.diagnosis.diagnosis import RULES
-from fabtui.diagnosis.knowledge.error_catalogue import meanings
-from fabtui.diagnosis.knowledge.failure_stage import stages
+from fabtui.diagnosis.knowledge.failure_stage import explained_errors
 from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.short_codes import short_code
 from fabtui.diagnosis.knowledge.xids import xids
 from fabtui.errors import InputError
-from fabtui.importers.catalogue import formats, recognise
+from fabtui.importers.catalogue import formats, is_ours, recognise
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import examined
@@ -72,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     words = [word for word in getattr(args, "what", []) if word.strip()]
     if "list" in args:
-        return _print(list_lines(RULES, (*meanings(), *(stage.meaning for stage in stages())), width))
+        return _print(list_lines(RULES, explained_errors(), width))
     if not words:
         raise InputError(
             "nothing to explain; fabtui explain CODE, TEXT or FILE..., - for standard input, --list for all codes"
@@ -100,8 +99,7 @@ def _entries(word: str, width: int) -> list[str]:
     """Return the lines of the rules and errors with a code or name, separated by empty lines; none if unknown."""
     key = word.lower()
     blocks = [rule_lines(one, width) for one in RULES if key in (one.id.lower(), one.name)]
-    known = (*meanings(), *(stage.meaning for stage in stages()))
-    blocks += [error_lines(one, width) for one in known if key in (one.code.lower(), one.id)]
+    blocks += [error_lines(one, width) for one in explained_errors() if key in (one.code.lower(), one.id)]
     if not blocks and (_CODE.fullmatch(word)):
         raise InputError(f"no rule or error has the code {word}; see fabtui explain --list")
     return [line for block in blocks for line in ["", *block]][1:]
@@ -131,7 +129,7 @@ def _explain_logs(words: list[str], width: int) -> int:
         # The kernel's log beside logs of ranks shows what came first.
         is_log = not kind or formats()[kind].errors or (formats()[kind].log and len(words) > 1)
         judged += [] if is_log else [kind]
-        if is_log or not (lines or kind.startswith("fabtui-")):
+        if is_log or not (lines or is_ours(kind)):
             logs.append(name)
             reader.add(_whole_lines(source.text))
     if reader.cut:
@@ -169,7 +167,7 @@ def _whole_lines(text: str) -> str:
 def _output_lines(source: Source, width: int) -> tuple[list[str], str]:
     """Return the findings about an output that `fabtui read` judges, and its format; no format for any other text."""
     form = recognise(source.text).format
-    ours = form is not None and form.name.startswith("fabtui-")
+    ours = form is not None and is_ours(form.name)
     if form is None or not (form.facts or form.convert or ours):
         return [], ""
     is_log = form.log and form.errors

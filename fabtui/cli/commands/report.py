@@ -17,6 +17,7 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable, write_bytes
 from fabtui.export.collectives_table import table_rows
+from fabtui.importers.catalogue import is_ours
 from fabtui.importers.formats.job_dumps import results_of
 from fabtui.importers.result import Result
 from fabtui.importers.session import is_recording, read_session, replayed
@@ -109,7 +110,7 @@ def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
     check_comparable(results, "; report on them separately")
     # What a single output shows about a node stands in its own section.
     model = model_of([result for result in results if convertible(result.kind)])
-    others = [result for result in results if not result.kind.startswith("fabtui-")]
+    others = [result for result in results if not is_ours(result.kind)]
     return (model if model.nodes else None), others, ""
 
 

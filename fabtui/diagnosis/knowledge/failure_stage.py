@@ -6,13 +6,15 @@ import functools
 import re
 from typing import NamedTuple
 
-from fabtui.diagnosis.knowledge.error_catalogue import Meaning
+from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.error_numbers import number_in
 from fabtui.diagnosis.knowledge.pattern_words import words_of
 from fabtui.diagnosis.knowledge.toml_data import entries
 
 #: Maximum number of characters of a line that are searched.
 _LONGEST = 1_000
+#: How the ids of failures begin that are known by their stage.
+_STAGE = "stage-"
 #: A source file with its line; the first of a line is where it was printed.
 _FILE = re.compile(
     r"(?:^|[\s\[(])((?:/|\.{1,2}/)?(?:[\w.+-]{1,80}/){0,16}[\w.+-]{1,80}\.(?:cc|cpp|cu|hpp|h|c)):\d{1,7}\b", re.ASCII
@@ -60,7 +62,7 @@ def stages() -> tuple[Stage, ...]:
             re.compile(one["words"]),
             one.get("evident", False),
             Meaning(
-                **{"id": f"stage-{one['id']}", "code": one["code"], "prints": "", "pattern": None, "kind": ""},
+                **{"id": f"{_STAGE}{one['id']}", "code": one["code"], "prints": "", "pattern": None, "kind": ""},
                 **{"text": f"{one['fails']} failed", "next": one["next"], "refines": "", "when": "", "follows": ()},
                 commands=tuple(("node", command) for command in one.get("node", ())),
                 role=one.get("role", "cause"),
@@ -69,6 +71,16 @@ def stages() -> tuple[Stage, ...]:
         )
         for one in entries("stages", "stage")
     )
+
+
+def explained_errors() -> tuple[Meaning, ...]:
+    """Return all that has a code of errors: the catalogue, then the stages."""
+    return (*meanings(), *(stage.meaning for stage in stages()))
+
+
+def is_stage(meaning: Meaning) -> bool:
+    """Return True if a failure is known by its stage alone: the catalogue has no entry about it."""
+    return meaning.id.startswith(_STAGE)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     programs_in,
     refined,
 )
-from fabtui.diagnosis.knowledge.failure_stage import is_general, returned_failure, stage_failure, stage_words
+from fabtui.diagnosis.knowledge.failure_stage import is_general, is_stage, returned_failure, stage_failure, stage_words
 from fabtui.diagnosis.knowledge.log_stamps import stamp_of
 from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
 from fabtui.sanitize import one_line
@@ -166,7 +166,7 @@ class Causes(NamedTuple):
     @property
     def known(self) -> tuple[int, int]:
         """Number of kinds of errors of the catalogue, causes and consequences, and number of their lines."""
-        errors = [one for one in (*self.causes, *self.consequences) if not one.meaning.id.startswith("stage-")]
+        errors = [one for one in (*self.causes, *self.consequences) if not is_stage(one.meaning)]
         return len(errors), sum(one.count for one in errors)
 
 
@@ -345,7 +345,7 @@ class LogReader:
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
         # An entry of the catalogue names the cause; a stage alone shows where it is.
-        for one in sorted(found, key=lambda one: _is_stage(one.meaning)):
+        for one in sorted(found, key=lambda one: is_stage(one.meaning)):
             if one.meaning.role == "cause":
                 follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)
@@ -391,9 +391,10 @@ def failure_in(line: str) -> Meaning | None:
     form = _form_of_line(line)
     if not any(form) or _INFORMS.search(line):
         return None
-    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings, programs=programs_in(line))
+    programs = programs_in(line)
+    found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings, programs=programs)
     if found is None and form.fails:
-        found = stage_failure(line, programs=programs_in(line))
+        found = stage_failure(line, programs=programs)
     return None if found is None or found.role == "notice" or found.cause_if else found
 
 
@@ -480,19 +481,15 @@ def _meaning_of_xid(line: str) -> Meaning | None:
     return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
 
 
-def _is_stage(meaning: Meaning) -> bool:
-    return meaning.id.startswith("stage-")
-
-
 def _fails(one: Occurrences) -> bool:
     return one.meaning.role == "cause"
 
 
 def _explains(cause: Occurrences, error: Occurrences) -> bool:
     """Return True if an error is known to follow from a cause; an Xid explains what a lost GPU does."""
-    if _is_stage(error.meaning):
+    if is_stage(error.meaning):
         # What fails later, at any stage, may follow.
-        return not _is_stage(cause.meaning) and cause.order <= error.order
+        return not is_stage(cause.meaning) and cause.order <= error.order
     follows, name = error.meaning.follows, cause.meaning.id
     return name in follows or (name.startswith(_XID) and "gpu-lost" in follows)
 

@@ -59,7 +59,6 @@ class _Parser:
         self.frames = 0
         self._after_last_error = False
         self._caught: int | None = None
-        self.errors = LogReader()
 
     def line(self, line: str) -> None:
         rank = _rank_of(line)
@@ -132,8 +131,6 @@ class _Parser:
         # A general word adds nothing to a specific one.
         if len(classes) > 1 and "cuda_error" in classes:
             classes.remove("cuda_error")
-        if not classes:
-            classes = [found.meaning.id.replace("-", "_") for found in self.errors.result().causes[:1]]
         if not classes and not self.exceptions:
             self.notes.warn("no failure that is known")
         values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
@@ -162,7 +159,9 @@ def parse(text: str) -> Reading:
     for line in plain_lines(text):
         parser.line(line)
     if not parser.classes:
-        parser.errors.add(text)
+        errors = LogReader()
+        errors.add(text)
+        parser.classes = {found.meaning.id.replace("-", "_"): None for found in errors.result().causes[:1]}
     return parser.reading()
 
 

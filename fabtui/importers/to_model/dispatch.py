@@ -15,7 +15,7 @@ from fabtui.diagnosis.knowledge.log_causes import Causes, LogReader
 from fabtui.diagnosis.merge_findings import in_order
 from fabtui.errors import InputError
 from fabtui.export.csv import rows
-from fabtui.importers.catalogue import formats
+from fabtui.importers.catalogue import formats, is_ours
 from fabtui.importers.formats import fabtui_files
 from fabtui.importers.formats.fabtui_files import ENDPOINT_FIELDS, add_arms, add_snapshot
 from fabtui.importers.result import Result
@@ -45,7 +45,7 @@ def check_comparable(results: Iterable[Result], advice: str = "", *, ours: bool 
     """
     kinds: dict[str, None] = {"fabtui": None} if ours else {}
     for result in results:
-        if result.kind.startswith("fabtui-"):
+        if is_ours(result.kind):
             kinds.setdefault("fabtui")
         elif result.known and formats()[result.kind].incomparable:
             kinds.setdefault(result.kind)
@@ -150,7 +150,7 @@ def examined(result: Result) -> Diagnosis:
     """Return the diagnosis of an output; nothing is found in one whose format is unknown."""
     judged = result.known and (convertible(result.kind) or formats()[result.kind].facts is not None)
     found = diagnose(Evidence(model([result]) if judged else Model()))
-    if result.kind.startswith("fabtui-"):
+    if is_ours(result.kind):
         return found
     # A session has its preflight for notes, for more findings than it lists, and for those that go with another.
     others = [one for one in found.all_findings if one.rule.domain is not Domain.NODES]
