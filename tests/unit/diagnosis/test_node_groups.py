@@ -1,0 +1,78 @@
+"""Groups of nodes between which traffic fails: nothing fails within a group, and nearly all between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from fabtui.diagnosis.node_groups import NodeGroups, node_groups
+
+
+def found(
+    nodes: str, fails: Callable[[str, str], object], tested: Callable[[str, str], object] = lambda *_: True
+) -> NodeGroups | None:
+    pairs = [pair for pair in itertools.permutations(nodes, 2) if tested(*pair)]
+    bad = [pair for pair in pairs if fails(*pair)]
+    return node_groups(nodes, [pair for pair in pairs if pair not in bad], bad)
+
+
+def names(result: NodeGroups | None) -> str:
+    return "-".join("".join(group) for group in result.groups) if result else ""
+
+
+def leaf(*groups: str) -> Callable[[str, str], bool]:
+    of = {node: group for group in groups for node in group}
+    return lambda a, b: of[a] != of[b]
+
+
+@pytest.mark.parametrize("groups", [("ab", "cd"), ("ad", "bc"), ("ab", "cdefgh"), ("abc", "de"), ("ab", "cd", "ef")])
+def test_groups_that_fail_with_each_other(groups: tuple[str, ...]) -> None:
+    result = found("".join(sorted("".join(groups))), leaf(*groups))
+    assert names(result) == "-".join(sorted(groups))
+    assert result is not None
+    assert not result.one_way
+    assert result.are_apart(groups[0][0], groups[1][0])
+    assert not result.are_apart(groups[0][0], groups[0][1])
+    assert not result.are_apart(groups[0][0], "z")
+
+
+def test_a_leaf_that_reaches_both_others_belongs_to_no_group() -> None:
+    assert names(found("abcdef", lambda a, b: {a in "ab", b in "ab"} == {True, False} and not {a, b} & set("ef"))) == (
+        "ab-cd"
+    )
+
+
+def test_one_direction() -> None:
+    result = found("abcd", lambda a, b: a in "cd" and b in "ab")
+    assert (names(result), result and result.one_way) == ("cd-ab", True)
+    untested = found("abcd", lambda a, b: a in "ab" and b in "cd", lambda a, b: not (a in "cd" and b in "ab"))
+    assert (names(untested), untested and untested.one_way) == ("ab-cd", False)
+
+
+def test_most_pairs_are_enough() -> None:
+    assert names(found("abcdef", lambda a, b: leaf("abc", "def")(a, b) and {a, b} != {"a", "f"})) == "abc-def"
+    assert names(found("abcdef", lambda a, b: leaf("abc", "def")(a, b) and not ({"a", "f"} & {a, b}))) == "bc-de"
+    assert found("abcd", lambda a, b: {a, b} in ({"a", "c"}, {"a", "d"}, {"b", "c"})) is None
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda a, b: False,
+        lambda a, b: True,
+        lambda a, b: "a" in (a, b),
+        lambda a, b: {a, b} == {"a", "c"},
+        lambda a, b: {a, b} in ({"a", "c"}, {"b", "d"}),
+        lambda a, b: leaf("ab", "cd")(a, b) or {a, b} == {"a", "b"},
+    ],
+    ids=["none", "all", "a node", "a pair", "two pairs", "one within a group"],
+)
+def test_other_patterns_are_no_groups(fails: Callable[[str, str], object]) -> None:
+    assert found("abcd", fails) is None
+
+
+def test_groups_within_which_nothing_was_tested_are_no_evidence() -> None:
+    assert found("abcd", lambda a, b: True, leaf("ab", "cd")) is None
+    assert found("abcd", lambda a, b: False, lambda a, b: not leaf("ab", "cd")(a, b)) is None
