@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.export.atomic_write import write_bytes
+from fabtui.model.counter_log import is_congested
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import MESH, Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
@@ -88,7 +89,9 @@ def _slow(model: Model, m: Measurement) -> str | None:
     if not usual:
         return None
     made = " (made by the lab)" if m.made else ""
-    return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}"
+    # Of tests that ran at the same time as well, so that the value of a healthy pair has no such remark.
+    congested = "; congested" if is_congested(model.counters.of(m)) else ""
+    return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}{congested}"
 
 
 def _untested(model: Model) -> Iterator[Row]:

@@ -17,15 +17,16 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui_node.probes.rdma.port_counters import LIMITS
+from fabtui_node.probes.rdma.port_counters import CONGESTION, LIMITS
 
 Path = tuple[str, ...]
 Deltas = dict[str, Any]
@@ -44,31 +45,68 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
 _IMPLAUSIBLE = 1 << 60
 #: InfiniBand counts data in words of four octets.
 _WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
+#: Number of notifications, marks or pauses during a test from which its port is called congested.
+LEAST_CONGESTION = 10
 #: Data that a port or an interface sent or received (bytes): the kernel's names, those of EFA, Broadcom and Intel.
 _SENT = ("port_xmit_data", "tx_bytes", "rdma_write_bytes", "rdma_read_resp_bytes", "ip4OutOctets", "ip6OutOctets")
 _RECEIVED = ("port_rcv_data", "rx_bytes", "rdma_write_recv_bytes", "rdma_read_bytes", "ip4InOctets", "ip6InOctets")
 _DATA = frozenset((*_SENT, *_RECEIVED))
 
-#: Words in the names of error counters.
+
+class CounterMeaning(StrEnum):
+    """Meaning of a counter that does not count traffic."""
+
+    CONGESTION = "congested"  #: Marked packets, notifications of congestion, pauses: usual in moderation.
+    LOSS = "lost"  #: Packets that were dropped, or sent again.
+    ERROR = "error"  #: Any other error.
+
+
+#: Words in the names of counters of lost packets, and of other errors.
+_LOSS_WORDS = re.compile(
+    "drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|missed|oos|unresponsive|impaired"
+)
 _ERROR_WORDS = re.compile(
-    "err(or)?s?|drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|overruns?|missed|i?crcs?|replays?"
-    "|recovery|downed|integrity|violation|bad|invalid|oos|exceeded|unresponsive|impaired"
+    "err(or)?s?|overruns?|i?crcs?|replays?|recovery|downed|integrity|violation|bad|invalid|exceeded"
 )
-#: Error counters whose names contain none of these words.
-_ERRORS = frozenset(
-    {"symbol_error", "link_downed", "out_of_sequence", "out_of_buffer", "duplicate_request", "roce_slow_restart"}
-    | {"carrier_changes"}
+#: Counters whose names contain none of these words, or the wrong one.
+_LOSSES = frozenset(
+    {"out_of_sequence", "out_of_buffer", "rx_out_of_buffer", "duplicate_request", "dup_req", "packet_seq_err"}
+    | {"roce_slow_restart", "roce_slow_restart_trans"}
 )
+_ERRORS = frozenset({"link_downed", "carrier_changes"})
 #: Work still posted when a connection is closed ends in these, in every test.
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
 
 
 @lru_cache(maxsize=4096)
-def is_error(name: str) -> bool:
-    """Return True if a counter of this name counts errors rather than traffic."""
+def meaning_of_counter(name: str) -> CounterMeaning | None:
+    """Return what a counter of this name counts, or None for traffic."""
+    if CONGESTION.fullmatch(name):
+        return CounterMeaning.CONGESTION
     lower = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     words = re.split("[^a-z]+", lower)
-    return lower not in _USUAL and (lower in _ERRORS or any(map(_ERROR_WORDS.fullmatch, words)))
+    if lower in _USUAL:
+        return None
+    if lower in _LOSSES or any(map(_LOSS_WORDS.fullmatch, words)):
+        return CounterMeaning.LOSS
+    return CounterMeaning.ERROR if lower in _ERRORS or any(map(_ERROR_WORDS.fullmatch, words)) else None
+
+
+def is_error(name: str) -> bool:
+    """Return True if a counter of this name counts errors or lost packets rather than traffic."""
+    return meaning_of_counter(name) in (CounterMeaning.LOSS, CounterMeaning.ERROR)
+
+
+def counts_of(meaning: CounterMeaning, deltas: Deltas) -> dict[Path, int]:
+    """Return the counts of ports and interfaces with a meaning."""
+    found = flatten(deltas).items()
+    return {path: count for path, count in found if path[0] != "nvlink" and meaning_of_counter(path[-1]) is meaning}
+
+
+def is_congested(found: Mapping[str, Deltas]) -> bool:
+    """Return True if a port of a node saw congestion: some notifications are usual on a healthy fabric."""
+    counts = [count for deltas in found.values() for count in counts_of(CounterMeaning.CONGESTION, deltas).values()]
+    return max(counts, default=0) >= LEAST_CONGESTION
 
 
 def flatten(value: dict[str, Any]) -> dict[Path, int]:

@@ -77,3 +77,18 @@ def test_a_counter_at_its_limit_is_marked() -> None:
     full = {"hca": {"mlx5_0/1": {"symbol_error": 535}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
     text = "\n".join(lines(story(("n000", {**full, "full": full["errors"]}))))
     assert "535 or more: the counter is at its limit" in text
+
+
+def test_congestion_stands_below_errors_and_is_called_that() -> None:
+    deltas = {
+        "hca": {"mlx5_0/1": {"np_cnp_sent": 1200, "rx_write_requests": 5, "out_of_sequence": 3}},
+        "net": {"eth0": {"rx_prio3_pause": 9}},
+        "errors": [["hca", "mlx5_0/1", "out_of_sequence"]],
+    }
+    rows = [line.split(maxsplit=1)[1] for line in lines(story(("n000", deltas)))[3:]]
+    assert [" ".join(row.split()) for row in rows] == [
+        "mlx5_0/1 out_of_sequence 3",
+        "mlx5_0/1 np_cnp_sent 1,200 (congested)",
+        "eth0 rx_prio3_pause 9 (congested)",
+        "mlx5_0/1 rx_write_requests 5",
+    ]

@@ -23,6 +23,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.tally import DEAD, Tally
+from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
@@ -32,6 +33,8 @@ from fabtui.sanitize import one_line
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
+#: Maximum number of ports with congestion or loss that a finding names, and of their counters.
+_MOST_COUNTED, _MOST_COUNTERS = 3, 3
 
 
 class SlowestFact(NamedTuple):
@@ -119,6 +122,7 @@ class PairContext:
             "error": None if error is None else error.fact,
             **({} if meaning is None else meaning.facts),
             "ports": self._known_ports(first_cells),
+            "counted": (yield from self._counted(first_cells)),
             **(yield from self._in_world(listed)),
         }
         yield
@@ -144,6 +148,32 @@ class PairContext:
                 counted[note] += 1
         least = len(cells) / 2
         return tuple(note for note, n in sorted(counted.items(), key=lambda item: -item[1]) if n >= least)[:2]
+
+    def _counted(self, cells: Sequence[Pair]) -> Steps[tuple[str, ...] | None]:
+        """Return the ports that were congested or lost packets while most of some slow pairs were tested."""
+        ports: Counter[tuple[CounterMeaning, str, str]] = Counter()
+        counts: dict[tuple[CounterMeaning, str, str], Counter[str]] = defaultdict(Counter)
+        slow = [pair for pair in cells if self.tally.bad.get(pair) is Verdict.SLOW]
+        for pair in slow:
+            measured = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
+            found = {} if measured is None else self.model.counters.of(measured)
+            for meaning in (CounterMeaning.CONGESTION, CounterMeaning.LOSS):
+                seen = set()
+                for node, deltas in found.items():
+                    for path, count in counts_of(meaning, deltas).items():
+                        # Pairs that were tested at the same time share their counts.
+                        counted = counts[meaning, node, path[1]]
+                        counted[path[-1]] = max(counted[path[-1]], count)
+                        seen.add((meaning, node, path[1]))
+                ports.update(seen)
+            yield
+        lines = []
+        for key, times in ports.most_common():
+            if times * 2 > len(slow) and max(counts[key].values()) >= LEAST_CONGESTION:
+                meaning, node, port = key
+                named = ", ".join(f"{name} {count:,}" for name, count in counts[key].most_common(_MOST_COUNTERS))
+                lines.append(one_line(f"{meaning} while tested: {node} {port}: {named}", 300))
+        return tuple(lines[:_MOST_COUNTED]) or None
 
     def _in_world(self, cells: Sequence[Pair]) -> Steps[dict[str, Any]]:
         """Return how cells that are bad alone do in the world communicator."""

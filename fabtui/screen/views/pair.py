@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import spread
 from fabtui.diagnosis.pairs.traffic_path import carrier
-from fabtui.model.counter_log import Deltas, Path, flatten, paths_of
+from fabtui.model.counter_log import CounterMeaning, Deltas, Path, counts_of, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.link_limits import gpu_of
 from fabtui.model.facts.node_view import dicts, field
@@ -580,22 +580,25 @@ def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
 
 
 def _rows(node: str, deltas: Deltas) -> tuple[list[list[Cell]], int]:
-    """Return the rows of a node, errors first, and the number of rows left out."""
+    """Return the rows of a node, errors first, then congestion, and the number of rows left out."""
     counts = flatten(deltas)
     errors = paths_of(deltas.get("errors"))
     failures = sorted((path for path in counts if path in errors), key=lambda path: (-counts[path], path))
     reset = sorted(paths_of(deltas.get("reset")))
+    congested = counts_of(CounterMeaning.CONGESTION, deltas)
+    waits = sorted(congested.keys() - errors, key=lambda path: (-counts[path], path))
     traffic = sorted(
-        (path for path in counts if path not in errors), key=lambda path: (not _is_bytes(path), -counts[path], path)
+        counts.keys() - errors - congested.keys(), key=lambda path: (not _is_bytes(path), -counts[path], path)
     )
     full = paths_of(deltas.get("full"))
     rows: list[list[Cell]] = []
     for path in failures[:_MAX_ERRORS]:
         change = f"{counts[path]:,}{_FULL if path in full else ''}"
         rows.append([node, _place(path), (path[-1], "bold $warning"), (change, "bold $warning")])
+    rows += [[node, _place(path), path[-1], f"{counts[path]:,} (congested)"] for path in waits[:_MAX_ERRORS]]
     rows += [[node, _place(path), path[-1], "was reset"] for path in reset[:_MAX_ERRORS]]
     rows += [[node, _place(path), path[-1], _amount(path, counts[path])] for path in traffic[:_MAX_TRAFFIC]]
-    return rows, len(failures) + len(reset) + len(traffic) - len(rows)
+    return rows, len(failures) + len(waits) + len(reset) + len(traffic) - len(rows)
 
 
 def _is_bytes(path: Path) -> bool:

@@ -11,8 +11,10 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
+from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import ProbeSpec
-from fabtui_node.system import sysfs
+from fabtui_node.system import rdma_devices, sysfs
+from fabtui_node.system.driver_counters import DriverCounters
 
 _MAX_DEVICES = _MAX_NICS = 64
 _MAX_COUNTERS = 256
@@ -101,8 +103,14 @@ def interface_counts(names: List[str], root: str = "/sys") -> Counts:
             continue
         found[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
         found[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
-        waiting += [entry[len("lower_") :] for entry in sysfs.names(folder, name) if entry.startswith("lower_")]
+        waiting += _below(name, root)
     return {name: counts for name, counts in found.items() if counts}
+
+
+def _below(name: str, root: str) -> List[str]:
+    """Return the interfaces below one, such as the ports of a bond."""
+    entries = sysfs.names(root, "class/net", name)
+    return [entry[len("lower_") :] for entry in entries if entry.startswith("lower_")]
 
 
 def data_interfaces(root: str = "/sys") -> List[str]:
@@ -121,6 +129,8 @@ class Counters:
         self._devices: Dict[str, CounterSource] = {}
         self._nvlink = CounterSource(NvlinkCounts(os.environ.get("CUDA_VISIBLE_DEVICES")).read)
         self._names: Optional[List[str]] = None
+        #: Drivers of the interfaces of RoCE ports; None before these are known.
+        self._drivers: Optional[Dict[str, CounterSource]] = None
 
     def read(self, names: Optional[List[str]], until: float) -> Dict[str, Any]:
         """Read everything; what is not there by ``until`` (monotonic seconds) is left out."""
@@ -130,6 +140,7 @@ class Counters:
             read_ports = functools.partial(port_counts, os.path.join(self._folder, name))
             readings.append(self._devices.setdefault(name, CounterSource(read_ports)).begin())
         links = self._nvlink.begin()
+        drivers = {name: source.begin() for name, source in self._of_drivers().items()}
         if names is None:
             if self._names is None:
                 self._names = data_interfaces(self._root)
@@ -138,7 +149,19 @@ class Counters:
         hca: Counts = {}
         for reading in readings:
             hca.update((reading.value(until) if reading is not None else None) or {})
+        for name, reading in drivers.items():
+            if counts := reading.value(until) if reading is not None else None:
+                net.setdefault(name, {}).update(counts)
         return {"hca": hca, "net": net, "nvlink": (links.value(until) if links is not None else None) or {}}
+
+    def _of_drivers(self) -> Dict[str, CounterSource]:
+        """Return what to read of the drivers below RoCE ports: nothing on InfiniBand, and without RDMA."""
+        if self._drivers is None:
+            names = rdma_devices.roce_interfaces(self._root)
+            names += [below for name in names for below in _below(name, self._root)]
+            listed = list(dict.fromkeys(names))[:_MAX_NICS]
+            self._drivers = {name: CounterSource(DriverCounters(name, port_counters.of_driver).read) for name in listed}
+        return self._drivers
 
 
 _KEPT: Dict[str, Counters] = {}
@@ -150,7 +173,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     ``nics``: the interfaces to read; without it, those that have an address which data may use.
 
     ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},
-    "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them. NVLink: ``replay``,
+    "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them; interfaces of RoCE ports have
+    those of congestion that only their driver knows. NVLink: ``replay``,
     ``recovery``, ``crc`` and the like of each link, and of the link ``all`` the traffic of all links in bytes
     (``tx_bytes``, ``rx_bytes``).
     """

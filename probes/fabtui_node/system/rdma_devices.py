@@ -17,6 +17,7 @@ PHYSICAL_STATES = dict(enumerate(_PHYSICAL, 1))
 # A RoCE port may have 256 GIDs; the ones that matter come first.
 _GIDS_READ = 16
 _GIDS_KEPT = 8
+_PORTS_READ = 8
 
 _ZERO_GID = re.compile(r"[0:]*(fe80)?[0:]*", re.ASCII)
 
@@ -58,6 +59,19 @@ def places(root: str = "/sys") -> List[Dict[str, Optional[str]]]:
     """Return ``[{"ca", "bus"}]``: the devices and their PCI addresses alone, which is quick."""
     folder = os.path.join(root, "class/infiniband")
     return [{"ca": ca, "bus": pci.address(sysfs.real(folder, ca, "device"))} for ca in sysfs.names(folder)]
+
+
+def roce_interfaces(root: str = "/sys") -> List[str]:
+    """Return the interfaces of RoCE ports; on InfiniBand one small file of each port is read."""
+    folder = os.path.join(root, "class/infiniband")
+    found = []
+    for ca in sysfs.names(folder):
+        here = os.path.join(folder, ca)
+        for name in sysfs.names(here, "ports")[:_PORTS_READ]:
+            port = os.path.join(here, "ports", name)
+            if name.isdecimal() and sysfs.text(port, "link_layer") == "Ethernet":
+                found.append(_netdev(here, port, int(name)))
+    return [name for name in dict.fromkeys(found) if name]
 
 
 def _device(folder: str, ca: str) -> Dict[str, Any]:

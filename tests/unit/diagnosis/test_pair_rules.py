@@ -18,8 +18,10 @@ from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.export.csv import rows
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import (
+    CounterDeltas,
     EndpointsAdded,
     InventoryUpdate,
     Measured,
@@ -555,3 +557,36 @@ def test_a_slow_nic_is_found_among_values_that_vary_threefold() -> None:
     assert title(first).startswith("n1:1 is slow with other nodes as receiver (sending works)")
     assert (first.subject.kind, first.subject.name, len(first.cells)) == (Kind.NIC, "n1 eth1", 3)
     assert not any("node n1" in line for line in evidence(first)), "its other pairs are as usual"
+
+
+def moved(model: Model, node: str, **counts: int) -> None:
+    found = {"hca": {"mlx5_0/1": counts}}
+    model.apply(CounterDeltas(node=node, since=1.5, until=2.5, deltas=found, time=2.5))
+
+
+def test_congestion_and_loss_are_evidence_of_a_slow_pair() -> None:
+    model = fabric("abcd", 1, lambda src, dst: 0.4 if (src, dst) == ("a:0", "b:0") else 1.0)
+    moved(model, "a", rp_cnp_handled=5200, rp_cnp_ignored=2)
+    moved(model, "b", np_cnp_sent=5300, out_of_sequence=40, rx_write_requests=10**6)
+    (found,) = [one for one in diagnose(model).findings if ("a:0", "b:0") in one.cells]
+    lines = evidence(found)
+    assert "congested while tested: a mlx5_0/1: rp_cnp_handled 5,200, rp_cnp_ignored 2" in lines
+    assert "congested while tested: b mlx5_0/1: np_cnp_sent 5,300" in lines
+    assert "lost while tested: b mlx5_0/1: out_of_sequence 40" in lines
+    slow = {(row["src"], row["dst"]): row["error"] for row in rows(model) if row["layer"] == "p2p"}
+    assert slow["a:0", "b:0"] == "40 % of the usual 45 GB/s; congested"
+    assert slow["a:0", "c:0"] is None
+
+
+def test_a_healthy_pair_with_some_notifications_is_no_finding() -> None:
+    model = fabric("abcd", 1, lambda src, dst: 1.0)
+    for node in "abcd":
+        moved(model, node, rp_cnp_handled=900, np_cnp_sent=900)
+    assert diagnose(model).findings == []
+
+
+def test_a_slow_pair_without_congestion_has_no_such_evidence() -> None:
+    model = fabric("abcd", 1, lambda src, dst: 0.4 if (src, dst) == ("a:0", "b:0") else 1.0)
+    moved(model, "a", rp_cnp_handled=3, port_xmit_wait=10**6)
+    (found,) = [one for one in diagnose(model).findings if ("a:0", "b:0") in one.cells]
+    assert not [line for line in evidence(found) if "while tested" in line]

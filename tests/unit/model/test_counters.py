@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.counter_log import CounterLog, deltas, flatten, is_error
+from fabtui.model.counter_log import (
+    CounterLog,
+    CounterMeaning,
+    counts_of,
+    deltas,
+    flatten,
+    is_congested,
+    is_error,
+    meaning_of_counter,
+)
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, Measured, PairsStarted, PhaseStart, SessionStart
 from fabtui.model.layers import Layer
@@ -249,3 +258,52 @@ def test_a_transfer_of_the_world_layer_has_the_counters_of_the_whole_phase() -> 
     measurement = _measured(model, Layer.WORLD, 9.0)
     model.apply(PhaseStart(name="world", total=2, time=30.0))
     assert model.counters.of(measurement) == {"a": moved("rx_bytes", 110)}
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("np_cnp_sent", CounterMeaning.CONGESTION),
+        ("rp_cnp_handled", CounterMeaning.CONGESTION),
+        ("np_ecn_marked_roce_packets", CounterMeaning.CONGESTION),
+        ("rx_prio3_pause", CounterMeaning.CONGESTION),
+        ("tx_prio3_pause", CounterMeaning.CONGESTION),
+        ("rx_cnp_pkts", CounterMeaning.CONGESTION),
+        ("rx_ecn_marked_pkts", CounterMeaning.CONGESTION),
+        ("rx_pfc_ena_frames_pri5", CounterMeaning.CONGESTION),
+        ("rx_rdma_cnp_pkts", CounterMeaning.CONGESTION),
+        ("rx_rdma_ecn_pkts", CounterMeaning.CONGESTION),
+        ("cnpHandled", CounterMeaning.CONGESTION),
+        ("RxECNMrkd", CounterMeaning.CONGESTION),
+        ("rx_priority_3_xoff.nic", CounterMeaning.CONGESTION),
+        ("rx_prio3_discards", CounterMeaning.LOSS),
+        ("rx_prio3_cong_discard", CounterMeaning.LOSS),
+        ("rx_discards_phy", CounterMeaning.LOSS),
+        ("packet_seq_err", CounterMeaning.LOSS),
+        ("out_of_sequence", CounterMeaning.LOSS),
+        ("oos_drop_count", CounterMeaning.LOSS),
+        ("to_retransmits", CounterMeaning.LOSS),
+        ("rx_drops", CounterMeaning.LOSS),
+        ("retrans_pkts", CounterMeaning.LOSS),
+        ("unresponsive_remote_events", CounterMeaning.LOSS),
+        ("impaired_remote_conn_events", CounterMeaning.LOSS),
+        ("symbol_error", CounterMeaning.ERROR),
+        ("rx_crc_errors", CounterMeaning.ERROR),
+        ("rdma_read_wr_err", CounterMeaning.ERROR),
+        ("rx_prio3_pause_duration", None),
+        ("rx_prio3_bytes", None),
+        ("port_xmit_wait", None),
+        ("req_cqe_error", None),
+    ],
+)
+def test_what_a_counter_means(name: str, meaning: CounterMeaning | None) -> None:
+    assert meaning_of_counter(name) is meaning
+
+
+def test_congestion_is_no_error_and_a_few_notifications_are_usual() -> None:
+    few = deltas(value(np_cnp_sent=1, symbol_error=0), value(np_cnp_sent=4, symbol_error=2))
+    many = deltas(value(np_cnp_sent=1), value(np_cnp_sent=400))
+    assert few["errors"] == [["hca", "mlx5_0/1", "symbol_error"]]
+    assert counts_of(CounterMeaning.CONGESTION, few) == {("hca", "mlx5_0/1", "np_cnp_sent"): 3}
+    assert not is_congested({"a": few})
+    assert is_congested({"a": few, "b": many})

@@ -12,6 +12,7 @@ import pytest
 from fabtui_node.probes import counters
 from fabtui_node.probes.nvidia import nvlink_counters, nvml
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
+from fabtui_node.system.driver_counters import DriverCounters
 
 from .places import Tree
 
@@ -272,3 +273,47 @@ def test_the_probe_gives_the_links(tree: Tree, using: Callable[[Library], Librar
     for _ in range(3):
         assert list(run(tree, nics=[])["nvlink"]) == ["0", "1"]
     assert library.opened == 1
+
+
+def test_drivers_of_roce_ports_are_asked_for_what_shows_congestion(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Driver:
+        def __init__(self, name: str, wanted: Callable[[str], bool]) -> None:
+            self.name, self.wanted = name, wanted
+
+        def read(self) -> dict[str, int]:
+            asked.append(self.name)
+            if self.name == "bond0":
+                raise OSError("no such operation")
+            known = {"rx_prio3_pause": 7, "rx_prio3_discards": 1, "rx_prio3_bytes": 9, "rx_prio3_pause_duration": 5}
+            return {name: count for name, count in known.items() if self.wanted(name)}
+
+    monkeypatch.setattr(counters, "DriverCounters", Driver)
+    tree.ca("mlx5_0", netdev="bond0", link_layer="Ethernet")
+    tree.ca("mlx5_1", netdev="ib0", link_layer="InfiniBand")
+    interface(tree, "bond0", rx_bytes=10)
+    interface(tree, "eth0", rx_bytes=4)
+    tree.link("class/net/bond0/lower_eth0", "class/net/eth0")
+    assert run(tree, nics=["bond0"])["net"] == {
+        "bond0": {"rx_bytes": 10},
+        "eth0": {"rx_bytes": 4, "rx_prio3_pause": 7, "rx_prio3_discards": 1},
+    }
+    assert asked == ["bond0", "eth0"]
+    assert run(tree, nics=[])["net"] == {"eth0": {"rx_prio3_pause": 7, "rx_prio3_discards": 1}}
+
+
+def test_the_kernel_is_asked_for_counters_of_a_driver() -> None:
+    # Any interface will do; in a namespace there may be none with a driver that counts.
+    names = [name for name in os.listdir("/sys/class/net") if name != "lo"]
+    for name in names:
+        try:
+            found = DriverCounters(name, lambda one: "rx" in one).read()
+            again = DriverCounters(name, lambda one: False).read()
+        except OSError:
+            continue
+        assert all("rx" in one and count >= 0 for one, count in found.items())
+        assert again == {}
+    assert DriverCounters("lo", lambda one: True).read() == {}
+    with pytest.raises(OSError, match="No such device"):
+        DriverCounters("nosuchinterface0", lambda one: True).read()

@@ -41,6 +41,17 @@ _DISCARDS = re.compile(
     re.ASCII,
 )
 _LINK = re.compile(r"\((1|2|4|8|12)X")
+#: Counters of congestion: marks, notifications (CNP) and pauses of a priority. Of RDMA ports, by the names of mlx5,
+#: bnxt_re, ionic and irdma; of interfaces, by those of mlx5, bnxt_en, ice and ionic.
+CONGESTION = re.compile(
+    r"np_cnp_sent|rp_cnp_(handled|ignored)|np_ecn_marked_roce_packets|roce_slow_restart_cnps"
+    r"|(rx|tx)_cnp_pkts|rx_ecn_marked_pkts|(rx|tx)_rdma_cnp_pkts|rx_rdma_ecn_pkts|cnp(Sent|Handled|Ignored)|RxECNMrkd"
+    r"|(rx|tx)_prio[0-7]_pause|rx_ecn_mark|(rx|tx)_pfc_ena_frames_pri[0-7]|(rx|tx)_priority_[0-7]_xoff(\.nic)?"
+    r"|frames_(rx|tx)_pripause",
+    re.ASCII,
+)
+#: Packets that an interface lost for want of buffers, by the names of mlx5.
+_LOST = re.compile(r"(rx|tx)_prio[0-7]_(discards|(buf|cong)_discard)|(rx|tx)_discards_phy", re.ASCII)
 
 
 def lanes(rate: Optional[str]) -> Optional[int]:
@@ -68,6 +79,11 @@ def of_tool(printed: Dict[str, Any]) -> Tuple[Dict[str, int], List[str]]:
 def discards(counters: Dict[str, int]) -> Dict[str, int]:
     """Return what was lost, damaged or paused on an interface, of what ``ethtool -S`` counts; zeros are left out."""
     return {name: count for name, count in counters.items() if count and _DISCARDS.fullmatch(name)}
+
+
+def of_driver(name: str) -> bool:
+    """Return True for a counter of an interface's driver that shows congestion, or loss by it."""
+    return bool(CONGESTION.fullmatch(name) or _LOST.fullmatch(name))
 
 
 def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[str, str]]:
