@@ -27,6 +27,7 @@ from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
 from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
+from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext

@@ -56,6 +56,7 @@ class TrialSpec(NamedTuple):
     dead: bool = False  #: Whether it is about pairs that fail, not about slow ones.
     paths: frozenset[Path] = frozenset()  #: Paths that count as success; none: any.
     needless: frozenset[Path] = frozenset()  #: Paths of pairs that it would not change.
+    collective: str = ""  #: Collective over the groups of the finding that it runs in place of pairs, or "".
 
 
 def _fixed(**env: str) -> Env:
@@ -106,6 +107,13 @@ def _roce_gid(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[
     if not common or any(port.get("link_layer") != "Ethernet" for port in ports):
         return None
     return {"NCCL_IB_GID_INDEX": str(min(common))}
+
+
+def _without_nvls(model: Model, subject: Subject, pairs: Sequence[Pair]) -> Mapping[str, str] | None:
+    """Return the variable that switches NVLink SHARP off, where it is not off already."""
+    given = model.options.get("env")
+    env = [str(one) for one in given] if isinstance(given, (list, tuple)) else []
+    return None if "NCCL_NVLS_ENABLE=0" in env else {"NCCL_NVLS_ENABLE": "0"}
 
 
 def _is_roce_v2(gid: Mapping[str, Any]) -> bool:
@@ -201,6 +209,13 @@ TRIALS: dict[ExperimentKind, TrialSpec] = {
         inside=False,
         paths=frozenset({Path.GPUDIRECT}),
     ),
+    ExperimentKind.NO_NVLS: TrialSpec(
+        "with NCCL_NVLS_ENABLE=0",
+        _without_nvls,
+        Outcome("so NVLink SHARP is at fault, and the NVLinks are not", _ANY),
+        Outcome("so NVLink SHARP is not the reason", unlikelier=_ANY),
+        collective="all_reduce",
+    ),
 }
 
 #: Experiments about pairs without a common component.
@@ -226,11 +241,22 @@ _MOST_CELLS, _MOST_ENDS = 256, 32
 _FACTOR, _UNNAMED = 4.0, 0.1
 #: Confidence of a finding without rivals before its first experiment; smallest weight of a rival that is named.
 _UNKNOWN, _LEAST = 0.5, 0.05
+#: Factor by which a slow collective has to gain for an experiment to explain it.
+_FASTER = 1.15
 _KNOWN = frozenset(trial.value for trial in TRIALS)
 _WORDS = {1: "confirmed", 0: "tested", -1: "refuted"}
 #: Number of findings that a session confirms by itself.
 MOST_CONFIRMED = 5
 _NEEDS_NCCL = "needs ranks of NCCL; these are CPU ranks"
+
+
+class GroupFact(NamedTuple):
+    """A collective over a group of ranks that a finding is about."""
+
+    src: str  #: First name of the group in the snapshot.
+    dst: str  #: Second name of the group.
+    value: float | None  #: Bus bandwidth; None if it failed.
+    unit: str  #: Unit of the value.
 
 
 class ConfirmationFact(NamedTuple):
@@ -251,7 +277,8 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
         spec = TRIALS[trial]
         sample = _sample(model, cells, spec)
         pairs = _with_partners(model, finding, sample) if trial is ExperimentKind.PARTNERS else sample
-        env = spec.env(model, finding.subject, pairs) if pairs else None
+        groups = _groups_of(finding)[:_SAMPLE] if spec.collective else []
+        env = spec.env(model, finding.subject, pairs) if pairs or groups else None
         if env is None:
             continue
         found.append(
@@ -260,12 +287,19 @@ def planned(model: Model, finding: Finding) -> list[Experiment]:
                 subject=tuple(map(str, finding.subject)),
                 trial=trial.value,
                 env=env,
-                pairs=pairs,
-                controls=_controls(model, finding, sample[0], pairs),
+                pairs=[] if groups else pairs,
+                controls=[] if groups else _controls(model, finding, sample[0], pairs),
+                groups=[(one.src, one.dst) for one in groups],
+                collective=spec.collective if groups else "",
                 problem=_NEEDS_NCCL if env and not nccl else "",
             )
         )
     return found
+
+
+def _groups_of(finding: Finding) -> list[GroupFact]:
+    found = finding.facts.get("groups")
+    return [one for one in found if isinstance(one, GroupFact)] if isinstance(found, tuple) else []
 
 
 def first_planned(model: Model, found: Iterable[Finding]) -> list[Experiment]:
@@ -423,6 +457,8 @@ def _weighed(finding: Finding, votes: Iterable[dict[Subject, int]]) -> dict[Subj
 def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Step:
     """Return what an experiment showed, and what follows from it."""
     one, spec = tried.event, TRIALS[ExperimentKind(tried.event.trial)]
+    if one.groups:
+        return _judged_by_groups(finding, tried, spec)
     results = {pair: _passes(model, tried, spec.paths, pair, slow=slow) for pair in one.pairs}
     passed = [pair for pair, result in results.items() if result]
     failed = [pair for pair, result in results.items() if result is False]
@@ -443,6 +479,36 @@ def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Ste
     candidates = (finding.subject, *finding.rivals)
     votes = {each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier) for each in candidates}
     return _Step(f"{text}, {outcome.text}", votes)
+
+
+def _judged_by_groups(finding: Finding, tried: Tried, spec: TrialSpec) -> _Step:
+    """Return what collectives over the groups of a finding show: they pass, and are faster if they were slow."""
+    before = {(one.src, one.dst): one for one in _groups_of(finding)}
+    parts, outcomes = [], set()
+    for group in map(tuple, tried.event.groups):
+        now, then = tried.groups.get((group[0], group[1])), before.get((group[0], group[1]))
+        if now is None or then is None:
+            continue
+        name = group[0] if group[0] == group[1] else "+".join(group)
+        where = f"{tried.event.collective} over {name}"
+        if now.value is None:
+            outcomes.add(False)
+            error = f" ({one_line(now.error, 120)})" if now.error else ""
+            parts.append(f"{where} fails {spec.name}{error}")
+        elif then.value is None:
+            outcomes.add(True)
+            parts.append(f"{where} passes {spec.name} ({now.value:.3g} {now.unit})")
+        else:
+            outcomes.add(now.value >= _FASTER * then.value)
+            parts.append(f"{where}: {now.value:.3g} {now.unit} {spec.name}, {then.value:.3g} {then.unit} before")
+    if len(outcomes) != 1:
+        return _Step(f"{', '.join(parts) or f'no result {spec.name}'}: no conclusion", {})
+    outcome = spec.works if outcomes.pop() else spec.fails
+    votes = {
+        each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier)
+        for each in (finding.subject, *finding.rivals)
+    }
+    return _Step(f"{', '.join(parts)}, {outcome.text}", votes)
 
 
 def _judged_by_partners(

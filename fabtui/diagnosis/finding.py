@@ -108,6 +108,7 @@ class ExperimentKind(StrEnum):
     P2P = "p2p"
     RDMA = "rdma"
     GPUDIRECT = "gpudirect"
+    NO_NVLS = "no-nvls"
 
 
 class Reach(StrEnum):

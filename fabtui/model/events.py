@@ -312,6 +312,9 @@ class Experiment(Event):
     env: Mapping[str, str] = field(default_factory=dict)
     pairs: Sequence[Pair] = ()  #: Ordered pairs whose results decide.
     controls: Sequence[Pair] = ()  #: Ordered pairs that should pass.
+    #: Groups of ranks whose collective decides, each by its two names in the snapshot (of one node, twice the node).
+    groups: Sequence[Pair] = ()
+    collective: str = ""  #: That collective; "" without groups.
     problem: str = ""  #: Why it could not be run, or "".
 
     @property

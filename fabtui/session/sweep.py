@@ -14,13 +14,14 @@ from fabtui.diagnosis.pairs.traffic_path import in_steps
 from fabtui.lab.faults import Fault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, PhaseStart, PlanUpdate, RanksReady
+from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
 from fabtui.model.layers import MESH
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.communicator_cache import needed
 from fabtui.session.measure.external_tools import PairTools
+from fabtui.session.measure.group_tests import Group, groups_of
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.measurement_runner import MeasurementRunner
 from fabtui.session.measure.one_way import OneWay
@@ -428,7 +429,7 @@ class Sweep:
     async def confirm(self, experiments: Sequence[Experiment]) -> None:
         """Run experiments about findings, those with the same environment together, under one deadline in all."""
         until = asyncio.get_running_loop().time() + CONFIRM_DEADLINE
-        tests = sum(2 * len((*one.pairs, *one.controls)) for one in experiments if not one.problem)
+        tests = sum(2 * len((*one.pairs, *one.controls)) + len(one.groups) for one in experiments if not one.problem)
         self._pump.emit(PhaseStart(name="confirm", total=tests))
         base = {} if self._engine is None else self._engine.env
         # Ranks start again for every other environment.
@@ -450,19 +451,34 @@ class Sweep:
         """Test the pairs of an experiment, one at a time; return why that was not possible, or ""."""
         numbers = {str(end): end.number for end in self.context.endpoints}
         pairs = [(numbers[src], numbers[dst]) for src, dst in (*one.pairs, *one.controls)]
-        nodes = sorted({self.context.endpoints[number].node for pair in pairs for number in pair})
+        groups = self._groups(one.groups)
+        ranks = itertools.chain(*pairs, *(group.ranks for group in groups))
+        nodes = sorted({self.context.endpoints[number].node for number in ranks})
         if missing := set(nodes) - set(self.alive(self.context.hosts)):
             return f"needs {', '.join(sorted(missing))}, which cannot be tested any more"
         what = ", ".join(f"{src} > {dst}" for src, dst in one.pairs)
+        what = what or f"{one.collective} over {', '.join('+'.join(sorted(set(group))) for group in one.groups)}"
         self._pump.log("info", f"experiment about {one.rule}, {one.env_text or one.trial}: {what}")
         async with asyncio.TaskGroup() as group:
             self._start_ranks(nodes, dict(one.env), group)
         self.context.arm = one.arm
         try:
-            await self.runner.pairs_alone(pairs)
+            if pairs:
+                await self.runner.pairs_alone(pairs)
+            if groups:
+                await self.runner.groups_alone(one.collective, groups)
         finally:
             self.context.arm = None
         return ""
+
+    def _groups(self, names: Iterable[Pair]) -> list[Group]:
+        """Return groups of ranks by their names in the snapshot."""
+        wanted = {(src, dst) for src, dst in names}
+        if not wanted:
+            return []
+        here = [end for end in self.context.endpoints if end.kind != "none"]
+        found = groups_of(here, list(dict.fromkeys(end.node for end in here)))
+        return [group for group in found if (group.src, group.dst) in wanted]
 
     async def ready_again(self, renewed: Iterable[str] = ()) -> None:
         """Start the ranks that were given back or left down, and others for those of some nodes.

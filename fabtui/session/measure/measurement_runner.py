@@ -21,6 +21,7 @@ from fabtui.session.measure.communicator_cache import CommunicatorCache
 from fabtui.session.measure.group_tests import (
     EVERY_NODE_PAIR,
     CollectiveTest,
+    Group,
     WorldSweep,
     WorldTest,
     first_groups,
@@ -347,6 +348,12 @@ class MeasurementRunner:
         """Test pairs one at a time, with NCCL's defaults."""
         with self.counters.sampling():
             await self._run_pairs(pairs, self._largest, alone=True, unlimited=True)
+
+    async def groups_alone(self, kind: str, groups: Sequence[Group]) -> None:
+        """Test a collective over groups of ranks, with the largest message that a sweep tests it with."""
+        sizes = (max(self._options.collective_sizes or (self._bytes // 4 * 4,)),)
+        test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
+        await run_collective(self._context, test, groups, self._kept.begin_groups)
 
     async def _suspects(self, swept: PairSet) -> None:
         """Test bad pairs again, alone, then their ends with other partners."""

@@ -12,6 +12,9 @@ from typing import Any
 
 from fabtui.transport.link import Link, LinkLost, NodeUnreachable
 
+#: Error of a node on which NVLink SHARP cannot be set up.
+SHARP_ERROR = "NCCL: unhandled cuda error: transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'"
+
 
 @dataclass
 class Script:
@@ -46,6 +49,7 @@ class Script:
         probe_results: Results of the probes of a node, ``{"fails": text}`` where one fails.
         ahead: Seconds by which the clock of a node is ahead.
         mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
+        sharp: Nodes whose collectives fail where NVLink SHARP is set up, unless ``NCCL_NVLS_ENABLE`` is 0.
         lost: Ordered pairs of addresses whose datagrams are lost.
     """
 
@@ -77,6 +81,7 @@ class Script:
     probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     ahead: dict[str, float] = field(default_factory=dict)
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    sharp: set[str] = field(default_factory=set)
     lost: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -254,11 +259,11 @@ class FakeLink(Link):
         elif op == "alive":
             self._say(op="alive", n=m["n"])
         elif op == "collective":
+            error = SHARP_ERROR if self.node in self.script.sharp and "NCCL_NVLS_ENABLE" not in self.envs[-1] else None
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
-                    self._say(
-                        op="reduced", id=m["id"], rank=rank, bytes=size, ok=True, timeout=False, seconds=size / 1e9
-                    )
+                    done = {"ok": error is None, "error": error, "timeout": False, "seconds": size / 1e9}
+                    self._say(op="reduced", id=m["id"], rank=rank, bytes=size, **done)
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "world":
             self._world(m)

@@ -64,3 +64,18 @@ async def test_a_healthy_session_has_nothing_to_confirm_and_gives_the_gpus_back(
     model, nodes = await run(Script({"a": 2, "b": 2}), confirm=True)
     assert not model.experiments
     assert any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
+
+
+async def test_nvlink_sharp_is_switched_off_for_the_collective_that_fails(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    probes = ("p2p", "all_reduce")
+    model, nodes = await run(Script({"a": 2, "b": 2}, sharp={"b"}), probes=probes, record=record, confirm=True)
+    (one,) = [each for each in diagnose(model).findings if each.rule.id == "FT046"]
+    assert one.subject.name == "b"
+    (line,) = one.facts["confirmation"].lines
+    assert line.startswith("confirmed: all_reduce over b passes with NCCL_NVLS_ENABLE=0 (")
+    assert ["NCCL_NVLS_ENABLE" in env for env in nodes.links["b"].envs] == [False, True]
+    again = Model()
+    for event in read_events(record):
+        again.apply(event)
+    assert [as_json(each) for each in diagnose(again).findings] == [as_json(each) for each in diagnose(model).findings]
