@@ -15,6 +15,8 @@ from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.environment import unknown
+from fabtui.diagnosis.preflight.imex_domain import ImexNotReady as ImexNotReady
+from fabtui.diagnosis.preflight.imex_domain import ImexVersion as ImexVersion
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown

@@ -13,7 +13,7 @@ from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.net import ethtool, iperf3
-from fabtui_node.parsers.nvidia import query_csv, smi_nvlink, smi_query, smi_table, topo
+from fabtui_node.parsers.nvidia import imex_ctl, query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.parsers.nvidia.values import problem_text
 from fabtui_node.probes.nvidia.gpu_health import from_query
 from fabtui_node.probes.rdma.ib_fabric import fabric_of, ports_with_errors
@@ -164,6 +164,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "nvidia-smi-remapped-rows": _rows,
     "nvidia-smi-topo-m": lambda values: {"topology": {"matrix": values}},
     "nvidia-smi-topo-p2p": lambda values: {"topology": {"p2p": {values["capability"] or "read": values}}},
+    "nvidia-imex-ctl": lambda values: {"imex": imex_ctl.seen_by(values, lambda _: False)},
     "dmesg": _of("kernel"),
     "ibstat": _of("ibstat"),
     "ibstatus": lambda values: _port_states(values["ports"]),
@@ -176,7 +177,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "iblinkinfo": _links,
     "ibqueryerrors": _counted,
 }
-_MODULES = (dmesg, ethtool, fabric, management, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
+_MODULES = (dmesg, ethtool, fabric, imex_ctl, management, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
 FORMATS: list[Format] = [
     *(
         form._replace(facts=_of_one_node(_FACTS[form.name]))

@@ -160,6 +160,7 @@ _GIB = 1 << 30
 _USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
 _QUERY = "ssh {node} nvidia-smi -q"
 _FABRIC = _QUERY + " | grep -A4 Fabric"
+_IMEX = "ssh {node} nvidia-imex-ctl -N -H"
 _LINK = _QUERY + " | grep -A9 'GPU Link Info'"
 
 
@@ -326,6 +327,10 @@ GPU_FACTS: tuple[Fact, ...] = (
     Fact("compute_mode", "compute mode", _spread("compute_mode"), next="ssh {node} sudo nvidia-smi -c DEFAULT"),
     Fact("nvlink_fabric", "NVLink fabric", _spread("fabric", "state"), verdict="bad", next=_FABRIC),
     Fact("nvlink_clique", "NVLink domain", _clique, Compare.NONE, next=_FABRIC),
+    Fact("imex_state", "IMEX", lambda n: text(n.seen("imex", "state")), Compare.NONE, next=_IMEX),
+    Fact("imex_version", "IMEX version", lambda n: text(n.seen("imex", "version")), Compare.NONE, next=_IMEX),
+    Fact("imex_channels", "usable IMEX channels", lambda n: number(n.seen("imex", "channels", "writable")),
+        next="ssh {node} ls -l /dev/nvidia-caps-imex-channels"),
     Fact("fabric_manager", "Fabric Manager", _fabric_manager, next="ssh {node} systemctl status nvidia-fabricmanager"),
     Fact("xids", "Xids since boot", _xids, Compare.NONE, next="ssh {node} sudo dmesg | grep -i xid"),
 )

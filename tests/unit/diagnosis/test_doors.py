@@ -277,6 +277,25 @@ FAULTS = [
         output=_query("State                                          : Completed", "State : In Progress"),
     ),
     Fault(
+        "IMEX that does not run",
+        "FT127",
+        "UNAVAILABLE",
+        "nvidia-imex-ctl -N -H",
+        facts={"imex": {"installed": True, "state": "UNAVAILABLE"}},
+        output=(SAMPLES / "imex/N-H-one-missing.txt").read_text(),
+    ),
+    Fault(
+        "IMEX of another version",
+        "FT128",
+        "IMEX 570.133",
+        "nvidia-imex-ctl -N -H",
+        facts={
+            "imex": {"installed": True, "state": "READY", "version": "570.133"},
+            "gpus": {"driver": "570.172.08", "gpus": []},
+        },
+        output=(SAMPLES / "imex/N-map-mismatch.txt").read_text().replace(" !M!", "  C "),
+    ),
+    Fault(
         "Xid 79",
         "FT130",
         "Xid 79: GPU has fallen off the bus",

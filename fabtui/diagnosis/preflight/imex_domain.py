@@ -1,0 +1,245 @@
+"""Rules about IMEX, the service that lets GPUs of several nodes share memory over NVLink."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
+from fabtui.model.facts.node_view import ProbedNode, dicts, field, number, text, yes
+from fabtui.nodeset import fold
+
+_READY = "READY"
+_WAITING = "WAITING_FOR_PEERS"
+_VERSIONS = "version mismatch"
+#: States of a node, and what they mean.
+_STATES = {
+    "UNAVAILABLE": "it does not run, or does not answer on its command port",
+    _WAITING: "it waits for other nodes of its list",
+    "WAITING_FOR_RECOVERY": "it waits until GPUs are reset, or memory of a lost node is given back",
+    "SHUTTING_DOWN": "it ends",
+}
+#: GPUs that are built for NVLink between nodes.
+_BETWEEN_NODES = re.compile(r"\bGB[0-9]00\b")
+_VERSION = re.compile(r"[0-9]{3,4}(?:\.[0-9]{1,4}){1,3}", re.ASCII)
+#: Maximum number of nodes that a line names which are not in the session.
+_MOST_NAMED = 6
+
+
+class _Apart(NamedTuple):
+    """Two nodes, both ready, without a connection, and why."""
+
+    one: str
+    other: str
+    why: str
+
+
+class _Domains:
+    """What the nodes of a session know of their IMEX domains; others have their address as a name."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self.nodes = {node.name: node for node in context.nodes if _relevant(node)}
+        self._names: dict[str, str] = {}
+        for node in self.nodes.values():
+            mine = [one for one in _listed(node) if yes(one.get("own"))]
+            words = [node.name, node.part("host"), *(one.get(key) for one in mine for key in ("host", "name"))]
+            words += [one.get("address") for one in dicts(node.part("data_addresses"))]
+            for word in filter(None, map(text, words)):
+                self._names.setdefault(word, node.name)
+        #: State of each node of the session as it says itself, and of others as these do.
+        self.states = {name: state for name, node in self.nodes.items() if (state := text(node.seen("imex", "state")))}
+        self.told: dict[str, tuple[str, list[str]]] = {}
+        self.apart: dict[_Apart, None] = {}
+        for name, node in self.nodes.items():
+            self._listen(name, node)
+        #: Whether nodes were asked, so that others are outside of the session.
+        self.session = any("installed" in node.probe_results.get("imex", {}) for node in self.nodes.values())
+
+    def name(self, entry: object) -> str:
+        """Return the name of an entry of a list of nodes."""
+        words = [word for key in ("name", "host") if (word := text(field(entry, key)))]
+        return next((self._names[word] for word in words if word in self._names), words[0] if words else "a node")
+
+    def _listen(self, reporter: str, node: ProbedNode) -> None:
+        by_number = {number(entry.get("node")): entry for entry in _listed(node)}
+        for entry in by_number.values():
+            name, state = self.name(entry), text(entry.get("state"))
+            if state and state != _READY:
+                if self.states.get(name) == _READY and name != reporter:
+                    self.apart[_Apart(reporter, name, f"{reporter} gets no answer")] = None
+                elif name not in self.states:
+                    self.told.setdefault(name, (state, []))[1].append(reporter)
+        for link in dicts(node.seen("imex", "apart")):
+            one, two = sorted(self.name(by_number.get(number(link.get(end)))) for end in ("from", "to"))
+            self.apart[_Apart(one, two, text(link.get("state")) or "not connected")] = None
+
+    def ready(self, name: str) -> bool:
+        """Return True if a node is ready as far as is known."""
+        return self.states.get(name, _READY) == _READY and name not in self.told
+
+
+def _listed(node: ProbedNode) -> list[dict[str, object]]:
+    return dicts(node.seen("imex", "nodes"))
+
+
+def _relevant(node: ProbedNode) -> bool:
+    """Return True if the node may have NVLink to other nodes: elsewhere an IMEX that does not run is no fault."""
+    gpus = [*dicts(node.seen("gpus", "gpus")), *dicts(node.part("gpus"))]
+    return not gpus or any(
+        field(gpu, "fabric", "cluster") or _BETWEEN_NODES.search(text(gpu.get("name")) or "") for gpu in gpus
+    )
+
+
+def _some(names: Iterable[str], known: Iterable[str]) -> str:
+    """Return names of nodes: those of the session folded, of the others the first ones."""
+    listed, ours = list(dict.fromkeys(names)), set(known)
+    folded = [fold(mine)] if (mine := [name for name in listed if name in ours]) else []
+    others = [name for name in listed if name not in ours]
+    more = [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+    return ", ".join([*folded, *others[:_MOST_NAMED], *more])
+
+
+class _ImexRule(NodeRule):
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        yield from self._found(_Domains(context))
+
+    def _found(self, domains: _Domains) -> Iterator[Finding]:
+        raise NotImplementedError
+
+    def _about(self, nodes: Iterable[str], severity: Severity, facts: dict[str, object], command: str) -> Finding:
+        names = list(dict.fromkeys(nodes))
+        commands = [f"ssh {fold(names[:1])} {one}" for one in ("nvidia-imex-ctl -N -H", command)]
+        return self.finding("imex", severity=severity, nodes=names, facts=facts, commands=commands)
+
+
+@register
+class ImexNotReady(_ImexRule):
+    """IMEX of a node is not ready, or has no connection to other nodes of its domain.
+
+    Their GPUs then do not share memory over NVLink. On machines without NVLink between nodes IMEX does not matter.
+    """
+
+    id = "FT127"
+    name = "imex-not-ready"
+    title = "IMEX not ready"
+    message = "[IMEX is {state}: {meaning}][IMEX of {peer} is {peer_state}][IMEX has no connection to {apart}: {why}]"
+    evidence = ("{reporters} report it", "{waiting} wait for it", "not in this session{outside:flag}")
+    next_step = (
+        "Start nvidia-imex, compare /etc/nvidia-imex/nodes_config.cfg of all nodes, and read /var/log/nvidia-imex.log."
+    )
+
+    def _found(self, domains: _Domains) -> Iterator[Finding]:
+        states = {name: (state, list[str]()) for name, state in domains.states.items() if state != _READY}
+        mine = {**states, **{name: told for name, told in domains.told.items() if name in domains.nodes}}
+        waiting = [name for name, (state, _) in mine.items() if state == _WAITING]
+        causes = {name: told for name, told in {**domains.told, **mine}.items() if told[0] != _WAITING}
+        apart = [one for one in domains.apart if domains.ready(one.one) and domains.ready(one.other)]
+        apart = [one for one in apart if one.why != _VERSIONS]
+        follow = waiting if causes or apart else []
+        groups: dict[str, list[str]] = {}
+        for name, (state, _) in mine.items():
+            if name not in follow:
+                groups.setdefault(state, []).append(name)
+        for state, names in groups.items():
+            facts: dict[str, object] = {"state": state, "meaning": _STATES.get(state, "it has not started yet")}
+            heard = [one for name in names for one in domains.told.get(name, ("", []))[1] if one not in names]
+            facts |= {"reporters": _some(heard, domains.nodes) or None, "waiting": _some(follow, domains.nodes) or None}
+            # Where it runs nowhere, it may be meant to start with a job.
+            nowhere = len(names) == len(domains.states) > 1
+            severity = Severity.WARN if nowhere else Severity.BAD
+            yield self._about(names, severity, facts, "systemctl status nvidia-imex")
+        for name, (state, reporters) in domains.told.items():
+            if name not in domains.nodes and not (state == _WAITING and causes):
+                # In the output of a command all nodes are what it is about.
+                severity = Severity.NOTE if domains.session else Severity.BAD
+                facts = {"peer": name, "peer_state": state, "outside": domains.session or None}
+                yield self._about(reporters, severity, facts, "systemctl status nvidia-imex")
+        yield from self._apart(domains, apart)
+
+    def _apart(self, domains: _Domains, apart: list[_Apart]) -> Iterator[Finding]:
+        """Yield a finding about each node that the others have no connection to."""
+        left = list(apart)
+        while left:
+            often = Counter(end for pair in left for end in (pair.one, pair.other))
+            # Of equals, a node of the session, which can be looked at.
+            end = max(often, key=lambda name: (often[name], name in domains.nodes))
+            mine = [pair for pair in left if end in pair[:2]]
+            left = [pair for pair in left if end not in pair[:2]]
+            others = [pair.other if pair.one == end else pair.one for pair in mine]
+            facts = {"apart": _some(others, domains.nodes), "why": ", ".join(dict.fromkeys(one.why for one in mine))}
+            nodes = [end]
+            if end not in domains.nodes:
+                nodes = [name for name in others if name in domains.nodes] or list(domains.nodes)[:1]
+                facts["apart"] = end
+            yield self._about(nodes, Severity.BAD, {**facts}, "cat /etc/nvidia-imex/nodes_config.cfg")
+
+
+def _version(value: object) -> tuple[str, ...] | None:
+    """Return the parts of a version; None if it is none, such as ``NO_GPU``."""
+    word = text(value) or ""
+    return tuple(word.split(".")) if _VERSION.fullmatch(word) else None
+
+
+def _fits(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if two versions are one: IMEX shows fewer parts than the driver."""
+    return all(mine == theirs for mine, theirs in zip(one, other, strict=False))
+
+
+@register
+class ImexVersion(_ImexRule):
+    """IMEX of a node does not have the version of its driver, or of the other nodes of its domain."""
+
+    id = "FT128"
+    name = "imex-version"
+    title = "Versions of IMEX differ"
+    severity = Severity.WARN
+    message = (
+        "[IMEX {version} does not fit driver {driver}][IMEX {version_of} of {peers}, {usual} on the other nodes]"
+        "[IMEX refuses {apart}: {why}]"
+    )
+    next_step = (
+        "Install the same driver and the nvidia-imex of its version on all nodes of the domain, and restart both."
+    )
+
+    def _found(self, domains: _Domains) -> Iterator[Finding]:
+        command = "cat /proc/driver/nvidia/version"
+        unfit: dict[tuple[str, str, bool], list[str]] = {}
+        for name, node in domains.nodes.items():
+            driver = text(node.part("driver")) or text(node.seen("gpus", "driver")) or ""
+            mine, theirs = _version(node.seen("imex", "version")), _version(driver)
+            if mine and theirs and not _fits(mine, theirs):
+                key = ".".join(mine), driver, domains.ready(name)
+                unfit.setdefault(key, []).append(name)
+        for (version, driver, ready), nodes in unfit.items():
+            severity = Severity.WARN if ready else Severity.BAD
+            yield self._about(nodes, severity, {"version": version, "driver": driver}, command)
+        named = {name for nodes in unfit.values() for name in nodes}
+        refused = [one for one in domains.apart if one.why == _VERSIONS]
+        odd = list(dict.fromkeys(found for node in domains.nodes.values() for found in self._odd(domains, node)))
+        severity = Severity.BAD if refused else Severity.WARN
+        for peers, version, usual in odd:
+            if not named & set(peers):
+                ours = [name for name in peers if name in domains.nodes] or list(domains.nodes)[:1]
+                facts = {"peers": _some(peers, domains.nodes), "version_of": version, "usual": usual}
+                yield self._about(ours, severity, {**facts}, command)
+        if refused and not odd and not unfit:
+            ends = [end for one in refused for end in one[:2]]
+            nodes = [end for end in dict.fromkeys(ends) if end in domains.nodes] or list(domains.nodes)[:1]
+            others = [end for end in ends if end not in nodes] or ends
+            facts = {"apart": _some(others, domains.nodes), "why": _VERSIONS}
+            yield self._about(nodes, severity, {**facts}, command)
+
+    def _odd(self, domains: _Domains, node: ProbedNode) -> Iterator[tuple[tuple[str, ...], str, str]]:
+        """Yield the nodes that the list of a node shows with another version than most."""
+        by_version: dict[tuple[str, ...], list[str]] = {}
+        for entry in _listed(node):
+            if version := _version(entry.get("version")):
+                same = next((known for known in by_version if _fits(known, version)), version)
+                by_version.setdefault(same, []).append(domains.name(entry))
+        usual = max(by_version, key=lambda version: len(by_version[version]), default=())
+        for version, names in by_version.items():
+            if version != usual:
+                yield tuple(sorted(names)), ".".join(version), ".".join(usual)

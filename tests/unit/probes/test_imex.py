@@ -1,0 +1,149 @@
+"""IMEX: the output of nvidia-imex-ctl, and the probe. No output is of real hardware."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui_node.parsers.nvidia import imex_ctl
+from fabtui_node.probes.nvidia import imex
+from fabtui_node.system import run_command
+
+from .places import sample
+
+LEGEND = "Connectivity Table Legend:\nI - Invalid - Node wasn't reachable, no connection status available\n"
+
+
+def _no_parts(value: dict[str, Any]) -> None:
+    raise AssertionError(value)
+
+
+def read(text: str) -> dict[str, Any]:
+    reading = imex_ctl.parse(text)
+    assert not reading.warnings
+    assert not reading.unknown
+    return reading.values
+
+
+def test_a_domain_in_text() -> None:
+    values = read(sample("imex/N-H-one-missing.txt"))
+    assert (values["domain"], values["time"]) == ("DEGRADED", "11/20/2026 10:22:41.580")
+    first, _, lost, _ = values["nodes"]
+    assert first == {
+        **{"node": 0, "host": "192.0.2.10", "name": "tray-00", "state": "READY", "version": "580.105.08"},
+        **{"own": True, "connected": 2},
+    }
+    assert lost == {
+        **{"node": 2, "host": "192.0.2.12", "name": "tray-02", "state": "UNAVAILABLE", "version": None},
+        **{"own": None, "connected": 0},
+    }
+    # Nothing is known about the connections of a node that could not be asked.
+    assert values["apart"] == [{"from": one, "to": 2, "state": "disconnected"} for one in (0, 1, 3)]
+
+
+def test_the_marks_of_mismatches() -> None:
+    values = read(sample("imex/N-map-mismatch.txt"))
+    assert [(one["from"], one["to"], one["state"]) for one in values["apart"]] == [
+        (0, 1, "node map mismatch"),
+        (0, 2, "version mismatch"),
+        (1, 0, "node map mismatch"),
+        (2, 0, "version mismatch"),
+    ]
+
+
+def test_a_domain_of_one_node_of_an_old_version() -> None:
+    lines = "Nodes:\nNode #0   - 192.0.2.10   - READY\n\n Nodes From\\To  0\n       0        C\nDomain State: UP\n"
+    values = read(f"{LEGEND}\n3/25/2025 10:39:43.659\n{lines}")
+    assert values["domain"] == "UP"
+    assert values["nodes"][0]["state"] == "READY"
+    assert values["nodes"][0]["version"] is None
+    assert values["apart"] == []
+
+
+def test_the_domain_in_json() -> None:
+    values = read(sample("imex/N-j-waiting.json"))
+    assert values["domain"] == "DOWN"
+    assert [one["state"] for one in values["nodes"]] == ["WAITING_FOR_PEERS", "UNAVAILABLE"]
+    assert [one["name"] for one in values["nodes"]] == ["tray-00", None]
+    assert values["apart"] == [{"from": 0, "to": 1, "state": "never connected"}]
+
+
+def test_json_that_is_cut_off() -> None:
+    reading = imex_ctl.parse(sample("imex/N-j-waiting.json")[:200])
+    assert reading.values["nodes"] == []
+    assert reading.warnings == ["the JSON of nvidia-imex-ctl is cut off"]
+
+
+def test_a_row_of_another_width_is_not_guessed() -> None:
+    text = sample("imex/N-H-one-missing.txt").replace("       1        C   C   D   C", "       1        C   C   D")
+    reading = imex_ctl.parse(text)
+    assert reading.unknown == ["       1        C   C   D"]
+    assert [one["from"] for one in reading.values["apart"]] == [0, 3]
+
+
+@pytest.mark.parametrize("text", ["", "READY\n", "{}", '{"nodes": []}', '{"nodes": {"0": 3, "x": {}}}', "Node #1\n"])
+def test_what_is_no_domain(text: str) -> None:
+    assert imex_ctl.parse(text).values == {"domain": None, "time": None, "nodes": [], "apart": []}
+
+
+def test_the_state_of_a_node_alone() -> None:
+    assert imex_ctl.parse_state("READY\n") == "READY"
+    assert imex_ctl.parse_state("connecting\nWAITING_FOR_PEERS\n") == "WAITING_FOR_PEERS"
+    assert imex_ctl.parse_state("cannot connect to 127.0.0.1\n") is None
+
+
+def _tool(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "nvidia-imex-ctl"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def _domain(folder: Path, host: str) -> Path:
+    nodes = {
+        "0": {"status": "UNAVAILABLE", "host": "192.0.2.11", "connections": {}, "version": ""},
+        "1": {"status": "READY", "host": host, "connections": {}, "version": "580.105.08"},
+    }
+    path = folder / "domain.json"
+    path.write_text(json.dumps({"nodes": nodes, "status": "DEGRADED"}))
+    return path
+
+
+def test_the_probe_knows_its_node_by_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _tool(tmp_path, f"cat {_domain(tmp_path, '127.0.0.1')}", monkeypatch)
+    value = imex.run({}, _no_parts, 10.0, str(tmp_path / "none"))
+    assert (value["state"], value["version"], value["domain"]) == ("READY", "580.105.08", "DEGRADED")
+    assert [one["own"] for one in value["nodes"]] == [None, True]
+    assert value["channels"] is None
+    assert value["error"] is None
+
+
+def test_a_node_that_is_not_in_its_own_list_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _domain(tmp_path, "192.0.2.12")
+    _tool(tmp_path, f'[ "$1" = -q ] && echo INITIALIZING || cat {path}', monkeypatch)
+    value = imex.run({}, _no_parts, 10.0, str(tmp_path / "none"))
+    assert (value["state"], value["version"]) == ("INITIALIZING", None)
+
+
+def test_a_service_without_a_list_of_nodes_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _tool(tmp_path, "echo 'cannot read /etc/nvidia-imex/nodes_config.cfg' >&2; exit 255", monkeypatch)
+    value = imex.run({}, _no_parts, 10.0, str(tmp_path / "none"))
+    assert value["installed"] is True
+    assert value["state"] is None
+    assert value["nodes"] == []
+    assert value["error"] == "nvidia-imex-ctl exited with 255: cannot read /etc/nvidia-imex/nodes_config.cfg"
+
+
+def test_without_the_tool_nothing_is_known_and_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_command, "find", lambda name: None)
+    channels = tmp_path / "channels"
+    channels.mkdir()
+    (channels / "channel0").touch()
+    assert imex.run({}, _no_parts, 10.0, str(channels)) == {
+        **{"installed": False, "error": None},
+        **{"channels": {"count": 1, "writable": 1}},
+    }
