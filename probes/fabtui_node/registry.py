@@ -29,7 +29,7 @@ class _Judged(TypedDict):
 
 
 class Judgement(_Judged, total=False):
-    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices`` are the GPUs meant.
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``; ``devices``: GPUs and NICs.
 
     ``check``: its name in the catalogue of checks; ``action``: what the vendor recommends.
     """

@@ -73,13 +73,14 @@ class Spawned(TypedDict):
     python: str
 
 
-class Exit(TypedDict):
-    """``exit``: the rank host ended."""
+class Exit(TypedDict, total=False):
+    """``exit``: the rank host ended; ``why``: the kernel killed it for lack of memory."""
 
     t: str
     code: int | None
     signal: int | None
     stderr: str
+    why: str
 
 
 class Stopped(TypedDict):

@@ -86,10 +86,10 @@ class ProbeJudgement(NodeRule):
         if known is not None:
             facts |= known.facts
             command = next((f"ssh {{node}} {one}" for _, one in known.commands if "{route}" not in one), command)
-        bus = next((f"-s {name[4:]}" for name in group[0].devices.split() if name.startswith("bus:")), "")
-        following = (
-            [command.replace("{node}", fold(names[:1])).replace(" {bus}", f" {bus}".rstrip())] if command else []
-        )
+        named = dict(name.split(":", 1) for name in reversed(group[0].devices.split()) if ":" in name)
+        command = command.replace(" {bus}", f" -s {named['bus']}" if "bus" in named else "")
+        command = command.replace("{file}", shlex.quote(named.get("file", "FILE")))
+        following = [command.replace("{node}", fold(names[:1]))] if command else []
         following += [f"fabtui explain {xid[0].lower()}" for xid in [_XID.match(texts[0])] if xid]
         return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
 
@@ -99,7 +99,11 @@ def _devices(one: NodeJudgement, buses: Mapping[tuple[str, str], str]) -> list[S
     found = []
     for device in one.devices.split():
         kind, _, name = device.partition(":")
-        if end := buses.get((one.node, slot_of(name))) if kind == "bus" else f"{one.node}:{name}":
+        if kind == "nic":
+            found.append(Subject(Kind.NIC, f"{one.node} {name}"))
+        elif kind == "file":
+            continue
+        elif end := buses.get((one.node, slot_of(name))) if kind == "bus" else f"{one.node}:{name}":
             found.append(Subject(Kind.GPU, end))
     if port := _PORT.fullmatch(one.subject):
         found.append(Subject(Kind.NIC, f"{one.node} {port[1]}"))

@@ -75,6 +75,19 @@ def _governor(node: ProbedNode) -> Value:
     return ", ".join(sorted(filter(None, map(text, found)))) or None if isinstance(found, dict) else None
 
 
+def _conntrack(node: ProbedNode) -> Value:
+    used, most = number(node.seen("host", "connections", "count")), number(node.seen("host", "connections", "max"))
+    return None if used is None or most is None else f"{used:.0f} of {most:.0f}"
+
+
+def _folders(flag: str) -> Callable[[ProbedNode], Value]:
+    def find(node: ProbedNode) -> Value:
+        found = node.seen("host", "folders", flag)
+        return (text(", ".join(map(str, found))) or "none") if isinstance(found, list) else None
+
+    return find
+
+
 def _plugins(node: ProbedNode) -> Value:
     found = node.seen("host", "versions", "net_plugins")
     if not isinstance(found, list):
@@ -133,6 +146,11 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("transparent", "transparent huge pages", host_text("memory", "transparent"), verdict="note"),
     Fact("cgroup_cpus", "CPUs of the cgroup", host_number("cgroup", "cpus")),
     Fact("cgroup_memory", "memory of the cgroup", host_number("cgroup", "memory"), unit="B"),
+    Fact("oom_kills", "killed for lack of memory", host_number("cgroup", "oom_kills"), N),
+    Fact("conntrack", "tracked connections", _conntrack, N,
+        next="ssh {node} sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
+    Fact("noexec", "folders without exec", _folders("noexec"), next="ssh {node} findmnt -o TARGET,OPTIONS"),
+    Fact("read_only", "read-only folders", _folders("read_only"), next="ssh {node} findmnt -o TARGET,OPTIONS"),
     Fact("container", "container", _container, verdict="note"),
     Fact("cpu", "CPU", host_text("processors", "model"), main=True),
     Fact("cpus", "usable CPUs", lambda n: number(n.part("cpus")), next="ssh {node} lscpu"),

@@ -28,10 +28,13 @@ _LAST = ("docker", "lo", "virbr")
 
 
 def candidates(nics: Any, indexes: Any = None) -> list[str]:
-    """Return the ``nics`` of an inventory that are up and have an address, in the order of the kernel's indexes."""
+    """Return the ``nics`` of an inventory that are up and have an address, in the order of the kernel's indexes.
+
+    ``indexes``: those that the probe ``host`` read, in recordings of earlier versions.
+    """
     known = indexes if isinstance(indexes, Mapping) else {}
     found = [
-        (place if isinstance(place := known.get(name), int) else 1 << 30, at, name)
+        (place if isinstance(place := nic.get("index", known.get(name)), int) else 1 << 30, at, name)
         for at, nic in enumerate(dicts(nics))
         if (name := text(nic.get("name")))
         and nic.get("state") != "down"
@@ -104,7 +107,15 @@ def _nic_speed(node: ProbedNode) -> Value:
 
 def _interfaces(node: ProbedNode) -> Value:
     names, found = nccl_interfaces(node)
+    if len(found) > 1 and not _order_is_known(node):
+        return None
     return text(", ".join(found)) or ("none" if names else None)
+
+
+def _order_is_known(node: ProbedNode) -> bool:
+    """Return whether the kernel's order of the interfaces is known: by name, the same ones would seem to differ."""
+    indexes = node.seen("host", "network", "indexes")
+    return bool(indexes) or any(isinstance(nic.get("index"), int) for nic in dicts(node.part("nics")))
 
 
 def _network(node: ProbedNode) -> Value:
@@ -125,6 +136,10 @@ def _gpudirect(node: ProbedNode) -> Value:
     if node.seen("host", "gpudirect", "dma_buf") is True:
         methods.append("DMA-BUF")
     return " and ".join(method for method in methods if method) or "none"
+
+
+def _qdisc(node: ProbedNode) -> Value:
+    return spread((nic.get("name"), text(nic.get("qdisc"))) for nic in _data_nics(node))
 
 
 def _number_of_addresses(node: ProbedNode) -> Value:
@@ -182,6 +197,7 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("addresses_number", "data addresses", _number_of_addresses, next="ssh {node} ip -br addr"),
     Fact("mtu", "MTU", _mtu, verdict="bad", next="ssh {node} ip link", main=True),
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool {nic}"),
+    Fact("qdisc", "queueing discipline", _qdisc, next="ssh {node} tc -s qdisc show dev {nic}"),
     Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="set NCCL_SOCKET_IFNAME to one that all have"),
     Fact("nccl_network", "network NCCL takes", _network, verdict="note", next="ssh {node} ip -br addr"),
     Fact("firewall", "firewall for input", known_text("firewall", "input"), next="ssh {node} sudo nft list ruleset"),

@@ -405,6 +405,7 @@ def exit_reason(node: str, message: dict[str, Any]) -> tuple[str, ErrorKind]:
     killed = bool(message.get("signal"))
     status = one_line(f"signal {message['signal']}" if killed else f"exit code {message.get('code')}", 60)
     printed = str(message.get("stderr") or "").strip().splitlines()
-    last = f": {one_line(printed[-1], 300)}" if printed else ""
+    why = str(message.get("why") or "") or (printed[-1] if printed else "")
+    last = f": {one_line(why, 300)}" if why else ""
     kind = ErrorKind.KILLED if killed else ErrorKind.EXITED
     return f"the rank host of {node} ended with {status}{last}", kind

@@ -9,11 +9,11 @@ import os
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.lines import bytes_text
-from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
+from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some, texts
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.runtime.presence import Presence
-from fabtui_node.system import drivers, limits, machine, pci, rdma_devices, sessions, sysfs
+from fabtui_node.system import cgroups, drivers, limits, machine, pci, rdma_devices, sessions, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -23,6 +23,10 @@ ENOUGH_MEMLOCK = 64 * _MIB
 #: NCCL makes a segment of some MB in /dev/shm for each pair of ranks of a node.
 ENOUGH_SHM = 1 * _GIB
 ENOUGH_FILES = 4096
+#: A rank on CPUs needs some hundred MiB.
+ENOUGH_MEMORY = 1 * _GIB
+#: Share of the table of connections from which it is reported.
+NEARLY_FULL = 0.9
 ENOUGH_PORTS = 1000
 
 
@@ -36,24 +40,24 @@ def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
 def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     """Read the system settings; with the argument ``sessions`` only whether other sessions are connected.
 
-    ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`); ``limits`` (`limits.read`), ``sessions``
-    (`sessions.others`). ``acs`` (`pci`),
-    ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
-    interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
+    ``identity``, ``processors``, ``memory``, ``connections``, ``folders`` (`machine`); ``cgroup`` (`cgroups.read`),
+    ``limits`` (`limits.read`), ``sessions`` (`sessions.others`). ``acs`` (`pci`),
+    ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``), ``uptime`` (s),
+    ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
     if args.get("sessions"):
         return {"sessions": sessions.others(Presence.mark, proc)}
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]
     buses = [*graphics, *(bus for bus in cards if bus)]
-    nics = sysfs.names(sys, "class/net")[:512]
-    indexes = {name: sysfs.integer(sys, "class/net", name, "ifindex") for name in nics}
     modules = drivers.parse_modules(sysfs.text(proc, "modules", limit=1 << 20) or "")
     return {
         "identity": machine.identity(sys, proc),
         "processors": machine.processors(sys, proc),
         "memory": machine.memory(sys, proc),
-        "cgroup": machine.cgroup(sys, proc),
+        "cgroup": cgroups.read(sys, proc),
+        "connections": machine.connections(proc),
+        "folders": machine.folders(os.environ),
         "limits": limits.read(),
         "sessions": sessions.others(Presence.mark, proc),
         "acs": pci.read_acs(pci.device_paths(buses, sys), sys),
@@ -61,10 +65,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "gpudirect": drivers.gpudirect(modules, sys, proc),
         "modules": modules,
         "versions": drivers.versions(dict(os.environ), sys),
-        "network": {
-            "port_range": parse_port_range(sysfs.text(proc, "sys/net/ipv4/ip_local_port_range")),
-            "indexes": {name: index for name, index in indexes.items() if index is not None},
-        },
+        "network": {"port_range": parse_port_range(sysfs.text(proc, "sys/net/ipv4/ip_local_port_range"))},
         "uptime": seconds_since_boot(sysfs.text(proc, "uptime")),
         "devices": {"gpus": len(graphics), "rdma": len(cards)},
     }
@@ -75,6 +76,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     devices = part(value, "devices")
     cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
     found = _limits(value, cards, graphics) + _cores(value) + _sessions(value)
+    found += _groups(value, int(graphics)) + _tracked(value) + _folders(value)
     # In the output of a command, nobody looked for devices: there may be some.
     known = "devices" in value
     if cards or graphics > 1 or not known:
@@ -104,6 +106,71 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
     files = count(part(part(value, "limits"), "nofile"), "soft")
     if graphics and "nofile" not in dict(tight) and files is not None and 0 <= files < ENOUGH_FILES:
         found.append(judgement("nofile", "note", "%d open files: large jobs run out of them" % files))
+    return found
+
+
+def _groups(value: Dict[str, Any], graphics: int) -> List[Judgement]:
+    """Judge the limits of the control groups of the session."""
+    found = []
+    group = part(value, "cgroup")
+    files = part(group, "files")
+    cpus, memory, kills = count(group, "cpus"), count(group, "memory"), count(group, "oom_kills")
+    if cpus is not None and cpus < max(1, graphics):
+        throttled = count(group, "throttled") or 0
+        waits = "; it waited in %.0f %% of its periods" % (100 * throttled) if throttled >= 0.01 else ""
+        cores = "%.3g of a core" % cpus if cpus < 1 else "%.3g cores for %d GPUs" % (cpus, graphics)
+        text = "CPU limited to %s%s%s" % (cores, _of_file(files, "cpus"), waits)
+        verdict = "bad" if cpus < 1 else "warn"
+        found.append(judgement("cgroup_cpus", verdict, text, _shown(files, "cpus"), "cpu-quota"))
+    if memory is not None and memory < max(ENOUGH_MEMORY, 2 * _GIB * graphics):
+        text = "memory limited to %s%s: ranks are killed when they need more" % (
+            bytes_text(memory),
+            _of_file(files, "memory"),
+        )
+        verdict = "bad" if memory < ENOUGH_MEMORY else "warn"
+        found.append(judgement("cgroup_memory", verdict, text, _shown(files, "memory"), "memory-limit"))
+    if kills:
+        text = "the kernel killed %d processes of this control group for lack of memory (oom_kill)" % kills
+        found.append(judgement("oom_kills", "note", text, check="oom-kills"))
+    return found
+
+
+def _of_file(files: Dict[str, Any], name: str) -> str:
+    return " (cgroup %s)" % os.path.basename(str(files[name])) if files.get(name) else ""
+
+
+def _shown(files: Dict[str, Any], name: str) -> List[str]:
+    path = str(files.get(name) or "")
+    return ["file:" + path] if path and not any(map(str.isspace, path)) else []
+
+
+def _tracked(value: Dict[str, Any]) -> List[Judgement]:
+    """Judge the table of tracked connections."""
+    tracked = part(value, "connections")
+    used, most = count(tracked, "count"), count(tracked, "max")
+    if used is None or not most or used < NEARLY_FULL * most:
+        return []
+    state, verdict = ("full", "bad") if used >= most else ("%.0f %% full" % (100 * used / most), "warn")
+    text = "the table of tracked connections is %s (nf_conntrack_count %d of %d): %s" % (
+        *(state, used, most),
+        "packets of new connections are dropped",
+    )
+    return [judgement("conntrack", verdict, text, check="connection-tracking")]
+
+
+def _folders(value: Dict[str, Any]) -> List[Judgement]:
+    """Judge folders that are mounted so that programs cannot run or write there."""
+    folders = part(value, "folders")
+    home, fixed, closed = folders.get("home"), texts(folders.get("noexec")), texts(folders.get("read_only"))
+    found = []
+    # A container has /dev/shm without exec by default, and nothing is run from there.
+    if [path for path in fixed if path != "/dev/shm"]:
+        text = "%s mounted noexec: libraries that programs compile there cannot be loaded" % some(fixed)
+        found.append(judgement("noexec", "note", text, check="folders"))
+    if closed:
+        whose = "the home is" if closed == [home] else "%s are" % some(closed)
+        text = whose + " read-only: caches of PyTorch extensions, Triton and CUDA cannot be written"
+        found.append(judgement("read_only", "note", text, check="folders"))
     return found
 
 
@@ -171,7 +238,7 @@ PROBE = ProbeSpec(
     phase="inspect",
     passive=True,
     needs="nothing; root for PCI ACS",
-    gives="limits, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
+    gives="limits, control groups, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, folders",
     run=run,
     judge=judge,
 )

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Mapping, Optional
 
 from fabtui_node.probes.amd import kfd_inventory
-from fabtui_node.probes.judgement import judgement, part
+from fabtui_node.probes.judgement import judgement, objects, part
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
@@ -27,6 +27,8 @@ _READ = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "NCCL_NET_PLUGIN
 #: Variables that name files which are written.
 _WRITTEN = ("NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _ENV_LIMIT = 4096
+#: Queueing disciplines that nobody has by default, with what they do to what is sent.
+_SHAPING = {"tbf": "limits the rate", "netem": "delays, drops or reorders packets"}
 
 
 def parse_os_release(text: str) -> Optional[str]:
@@ -169,7 +171,22 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is bad on this node alone: GPUs that are on PCI and that the driver does not show."""
+    """Return what is bad on this node alone: GPUs that the driver does not show, interfaces that limit or delay."""
+    return _missing_gpus(value) + _shaped(value)
+
+
+def _shaped(value: Dict[str, Any]) -> List[Judgement]:
+    data = {one.get("nic") for one in objects(value.get("data_addresses"))}
+    found = []
+    for nic in objects(value.get("nics")):
+        name, effect = str(nic.get("name")), _SHAPING.get(str(nic.get("qdisc")))
+        if effect and nic.get("name") in data:
+            text = "%s has the queueing discipline %s, which %s" % (name, nic["qdisc"], effect)
+            found.append(judgement("qdisc", "warn", text, ["nic:" + name], "shaped-interface"))
+    return found
+
+
+def _missing_gpus(value: Dict[str, Any]) -> List[Judgement]:
     on_pci, shown = value.get("pci_gpus"), value.get("gpus")
     if not isinstance(on_pci, list) or not isinstance(shown, list):
         return []

@@ -16,7 +16,8 @@ def judgement(subject: str, verdict: str, text: str, devices: Sequence[str] = ()
         subject: What it is about, in one word, or an RDMA port (``mlx5_0/1``).
         verdict: Its severity.
         text: The problem.
-        devices: GPUs it is about: ``gpu:3`` by index, ``bus:0000:18:00.0`` by PCI address.
+        devices: GPUs it is about: ``gpu:3`` by index, ``bus:0000:18:00.0`` by PCI address; ``nic:eth0`` an interface,
+            ``file:/proc/x`` what shows it.
         check: Its name in the catalogue of checks.
     """
     found: Judgement = {"subject": subject, "verdict": verdict, "text": text}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 import resource
 import select
@@ -74,11 +75,24 @@ class RankHostProcess:
         self.pid: Optional[int] = None
         self.end: Optional[Message] = None  #: Its exit message, if it ended before it became the rank host.
         self.killed = False
+        self._oom = _oom_watch()
+
+    def why_killed(self, signal_number: Optional[int]) -> str:
+        """Return why the kernel may have killed it, or ""."""
+        return str(self._oom.reason()) if signal_number == signal.SIGKILL and self._oom and not self.killed else ""
 
     def close(self) -> None:
         """Close its channels."""
         self.channel.close()
         self.printed.close()
+
+
+def _oom_watch() -> Any:
+    try:
+        return importlib.import_module("fabtui_node.system.cgroups").OomWatch()
+    except Exception:
+        # A rank host must start where its control group cannot be read.
+        return None
 
 
 def _order(message: Message) -> List[Any]:
@@ -383,7 +397,9 @@ class ChildProcesses:
                 break
         messages += _log_lines(rank.printed, True)
         tail = rank.printed.tail()
-        messages.append({"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": tail})
+        ended = {"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": tail}
+        why = rank.why_killed(message["signal"])
+        messages.append({**ended, "why": why} if why else ended)
         rank.close()
         self._rank = None
         return messages + (self._promote() if self._awaited else [])

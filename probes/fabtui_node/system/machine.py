@@ -1,4 +1,4 @@
-"""Identity, processors, memory and cgroup limits of the node, from its kernel."""
+"""Identity, processors, memory, folders and connection tracking of the node, from its kernel."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import contextlib
 import os
 import re
 import socket
-from typing import Any, Dict, List, Optional
+import threading
+from typing import Any, Dict, List, Mapping, Optional
 
 from fabtui_node.system import sysfs
 
 _MOST_POLICIES = 1024
+#: Folders that programs and their libraries write to, besides TMPDIR and the home.
+_WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")
+_LONGEST_PATH = 200
+#: Time (s) for file systems to answer.
+_PATIENCE = 1.0
 _MARKS = (
     ("APPTAINER_CONTAINER", "apptainer"),
     ("SINGULARITY_CONTAINER", "singularity"),
@@ -68,18 +74,6 @@ def parse_chosen(text: Optional[str]) -> Optional[str]:
     """Return the word in brackets of a kernel setting such as ``always [madvise] never``."""
     found = re.search(r"\[(\w{1,40})\]", text or "")
     return found.group(1) if found else None
-
-
-def parse_cpu_max(text: Optional[str]) -> Optional[float]:
-    """Return the CPUs that ``cpu.max`` of a control group leaves, None for no limit or no such text."""
-    found = re.fullmatch(r"([0-9]{1,15})\s+([0-9]{1,15})", (text or "").strip(), re.ASCII)
-    return int(found.group(1)) / int(found.group(2)) if found and int(found.group(2)) else None
-
-
-def parse_cgroup(text: Optional[str]) -> Optional[str]:
-    """Return the path of the control group (version 2) from ``/proc/self/cgroup``."""
-    found = re.search(r"^0::(/[^\n]{0,4000})$", text or "", re.MULTILINE)
-    return found.group(1) if found and ".." not in found.group(1).split("/") else None
 
 
 def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[str, Any]:
@@ -146,24 +140,33 @@ def memory(sys: str = "/sys", proc: str = "/proc", shm: str = "/dev/shm") -> Dic
     return value
 
 
-def cgroup(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Return the tightest limits of the control groups this process is in: ``cpus``, ``memory`` (bytes), ``tasks``.
+def connections(proc: str = "/proc") -> Dict[str, Optional[int]]:
+    """Return ``count`` and ``max`` of the connections that the firewall tracks; None where it tracks none."""
+    folder = os.path.join(proc, "sys/net/netfilter")
+    return {name: sysfs.integer(folder, "nf_conntrack_" + name) for name in ("count", "max")}
 
-    None is no limit, or a system whose limits cannot be read (control groups of version 1 with controllers apart).
+
+def folders(environ: Mapping[str, str], within: float = _PATIENCE) -> Dict[str, Any]:
+    """Return ``home``, and the folders of programs that are mounted ``noexec`` or ``read_only``.
+
+    Each is None if unknown, as of a file system that does not answer within some seconds.
     """
-    value: Dict[str, Any] = {"cpus": None, "memory": None, "tasks": None}
-    path = parse_cgroup(sysfs.text(proc, "self/cgroup"))
-    if path is None:
-        return value
-    parts = path.strip("/").split("/")
-    for depth in range(len(parts), max(-1, len(parts) - 32), -1):
-        folder = os.path.join(sys, "fs/cgroup", *parts[:depth])
-        limits = {
-            "cpus": parse_cpu_max(sysfs.text(folder, "cpu.max")),
-            "memory": sysfs.integer(folder, "memory.max"),
-            "tasks": sysfs.integer(folder, "pids.max"),
-        }
-        for name, limit in limits.items():
-            if limit is not None and (value[name] is None or limit < value[name]):
-                value[name] = limit
-    return value
+    home = environ.get("HOME", "").rstrip("/")
+    named = [*_WRITABLE, environ.get("TMPDIR", ""), home]
+    paths = list(dict.fromkeys(path.rstrip("/") for path in named if path.startswith("/") and path.strip("/")))
+    found: Dict[str, int] = {}
+
+    def look() -> None:
+        for path in paths:
+            with contextlib.suppress(OSError, ValueError):
+                found[path[:_LONGEST_PATH]] = os.statvfs(path).f_flag
+
+    asked = threading.Thread(target=look, daemon=True)
+    asked.start()
+    asked.join(within)
+    flags = dict(found)
+    return {
+        "home": home[:_LONGEST_PATH] or None,
+        "noexec": [path for path, flag in flags.items() if flag & os.ST_NOEXEC] if flags else None,
+        "read_only": [path for path, flag in flags.items() if flag & os.ST_RDONLY] if flags else None,
+    }

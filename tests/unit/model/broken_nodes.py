@@ -47,6 +47,11 @@ def processors(**more: Any) -> Results:
     return {"host": host("x", processors={**host("x")["processors"], **masks, **more})}
 
 
+def limited(**more: Any) -> Results:
+    """Return a value of the probe ``host`` in a control group."""
+    return {"host": host("x", cgroup={"cpus": None, "memory": None, "oom_kills": 0, "files": {}, **more})}
+
+
 #: A matrix in which one of two GPUs has a near NIC.
 NEAR_NICS = "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tSYS\tPIX\nGPU1\tSYS\t X \tSYS\nNIC0\tPIX\tSYS\t X \n"
 
@@ -76,6 +81,14 @@ BROKEN: dict[str, Results] = {
     "FT135": processors(nodes_with_memory=[0]),
     "FT136": kernel("pcie_limited", bus="0000:3b:00.0", text="63.008 Gb/s available PCIe bandwidth"),
     "FT137": {"topology": {"matrix": topo.parse_topology(NEAR_NICS).values}},
+    "FT140": limited(cpus=0.1, files={"cpus": "/sys/fs/cgroup/cpu.max"}),
+    "FT141": limited(memory=160 << 20),
+    "FT142": limited(oom_kills=2),
+    "FT143": {"host": host("x", connections={"count": 262144, "max": 262144})},
+    "FT144": {"host": host("x", folders={"home": "/root", "noexec": ["/tmp", "/dev/shm"], "read_only": []})},
+    "FT145": {
+        "inventory": {"nics": [{"name": "eth1", "qdisc": "tbf"}], "data_addresses": [{"nic": "eth1", "address": "x"}]}
+    },
 }
 
 

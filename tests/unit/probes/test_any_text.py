@@ -23,7 +23,7 @@ from fabtui_node.probes import firewall, host, inventory
 from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.rdma import ibstat, port_counters, ports
-from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
+from fabtui_node.system import cgroups, drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
 
 from ...effort import examples
 from .places import SAMPLES
@@ -38,9 +38,11 @@ PARSERS: list[Callable[[str], Any]] = [
     firewall.parse_iptables,
     firewall.parse_nft,
     host.parse_port_range,
-    machine.parse_cgroup,
+    cgroups.parse_groups,
+    cgroups.parse_mounts,
+    cgroups.parse_numbers,
     machine.parse_chosen,
-    machine.parse_cpu_max,
+    cgroups.parse_cpu_max,
     machine.parse_cpuinfo,
     machine.parse_meminfo,
     ports.ipv4,

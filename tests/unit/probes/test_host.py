@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.probes import clock, firewall, host
 from fabtui_node.runtime import presence
-from fabtui_node.system import drivers, machine, pci, sessions
+from fabtui_node.system import cgroups, drivers, machine, pci, sessions
 
 from .places import Tree
 
@@ -141,7 +142,72 @@ def test_memory_and_the_tightest_limit_of_the_control_groups(tree: Tree) -> None
     found = machine.memory(*folders, shm=str(tree.root))
     assert (found["available"], found["huge_total"], found["huge_size"]) == (1 << 20, 3, 2 << 20)
     assert found["swap"] is found["shm_size"] is None
-    assert machine.cgroup(*folders) == {"cpus": 2.0, "memory": 4096, "tasks": 100}
+    limits = cgroups.read(*folders)
+    assert [limits[name] for name in ("cpus", "memory", "tasks")] == [2.0, 4096, 100]
+    assert limits["files"]["cpus"] == str(tree.root / "fs/cgroup/system.slice/cpu.max")
+
+
+MOUNTS = """30 1 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 /pod /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+"""
+
+
+def test_limits_of_control_groups_of_version_1(tree: Tree) -> None:
+    tree.files("proc/self", cgroup="4:cpu,cpuacct:/user/s1\n3:memory:/pod/s1\n0::/\n5:pids:/../x", mountinfo=MOUNTS)
+    tree.files("fs/cgroup/cpu,cpuacct/user", **{"cpu.cfs_quota_us": -1, "cpu.cfs_period_us": 100000})
+    tree.files("fs/cgroup/cpu,cpuacct/user/s1", **{"cpu.cfs_quota_us": 10000, "cpu.cfs_period_us": 100000})
+    tree.files("fs/cgroup/cpu,cpuacct/user/s1", **{"cpu.stat": "nr_periods 40\nnr_throttled 36\nthrottled_time 9"})
+    # A container sees its own part of the hierarchy.
+    tree.files("fs/cgroup/memory", **{"memory.limit_in_bytes": 9223372036854771712})
+    tree.files("fs/cgroup/memory/s1", **{"memory.limit_in_bytes": 160 * MIB, "memory.oom_control": "oom_kill 1"})
+    found = cgroups.read(str(tree.root), str(tree.root / "proc"))
+    assert (found["cpus"], found["memory"], found["tasks"]) == (0.1, 160 * MIB, None)
+    assert (found["oom_kills"], found["throttled"]) == (1, 0.9)
+    texts = [one["text"] for one in host.judge({"cgroup": found, "devices": {}})]
+    assert texts == [
+        "CPU limited to 0.1 of a core (cgroup cpu.cfs_quota_us); it waited in 90 % of its periods",
+        "memory limited to 160 MiB (cgroup memory.limit_in_bytes): ranks are killed when they need more",
+        "the kernel killed 1 processes of this control group for lack of memory (oom_kill)",
+    ]
+
+
+def test_who_was_killed_for_lack_of_memory(tree: Tree) -> None:
+    folders = str(tree.root), str(tree.root / "proc")
+    tree.files("proc", vmstat="nr_free_pages 7\noom_kill 3")
+    tree.files("proc/self", cgroup="0::/s1")
+    tree.files("fs/cgroup/s1", **{"memory.events": "max 9\noom_kill 0", "memory.max": 160 * MIB})
+    watch = cgroups.OomWatch(*folders)
+    assert watch.reason() == ""
+    tree.files("fs/cgroup/s1", **{"memory.events": "max 19\noom_kill 1"})
+    assert watch.reason() == "out of memory: its control group is limited to 160 MiB (memory.max); oom_kill 1"
+    tree.files("fs/cgroup/s1", **{"memory.events": "nonsense"})
+    tree.files("proc", vmstat="oom_kill 4")
+    assert "a process of the machine meanwhile; oom_kill 4" in watch.reason()
+    tree.files("proc", vmstat="")
+    assert watch.reason() == ""
+
+
+def test_folders_where_programs_cannot_run_or_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {"/tmp": os.ST_NOEXEC | os.ST_NOSUID, "/var/tmp": 0, "/home/a": os.ST_RDONLY}
+
+    def statvfs(path: str) -> Any:
+        if path not in flags:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(f_flag=flags[path])
+
+    monkeypatch.setattr("os.statvfs", statvfs)
+    found = machine.folders({"HOME": "/home/a/", "TMPDIR": "relative"})
+    assert (found["noexec"], found["read_only"]) == (["/tmp"], ["/home/a"])
+
+
+def test_file_systems_that_do_not_answer_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def statvfs(path: str) -> Any:
+        time.sleep(1)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("os.statvfs", statvfs)
+    assert machine.folders({}, within=0.01) == {"home": None, "noexec": None, "read_only": None}
 
 
 @pytest.mark.parametrize(
@@ -191,6 +257,13 @@ def value(**more: Any) -> dict[str, Any]:
         (value(processors={"numa_balancing": True}), "numa", "note"),
         (value(processors={"governors": {"powersave": 96}}), "governor", "note"),
         (value(network={"port_range": [32768, 33000]}), "ports", "warn"),
+        (value(cgroup={"cpus": 4}), "cgroup_cpus", "warn"),
+        (value(cgroup={"cpus": 0.5}), "cgroup_cpus", "bad"),
+        (value(cgroup={"memory": 4 << 30}), "cgroup_memory", "warn"),
+        (value(connections={"count": 240000, "max": 262144}), "conntrack", "warn"),
+        (value(connections={"count": 262144, "max": 262144}), "conntrack", "bad"),
+        (value(folders={"home": "/home/a", "noexec": ["/dev/shm"], "read_only": ["/home/a"]}), "read_only", "note"),
+        (value(folders={"home": "/home/a", "noexec": ["/tmp"], "read_only": []}), "noexec", "note"),
     ],
 )
 def test_what_is_bad_alone(found: dict[str, Any], subject: str, verdict: str) -> None:
@@ -206,6 +279,8 @@ def test_what_is_bad_alone(found: dict[str, Any], subject: str, verdict: str) ->
         {"devices": {"gpus": 0, "rdma": 0}, "limits": {"memlock": {"soft": 65536}}, "memory": {"shm_size": 1}},
         value(limits={"memlock": {"soft": -1, "hard": -1}}, acs={"state": "unknown", "on": []}),
         value(limits={"memlock": {"soft": None}}, gpudirect={"peermem": None, "open_driver": None, "dma_buf": None}),
+        value(cgroup={"cpus": 64, "memory": 200 << 30, "oom_kills": 0}, connections={"count": 9, "max": 262144}),
+        value(folders={"home": "/home/a", "noexec": ["/dev/shm"], "read_only": []}, connections={"count": 9, "max": 0}),
         value(limits=3, acs=[], iommu=None, network={"port_range": "x"}, processors={"governors": [1]}),
     ],
 )

@@ -161,6 +161,7 @@ def test_ip_addr() -> None:
             {
                 "ifname": "eth0",
                 "linkinfo": {"info_kind": "veth"},
+                "qdisc": "tbf",
                 "addr_info": [
                     {"local": "192.0.2.2", "prefixlen": 24},
                     {"local": "192.0.2.3", "prefixlen": 24, "secondary": True},
@@ -174,6 +175,7 @@ def test_ip_addr() -> None:
     assert nics.parse_ip_addr(text) == {
         "eth0": {
             "link_kind": "veth",
+            "qdisc": "tbf",
             "addresses": [
                 {"address": "192.0.2.2", "prefix": 24, "family": 4, "flags": []},
                 {"address": "192.0.2.3", "prefix": 24, "family": 4, "flags": ["secondary"]},

@@ -37,7 +37,7 @@ Addresses = List[Dict[str, Any]]
 
 
 def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
-    """Return ``{name: {"addresses", "link_kind"}}`` from ``ip -j -d addr``; empty if the text is not that."""
+    """Return ``{name: {"addresses", "link_kind", "qdisc"}}`` from ``ip -j -d addr``; empty if the text is not that."""
     found: Dict[str, Dict[str, Any]] = {}
     for link in objects(json_value(text)):
         if isinstance(link.get("ifname"), str):
@@ -46,6 +46,7 @@ def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
             found[link["ifname"]] = {
                 "addresses": [address for address in addresses if address],
                 "link_kind": kind if isinstance(kind, str) else None,
+                "qdisc": link["qdisc"][:40] if isinstance(link.get("qdisc"), str) else None,
             }
     return found
 
@@ -103,7 +104,8 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
     """Return the interfaces in natural order of names, given the RDMA devices; ``ip`` may take ``deadline`` seconds.
 
     ``[{"name", "mac", "state", "enabled" (switched on; None: unknown), "speed_mbps", "mtu", "kind", "link_kind",
-    "addresses", "rdma", "bus", "path", "numa", "master", "ports", "login"}]``. ``login``: whether SSH came in by it.
+    "index", "qdisc" (root queueing discipline; None: unknown), "addresses", "rdma", "bus", "path", "numa", "master",
+    "ports", "login" (whether SSH came in by it)}]``.
     """
     listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
     inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
@@ -140,6 +142,8 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "mtu": sysfs.integer(here, "mtu"),
         "kind": "virtual" if kind == "ethernet" and path is None else kind,
         "link_kind": known["link_kind"] or _link_kind(here),
+        "index": sysfs.integer(here, "ifindex"),
+        "qdisc": known.get("qdisc"),
         "addresses": known["addresses"][:_MAX_ADDRESSES],
         "rdma": cas.get(name) or (shared[0] if shared else None),
         "bus": pci.address(path),
