@@ -6,7 +6,6 @@ import os
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.system import sysfs
 
 #: Version 1 shows a limit near 2^63 where there is none.
@@ -143,15 +142,9 @@ class OomWatch:
         if group is not None and self._group is not None and group > self._group:
             limits = read(*self._from)
             limit = limits["memory"]
-            of = (
-                ""
-                if limit is None
-                else " is limited to %s (%s)"
-                % (
-                    bytes_text(limit),
-                    os.path.basename(limits["files"]["memory"]),
-                )
-            )
+            of = ""
+            if limit is not None:
+                of = " is limited to %.4g MiB (%s)" % (limit / (1 << 20), os.path.basename(limits["files"]["memory"]))
             return "out of memory: its control group%s; oom_kill %d" % (of, group)
         if machine is not None and self._machine is not None and machine > self._machine:
             return "out of memory: the kernel killed a process of the machine meanwhile; oom_kill %d" % machine
