@@ -68,6 +68,9 @@ def test_a_healthy_node() -> None:
         "compute_mode": "default",
         "nvlink_fabric": "completed",
         "nvlink_clique": None,
+        "imex_state": None,
+        "imex_version": None,
+        "imex_channels": None,
         "fabric_manager": "580.1",
         "xids": "none",
     }
@@ -145,3 +148,8 @@ def test_any_value(value: Any) -> None:
 )
 def test_any_matrix(matrix: dict[str, Any]) -> None:
     found("gpu_pairs", topology={"matrix": matrix, "p2p": {"read": {"p2p": False, "bad": [[1, 2, []]]}}})
+
+
+def test_imex_of_a_tray() -> None:
+    imex = {"state": "READY", "version": "580.105.08", "channels": {"count": 2, "writable": 1}}
+    assert [found(f"imex_{name}", imex=imex) for name in ("state", "version", "channels")] == ["READY", "580.105.08", 1]
