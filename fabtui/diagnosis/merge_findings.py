@@ -12,7 +12,7 @@ from fabtui.model.session_model import Model
 _SAME = 0.7
 _MOST_COMMANDS = 5
 #: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
-_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT220", "FT221"})
+_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT211", "FT220", "FT221"})
 #: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
 _REPORTED = frozenset({"FT220", "FT221"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.

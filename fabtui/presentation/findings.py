@@ -260,8 +260,10 @@ def _where(scope: ScopeFact) -> str:
     if scope.kind is ComponentKind.ADDRESS:
         rail = f" rail {scope.rails[0]}" if scope.rails else ""
         return f"{scope.nodes[0]}{rail} ({scope.interface})"
-    if scope.kind in (ComponentKind.RAIL, ComponentKind.SPLIT):
+    if scope.kind is ComponentKind.RAIL:
         return f"rail {scope.rails[0]}"
+    if scope.kind is ComponentKind.SPLIT:
+        return _between_groups(scope)
     if scope.kind is ComponentKind.ACROSS:
         return _across(scope)
     if scope.kind is ComponentKind.MANY:
@@ -277,6 +279,14 @@ def _across(scope: ScopeFact) -> str:
     if len(scope.rails) == 2:
         return _rails_between(Route(*scope.rails, scope.direction == "both"))
     return "between rails"
+
+
+def _between_groups(scope: ScopeFact) -> str:
+    *first, last = scope.groups
+    rails = f" on {'rails' if len(scope.rails) > 1 else 'rail'} {', '.join(map(str, scope.rails))}"
+    return _between(", ".join(first), last, scope.direction == "both") + (
+        " on every rail" if scope.every_rail else rails
+    )
 
 
 def _on_rails(scope: ScopeFact) -> str:
@@ -310,11 +320,11 @@ def _location(scope: ScopeFact) -> str:
     if scope.kind in (ComponentKind.NODE, ComponentKind.ADDRESS):
         forms = {"both": "at", "out": "for traffic from", "in": "for traffic to"}
         return f"{forms[scope.direction]} {_where(scope)}"
-    if scope.kind in (ComponentKind.RAIL, ComponentKind.SPLIT):
+    if scope.kind is ComponentKind.RAIL:
         return f"on {_where(scope)}"
     if scope.kind is ComponentKind.PAIR:
         return _between(scope.nodes[0], scope.nodes[1], scope.direction == "both") + _where(scope)
-    return _where(scope) if scope.kind is ComponentKind.ACROSS else f"between {_where(scope)}"
+    return _where(scope) if scope.kind in (ComponentKind.ACROSS, ComponentKind.SPLIT) else f"between {_where(scope)}"
 
 
 def _but(scope: ScopeFact, does: str) -> str:
@@ -332,8 +342,6 @@ def _unreachable(scope: ScopeFact) -> str:
         )
     if scope.kind is ComponentKind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
-    if scope.kind is ComponentKind.SPLIT:
-        return f"{where} is split: {_some(scope.nodes, 6)} and the other nodes do not reach each other on it"
     if scope.kind is ComponentKind.PAIR:
         a, b = scope.nodes
         if direction == "both":

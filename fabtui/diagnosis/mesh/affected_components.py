@@ -1,4 +1,4 @@
-"""Scopes of bad address pairs: an interface, a node, a rail, the path between rails, or two nodes.
+"""Scopes of bad address pairs: an interface, a node, a rail, the path between rails, groups of nodes, or two nodes.
 
 A scope is only named if everything that was tested in it is bad. Larger scopes come first, and pairs that one explains
 are not explained again, so that each cause is reported once.
@@ -12,9 +12,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import AddressPair
+from fabtui.diagnosis.node_groups import NodeGroups, node_groups
 
 #: Maximum number of pairs of nodes without a common scope that are reported one by one.
 MOST_PAIRS = 8
+#: Share of the paths from one group of nodes to another, between the same rails, that have to be bad.
+_LEAST_ACROSS = 0.8
 
 
 class ComponentKind(StrEnum):
@@ -34,12 +37,13 @@ class Scope(NamedTuple):
     """Common property of bad address pairs."""
 
     kind: ComponentKind  #: Its kind.
-    #: The node, the two nodes (source first if one direction is bad), or the nodes of one half of a split rail.
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  #: The node, the two nodes (source first if one direction is bad), or all nodes of groups.
     rails: tuple[int, ...] = ()  #: The rail or rails, as far as they are known.
     address: str = ""  #: The address, for a scope of one.
     direction: str = "both"  #: ``both``, ``out`` (what it sends, or from the first node to the second) or ``in``.
     pairs: frozenset[AddressPair] = frozenset()  #: The bad address pairs that it explains.
+    #: Groups of nodes that do not reach each other; the group that sends first if one direction is bad.
+    groups: tuple[tuple[str, ...], ...] = ()
 
 
 #: Node and address.
@@ -93,13 +97,14 @@ class _Search:
         rails: Iterable[int | None] = (),
         address: str = "",
         direction: str = "both",
+        groups: tuple[tuple[str, ...], ...] = (),
     ) -> None:
         known = list(dict.fromkeys(rail for rail in rails if rail is not None))
         if direction == "both":
             known.sort()
         mine = frozenset(paths)
         self.left -= mine
-        self.found.append(Scope(kind, tuple(nodes), tuple(known), address, direction, mine))
+        self.found.append(Scope(kind, tuple(nodes), tuple(known), address, direction, mine, groups))
 
     def _addresses(self) -> None:
         """Find addresses whose results are all bad; report their node or rail instead if all its addresses are."""
@@ -217,18 +222,37 @@ class _Search:
                 self._add(ComponentKind.ACROSS, (), dead[pair] | (back or set()), pair, direction=direction)
 
     def _splits(self) -> None:
-        """Find rails whose nodes fall into two groups that do not reach each other."""
+        """Find rails whose nodes fall into groups that do not reach each other, as those of several leaf switches."""
         by_rail: dict[int, set[AddressPair]] = defaultdict(set)
         for path in self.tested - (self.bad - self.left):
             here = self.rail(path.src, path.src_addr)
             if here is not None and here == self.rail(path.dst, path.dst_addr):
                 by_rail[here].add(path)
+        cuts: dict[NodeGroups, list[int]] = defaultdict(list)
         for rail, paths in sorted(by_rail.items()):
-            groups = _groups(paths, paths & self.left)
-            # Groups between which nothing was tested are no evidence.
-            if paths & self.left and len(groups) == 2 and min(map(len, groups)) > 1:
-                half = min(groups, key=lambda group: min(map(self._place, group)))
-                self._add(ComponentKind.SPLIT, sorted(half, key=self._place), paths & self.left, (rail,))
+            bad = paths & self.left
+            nodes = sorted({node for path in paths for node in (path.src, path.dst)}, key=self._place)
+            ends = [{(path.src, path.dst) for path in some} for some in (paths - bad, bad)]
+            if bad and (cut := node_groups(nodes, *ends)) is not None:
+                cuts[cut].append(rail)
+        for cut, rails in cuts.items():
+            nodes = sorted((node for group in cut.groups for node in group), key=self._place)
+            direction = "out" if cut.one_way else "both"
+            self._add(ComponentKind.SPLIT, nodes, self._across_cut(cut, rails), rails, "", direction, cut.groups)
+
+    def _across_cut(self, cut: NodeGroups, rails: list[int]) -> set[AddressPair]:
+        """Return the bad paths between groups of nodes on rails; traffic between rails may take one of these too."""
+        group = {node: at for at, nodes in enumerate(cut.groups) for node in nodes}
+        alike: dict[tuple[int, int, int | None, int | None], set[AddressPair]] = defaultdict(set)
+        for path in self.tested:
+            ends = self.rail(path.src, path.src_addr), self.rail(path.dst, path.dst_addr)
+            if cut.are_apart(path.src, path.dst) and set(ends) & set(rails):
+                alike[group[path.src], group[path.dst], *ends].add(path)
+        found: set[AddressPair] = set()
+        for (*_, here, there), paths in alike.items():
+            if here == there or len(paths & self.bad) >= _LEAST_ACROSS * len(paths):
+                found |= paths & self.left
+        return found
 
     def _pairs(self) -> None:
         by_nodes: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)
@@ -249,18 +273,3 @@ class _Search:
                         r for w in sorted(mine) for r in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))
                     ]
                     self._add(ComponentKind.PAIR, nodes, mine, rails, direction=how)
-
-
-def _groups(tested: set[AddressPair], bad: set[AddressPair]) -> list[set[str]]:
-    """Return the groups of nodes of a rail that do not reach each other; one group if a path within one is bad."""
-    nodes = {node for path in tested for node in (path.src, path.dst)}
-    groups = {node: {node} for node in nodes}
-    for path in tested - bad:
-        one, other = groups[path.src], groups[path.dst]
-        if one is not other:
-            one |= other
-            for node in other:
-                groups[node] = one
-    found = list({id(group): group for group in groups.values()}.values())
-    inside = any(groups[path.src] is groups[path.dst] for path in bad)
-    return [nodes] if inside else found

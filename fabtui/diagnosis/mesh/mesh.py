@@ -19,6 +19,7 @@ from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import listed
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 
 # Interfaces whose nodes report a fault of them: down, or a link that comes and goes.
@@ -204,7 +205,7 @@ class ScopeFact(NamedTuple):
     """A scope, with all that its text needs."""
 
     kind: ComponentKind  #: What the address pairs have in common.
-    nodes: tuple[str, ...]  #: The node, the two nodes (source first), or the nodes of one half of a split rail.
+    nodes: tuple[str, ...]  #: The node, the two nodes (source first), or all nodes of groups.
     rails: tuple[int, ...]  #: Its rails, as far as they are known.
     interface: str  #: Interface and address, for a single address.
     direction: str  #: ``both``, ``out`` or ``in``.
@@ -213,6 +214,7 @@ class ScopeFact(NamedTuple):
     node_pairs: int  #: How many pairs of nodes it covers.
     one_way_known: bool  #: Whether datagrams were counted, so that the lossy direction is known.
     reverse_passes: bool  #: Whether the opposite direction of one direction was measured, and passes.
+    groups: tuple[str, ...] = ()  #: The groups of nodes that do not reach each other, the one that sends first.
 
 
 class MeshRule(Rule["Mesh"]):
@@ -342,8 +344,12 @@ class Mesh:
                 nic = ends[0].nic if ends else None
                 nic = nic or self.model.addresses.seat(scope.nodes[0], scope.address).nic or scope.address
                 return Subject(Component.NIC, f"{scope.nodes[0]} {nic}")
-            case ComponentKind.RAIL | ComponentKind.SPLIT:
+            case ComponentKind.RAIL:
                 return Subject(Component.RAIL, str(scope.rails[0]))
+            case ComponentKind.SPLIT:
+                apart = (" - " if both else " > ").join(map(fold, scope.groups))
+                rails = "" if self._is_every_rail(scope) else f" on rail {','.join(map(str, scope.rails))}"
+                return Subject(Component.LEAF_CUT, apart + rails)
             case ComponentKind.PAIR:
                 name = " - ".join(sorted(scope.nodes)) if both else " > ".join(scope.nodes)
                 return Subject(Component.NODE_PAIR, name)
@@ -360,6 +366,8 @@ class Mesh:
         """Return a scope with the rails, interfaces and counts that its text needs."""
         links: tuple[LinkFact, ...] = ()
         every_rail = False
+        if scope.kind is ComponentKind.SPLIT:
+            every_rail = self._is_every_rail(scope)
         if scope.kind is ComponentKind.PAIR:
             first, both = scope.nodes[0], scope.direction == "both"
             everything = {p for p in self.paths if {p.src, p.dst} == set(scope.nodes) and (both or p.src == first)}
@@ -387,7 +395,13 @@ class Mesh:
             node_pairs,
             known,
             passes,
+            tuple(map(fold, scope.groups)),
         )
+
+    def _is_every_rail(self, scope: Scope) -> bool:
+        """Return True if a scope covers all of several rails."""
+        known = {rail for path in self.paths for rail in self.rails(path) if rail is not None}
+        return known <= set(scope.rails) and len(known) > 1
 
     def rails(self, path: AddressPair) -> tuple[int | None, int | None]:
         """Return the rails of both ends."""

@@ -127,6 +127,61 @@ class ProbeFailedRule(MeshRule):
             )
 
 
+@register
+class BlockedBetweenGroups(MeshRule):
+    """Traffic between groups of nodes fails on a rail while it passes within each group: a path between leaf switches.
+
+    What fails is everything, packets that fill the MTU, TCP, or UDP.
+    """
+
+    id = "FT211"
+    name = "blocked-between-groups"
+    title = "Traffic between groups of nodes fails"
+    message = (
+        "[nothing passes{dead:flag}][{size}-byte packets do not pass][large packets do not pass{large:flag}][TCP connections do not pass{tcp:flag}]"
+        "[UDP datagrams do not pass{udp:flag}] {scope:between}"
+    )
+    evidence = (
+        "{count} of {total} address pairs are affected; within each group all pass",
+        "{passes}-byte packets pass",
+        "no datagrams could be counted, which would show the direction: {udp_error}",
+        "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
+    )
+    next_step = "Check the ports that connect the leaf switches of these nodes: MTU, state, VLANs and access lists."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for scope in _splits(mesh.dead_scopes):
+            yield mesh.finding(
+                self, scope, MESH, {"dead": True, **mesh.udp_errors(scope)}, _ping_command(mesh, scope, [])
+            )
+            mesh.clouded |= scope.pairs
+        for scope in _splits(mesh.mtu_scopes):
+            rows = mesh.mtu_rows(scope)
+            sizes = _sizes(mesh, scope, rows)
+            if _path_mtu(rows) is None:
+                size, passes = (_with_headers(scope, sizes[name]) for name in ("blocked", "passes"))
+                facts = {"size": size, "passes": passes, "large": size is None}
+                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, rows))
+        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
+        tcp = [p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)]
+        udp = [p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead]
+        tested = [path for path, _ in paths if mesh.passes_small(path)]
+        for name, bad, layer in (("tcp", tcp, Layer.TCP), ("udp", udp, Layer.UDP)):
+            for scope in _splits(mesh.scopes(bad, tested)):
+                yield mesh.finding(self, scope, (layer,), {name: True}, mesh.route_command(scope))
+                mesh.clouded |= scope.pairs
+
+
+def _splits(found: Iterable[Scope]) -> list[Scope]:
+    return [scope for scope in found if scope.kind is ComponentKind.SPLIT]
+
+
+def _with_headers(scope: Scope, payload: int | None) -> int | None:
+    """Return the size of a packet with the headers of IP and ICMP (or UDP)."""
+    header = 48 if any(":" in path.src_addr for path in scope.pairs) else 28
+    return None if payload is None else payload + header
+
+
 class _DeadScopes(MeshRule):
     """Base of the rules about scopes that pass nothing."""
 
@@ -142,7 +197,7 @@ class _DeadScopes(MeshRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         for scope in mesh.dead_scopes:
-            if (scope.direction == "both") is self.both:
+            if (scope.direction == "both") is self.both and scope.kind is not ComponentKind.SPLIT:
                 facts = {**mesh.interface_state(scope), **mesh.udp_errors(scope)}
                 yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
 
@@ -200,6 +255,8 @@ class _MtuRule(MeshRule):
         for scope in mesh.mtu_scopes:
             rows = mesh.mtu_rows(scope)
             mtu = _path_mtu(rows)
+            if mtu is None and scope.kind is ComponentKind.SPLIT:
+                continue
             if (mtu is None) is (self.name == MtuBlackHole.name):
                 facts = {**_sizes(mesh, scope, rows), "mtu": mtu}
                 yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, rows))
@@ -313,11 +370,14 @@ class PacketLoss(MeshRule):
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         one_way = {p for p, found in mesh.paths.items() if found.udp and found.udp.verdict is Verdict.SLOW}
-        sure = _widened(mesh, one_way)
+        # Before paths of an end that lost nothing by chance are added, which are those within a group here.
+        splits = _splits(mesh.scopes(one_way))
+        apart = {one for scope in splits for path in scope.pairs for one in (path, path.reverse)}
+        sure = _widened(mesh, one_way - apart)
         # An echo is lost with either direction.
-        echoes = {p for p, found in mesh.paths.items() if found.lossy and not {p, p.reverse} & sure} - mesh.dead
+        echoes = {p for p, found in mesh.paths.items() if found.lossy and not {p, p.reverse} & sure} - mesh.dead - apart
         bad = one_way | echoes
-        for scope in [*mesh.scopes(sure), *mesh.scopes(_widened(mesh, echoes) - sure)]:
+        for scope in [*splits, *mesh.scopes(sure - apart), *mesh.scopes(_widened(mesh, echoes) - sure - apart)]:
             shares = [share for path in scope.pairs if (share := _loss(mesh, path)) is not None]
             facts = {
                 "loss": (min(shares, default=0.0), max(shares, default=0.0)),
@@ -406,6 +466,8 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
     """Return the address pairs of a finding that carry no data of a job either."""
     if isinstance(finding.rule, (AddressRule, InterfaceDown, Unreachable, OneWayRule, MtuBlackHole)):
         return {path for _, path in finding.measurements}
+    if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):
+        return {path for _, path in finding.measurements}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 
 
@@ -431,10 +493,12 @@ def _sizes(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> dict[str, Any]:
 
 def _ping_command(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> str:
     path = min(scope.pairs)
+    ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
+    if not rows:
+        return on_node(path.src, f"ping -c 3 -I {ends}", mesh.model)
     payload = next((value for m in rows if (value := (m.extra or {}).get("payload"))), None)
     if payload is None:
         return ""
-    ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
     return on_node(path.src, f"ping -M do -s {payload} -c 3 -I {ends}", mesh.model)
 
 

@@ -320,7 +320,39 @@ def test_paths_between_rails_and_halves_of_one() -> None:
     net.drops = lambda a, r, b, s: s == 0 and r != 0
     assert net.texts() == ["no traffic from the other rails to rail 0"]
     net.drops = lambda a, r, b, s: r == s == 1 and (a < "n4") != (b < "n4")
-    assert net.texts() == ["rail 1 is split: n0, n1, n2, n3 and the other nodes do not reach each other on it"]
+    assert net.texts() == ["nothing passes between n[0-3] and n[4-7] on rail 1"]
+
+
+def apart(a: str, r: int, b: str, s: int) -> bool:
+    """Return True for paths on rail 0 between two halves of four nodes, and what is sent there from other rails."""
+    return s == 0 and (a < "n2") != (b < "n2")
+
+
+def test_what_fails_between_groups_of_a_rail_is_one_finding() -> None:
+    net = Net(4, 2)
+    between = "between n[0-1] and n[2-3] on rail 0"
+    net.swallows = apart
+    (found,) = net.findings()
+    assert (found.rule.id, title(found)) == ("FT211", f"9000-byte packets do not pass {between}")
+    assert found.subject == (Kind.LEAF_CUT, "n[0-1] - n[2-3] on rail 0")
+    assert "1500-byte packets pass" in evidence(found)
+    assert found.next == ("ssh n0 ping -M do -s 8972 -c 3 -I 10.1.0.1 10.1.0.3",)
+    net = Net(4, 2)
+    net.drops = apart
+    assert net.texts() == [f"nothing passes {between}"]
+    net.drops = lambda a, r, b, s: r == s == 0 and a < "n2" <= b
+    assert net.texts() == ["nothing passes from n[0-1] to n[2-3] on rail 0"]
+    net = Net(4, 2)
+    net.filters = apart
+    assert net.texts() == [f"TCP connections do not pass {between}"]
+    net.filters = lambda *way: apart(*way) and "udp"
+    assert net.texts() == [f"UDP datagrams do not pass {between}"]
+    net = Net(4, 2)
+    net.loses = apart
+    assert net.texts() == [f"{between}: 20 % of packets are lost"]
+    net = Net(6, 2)
+    net.drops = lambda a, r, b, s: int(a[1]) // 2 != int(b[1]) // 2
+    assert net.texts() == ["nothing passes between n[0-1], n[2-3] and n[4-5] on every rail"]
 
 
 @pytest.mark.slow
@@ -452,7 +484,7 @@ def test_an_address_is_lossy_if_half_of_its_pairs_are(lossy: int, subject: str |
         (lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)), (Kind.NIC, "n3 eth2")),
         (lambda a, r, b, s: "n3" in (a, b), (Kind.NODE, "n3")),
         (lambda a, r, b, s: 1 in (r, s), (Kind.RAIL, "1")),
-        (lambda a, r, b, s: r == s == 1 and (a < "n2") != (b < "n2"), (Kind.RAIL, "1")),
+        (lambda a, r, b, s: r == s == 1 and (a < "n2") != (b < "n2"), (Kind.LEAF_CUT, "n[0-1] - n[2-3] on rail 1")),
         (lambda a, r, b, s: {a, b} == {"n1", "n3"}, (Kind.NODE_PAIR, "n1 - n3")),
         (lambda a, r, b, s: (a, b) == ("n3", "n1"), (Kind.NODE_PAIR, "n3 > n1")),
         (lambda a, r, b, s: {r, s} == {0, 2}, (Kind.RAIL_PAIR, "0 - 2")),

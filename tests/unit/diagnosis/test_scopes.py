@@ -105,12 +105,26 @@ def test_groups_of_nodes_between_which_nothing_was_tested_are_no_split() -> None
 
 
 def test_a_split_rail() -> None:
-    halves = named("abcd", 2, lambda a, r, b, s: r == s == 1 and (a in "ab") != (b in "ab"))
-    assert halves == [("split", "ab", (1,), "both")]
+    (halves,) = found("abcd", 2, lambda a, r, b, s: r == s == 1 and (a in "ab") != (b in "ab"))
+    assert (halves.kind, halves.rails, halves.direction) == (ComponentKind.SPLIT, (1,), "both")
+    assert halves.groups == (("a", "b"), ("c", "d"))
+    (one_way,) = found("abcd", 2, lambda a, r, b, s: r == s == 1 and a in "cd" and b in "ab")
+    assert (one_way.groups, one_way.direction) == ((("c", "d"), ("a", "b")), "out")
     # A half of one node is no half, and a path that is bad within a half belongs to no split.
     assert all(kind == "pair" for kind, *_ in named("abc", 2, lambda a, r, b, s: r == s == 1 and {a, b} == {"a", "b"}))
     within = named("abcd", 2, lambda a, r, b, s: r == s == 1 and ((a in "ab") != (b in "ab") or (a, b) == ("a", "b")))
     assert all(kind == "pair" for kind, *_ in within)
+
+
+def test_traffic_between_rails_that_takes_a_split_rail_belongs_to_the_split() -> None:
+    apart = {(a, b) for a, b in itertools.permutations("abcd", 2) if (a in "ab") != (b in "ab")}
+    # Hosts that do not route by source send over their interface in the network of the destination.
+    (sent,) = found("abcd", 2, lambda a, r, b, s: s == 0 and (a, b) in apart)
+    assert (sent.kind, sent.rails, len(sent.pairs)) == (ComponentKind.SPLIT, (0,), 16)
+    (both,) = found("abcd", 2, lambda a, r, b, s: (a, b) in apart)
+    assert (both.kind, both.rails, len(both.pairs)) == (ComponentKind.SPLIT, (0, 1), 32)
+    other = named("abcd", 2, lambda a, r, b, s: (a, b) in apart and (r == s == 0 or (a, r, b, s) == ("a", 1, "c", 0)))
+    assert [kind for kind, *_ in other] == ["split", "pair"]
 
 
 def test_pairs_of_nodes_by_direction() -> None:
