@@ -9,8 +9,8 @@ import numpy as np
 
 from fabtui.model.pair_table import Flags
 
-#: Share of the tested pairs of nodes of different groups that have to fail.
-_LEAST_ACROSS = 0.8
+#: Share of the tested pairs of nodes of different groups that have to fail, and of those within groups that may.
+_LEAST_ACROSS, _MOST_WITHIN = 0.8, 0.2
 #: Minimum number of nodes of a group: what a single node has is about that node.
 _FEWEST = 2
 
@@ -32,8 +32,8 @@ def node_groups(
 ) -> NodeGroups | None:
     """Return the groups of nodes between which traffic fails, or None if the failing pairs have another pattern.
 
-    All pairs within a group pass, at least 80 % of the tested ones between groups fail, and each group has several
-    nodes. Nodes that fail with none belong to no group.
+    Pairs within a group pass, except a few that another fault may have; at least 80 % of the tested ones between groups
+    fail; and each group has several nodes. Nodes that fail with none belong to no group.
 
     Args:
         nodes: The nodes, in the order of the result.
@@ -69,12 +69,10 @@ def _is_cut(members: list[Flags], bad: Flags, good: Flags) -> bool:
     own = np.zeros(bad.shape, dtype=bool)
     for group in members:
         inside = group[:, None] & group[None, :]
-        # A node of a group of which no pair passes may belong to another one.
-        if (
-            np.count_nonzero(group) < _FEWEST
-            or (bad & inside).any()
-            or not np.logical_or.reduce(good & inside, axis=1)[group].all()
-        ):
+        few = np.count_nonzero(bad & inside) <= _MOST_WITHIN * np.count_nonzero((bad | good) & inside)
+        # A node without a pair that passes within its group may belong to another one.
+        paired = np.logical_or.reduce(good & inside, axis=1)[group].all()
+        if np.count_nonzero(group) < _FEWEST or not few or not paired:
             return False
         own |= inside
     all_of_them: Flags = np.logical_or.reduce(members)

@@ -138,8 +138,8 @@ class BlockedBetweenGroups(MeshRule):
     name = "blocked-between-groups"
     title = "Traffic between groups of nodes fails"
     message = (
-        "[nothing passes{dead:flag}][{size}-byte packets do not pass][large packets do not pass{large:flag}][TCP connections do not pass{tcp:flag}]"
-        "[UDP datagrams do not pass{udp:flag}] {scope:between}"
+        "[nothing passes{dead:flag}][{size}-byte packets do not pass][large packets do not pass{large:flag}]"
+        "[TCP connections do not pass{tcp:flag}][UDP datagrams do not pass{udp:flag}] {scope:between}"
     )
     evidence = (
         "{count} of {total} address pairs are affected; within each group all pass",

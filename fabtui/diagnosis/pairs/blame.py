@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabtui.diagnosis.finding import Direction, Kind, Reach, Steps, Subject
+from fabtui.diagnosis.node_groups import groups_of
 from fabtui.model import pair_table
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_table import Flags, Floats, Ints, PairTable, parts, quantile
@@ -119,15 +120,6 @@ def _of_pairs(first: Ints, second: Ints, where: Flags, size: int) -> tuple[Ints,
 def _none_last(key: Ints, size: int, part: slice) -> tuple[Ints]:
     """Return the components of some pairs as small numbers; what belongs to none is counted last."""
     return (np.where(key[part] < 0, size, key[part]).astype(np.min_scalar_type(size)),)
-
-
-def _reached(works: Flags, first: int) -> Flags:
-    """Return for each node whether it is reached from one, over others too."""
-    found: Flags = works[first].copy()
-    known = 0
-    while known < (known := int(np.count_nonzero(found))):
-        found |= works[found].any(axis=0)
-    return found
 
 
 def _in_parts(
@@ -272,19 +264,26 @@ class _Search:
     def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
         """Yield the leaf switches, and the cuts between two of them."""
         leaves: Ints = self.places.leaf
+        rails: Ints | None = None
         if leaves.max(initial=-1) < 1:
             # Where they are unknown, groups of nodes that do not reach each other stand for them.
-            leaves = yield from self._groups()
+            leaves, rails = yield from self._groups(carriers, off)
         count = int(leaves.max(initial=-1)) + 1
         yield None
 
         def leaf(number: int) -> str:
             return fold(list(dict.fromkeys(self.ends[at].node for at in np.flatnonzero(leaves == number).tolist())))
 
-        if count > 2:
+        def cut(a: int, b: int, sign: str) -> str:
+            rail = "" if rails is None else f" on rail {self.places.rail[leaves == a][0]}"
+            return f"{leaf(a)} {sign} {leaf(b)}{rail}"
+
+        if count > 2 and rails is None:
             yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
         if count > 1:
-            yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, off, lambda a, b, sign: f"{leaf(a)} {sign} {leaf(b)}")
+            ends = (self.table.source, self.table.target) if rails is None else carriers
+            where = off if rails is None else off & (rails >= 0)
+            yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, where, cut, ends)
 
     def _of_ends(
         self,
@@ -309,10 +308,16 @@ class _Search:
             yield _Family(kind, reach, Direction.RECEIVES, bits + _DIRECTION_BITS, (second,), name, size)
 
     def _of_two(
-        self, kind: Kind, bits: float, of: Ints, where: Flags, name: Callable[[int, int, str], str]
+        self,
+        kind: Kind,
+        bits: float,
+        of: Ints,
+        where: Flags,
+        name: Callable[[int, int, str], str],
+        ends: tuple[Ints, ...] = (),
     ) -> Iterator[_Family | None]:
         """Yield the pairs of components, such as pairs of rails, in both directions and in one."""
-        source, target = self.table.source, self.table.target
+        source, target = ends or (self.table.source, self.table.target)
         size = int(of.max(initial=-1)) + 1
         pair, ordered = yield from _in_parts(
             len(self.table), lambda part: _of_pairs(of[source[part]], of[target[part]], where[part], size)
@@ -326,20 +331,37 @@ class _Search:
         found = [numbers.setdefault((end.node, end.port_name), len(numbers)) for end in self.ends]
         return np.array(found, dtype=np.int32), [f"{node} {nic}" for node, nic in numbers]
 
-    def _groups(self) -> Steps[Ints]:
-        """Return the group of each endpoint, where the nodes fall into two groups between which no pair works."""
-        size, node = len(self.nodes), self.places.node
-        works = np.eye(size, dtype=bool)
-        for part in parts(len(self.table)):
-            alive = self.alive[part]
-            works[node[self.table.source[part][alive]], node[self.table.target[part][alive]]] = True
+    def _groups(self, carriers: tuple[Ints, ...], off: Flags) -> Steps[tuple[Ints, Ints | None]]:
+        """Return the group of each endpoint, where the nodes fall into groups between which no pair works.
+
+        If they do on single rails alone, the rail of each pair follows, -1 for pairs that take none of these rails.
+        """
+        table, node, size = self.table, self.places.node, len(self.nodes)
+        numbers, rail_of = np.unique(self.places.rail, return_inverse=True)
+        first, second = (rail_of[ends] for ends in carriers)
+        rails: Ints = np.where(off & (first == second), first, -1)
+        # The last matrix is about the pairs of all rails.
+        works, dead = (np.zeros((len(numbers) + 1, size, size), dtype=bool) for _ in range(2))
+        for part in parts(len(table)):
+            for flags, of in ((works, self.alive), (dead, self.dead)):
+                where = of[part] & off[part]
+                ends = node[table.source[part][where]], node[table.target[part][where]]
+                flags[rails[part][where], ends[0], ends[1]] = True
+                flags[-1, ends[0], ends[1]] = True
             yield
-        works |= works.T
-        group = _reached(works, 0)
-        if not group.all() and not (group | _reached(works, int(np.flatnonzero(~group)[0]))).all():
-            group[:] = True
-        sizes = np.bincount(group, minlength=2)
-        return (~group[node]).astype(np.int64) if sizes.min() > 1 else np.full(len(self.ends), -1)
+        found: Ints = np.full(len(node), -1)
+        place = {name: at for at, name in enumerate(self.nodes)}
+        cut_rails = []
+        for rail in (-1, *range(len(numbers))):
+            yield
+            cut = groups_of(self.nodes, works[rail], dead[rail] & ~works[rail])
+            for group in cut.groups if cut is not None else ():
+                members = np.isin(node, [place[name] for name in group]) & ((rail < 0) | (rail_of == rail))
+                found[members] = found.max(initial=-1) + 1
+            if cut is not None and rail < 0:
+                return found, None
+            cut_rails += [rail] if cut is not None else []
+        return found, np.where(np.isin(rails, cut_rails), rails, -1)
 
     def forget(self, settled: Sequence[int]) -> None:
         """Take pairs out of the search."""

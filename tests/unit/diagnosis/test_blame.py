@@ -164,6 +164,20 @@ def test_groups_that_do_not_reach_each_other_stand_for_unknown_leaves() -> None:
     assert node.subject == (Kind.NODE, "a"), "a group of one node is that node"
 
 
+def test_groups_that_do_not_reach_each_other_on_one_rail() -> None:
+    def cut(src: str, dst: str, rails: str) -> bool:
+        return src[2] == dst[2] and src[2] in rails and (src[0] in "ab") != (dst[0] in "ab")
+
+    (one,) = results("abcd", 2, lambda s, d: 0.0 if cut(s, d, "0") else 1.0)
+    assert (one.subject, one.tested) == ((Kind.LEAF_CUT, "a,b - c,d on rail 0"), 8)
+    two = results("abcd", 3, lambda s, d: 0.0 if cut(s, d, "02") else 1.0)
+    assert {found.subject.name for found in two} == {"a,b - c,d on rail 0", "a,b - c,d on rail 2"}
+    (three,) = results(
+        "abcdef", 1, lambda s, d: 0.0 if (s[0] in "ab", s[0] in "cd") != (d[0] in "ab", d[0] in "cd") else 1
+    )
+    assert three.subject.kind is not Kind.RAIL
+
+
 def test_the_path_between_two_nodes_in_both_directions_and_in_one() -> None:
     assert subjects(results("abcd", 2, lambda s, d: 0.0 if {s[0], d[0]} == {"b", "d"} else 1.0)) == [
         (Kind.NODE_PAIR, "b - d", Direction.BOTH)

@@ -57,6 +57,10 @@ def test_most_pairs_are_enough() -> None:
     assert found("abcd", lambda a, b: {a, b} in ({"a", "c"}, {"a", "d"}, {"b", "c"})) is None
 
 
+def test_another_fault_within_a_group_hides_no_groups() -> None:
+    assert names(found("abcdefgh", lambda a, b: leaf("abcd", "efgh")(a, b) or {a, b} == {"a", "b"})) == "abcd-efgh"
+
+
 @pytest.mark.parametrize(
     "fails",
     [
