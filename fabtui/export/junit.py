@@ -124,7 +124,9 @@ def _without_data(model: Model) -> dict[Domain, str]:
 
 
 def _finding_text(finding: Finding) -> str:
-    nodes = f"{one_line(fold(finding.nodes), 300)}: " if finding.nodes else ""
+    nodes = (
+        f"{one_line(fold(finding.nodes), 300)}: " if finding.nodes and finding.rule.domain is not Domain.NODES else ""
+    )
     lines = [f"{finding.severity}: {nodes}{headline(finding)}", *evidence(finding)]
     lines += [text for text in (known_text(finding), finding.rule.next_step) if text]
     return "\n".join([*lines, *(f"next: {one_line(command, 1000)}" for command in finding.next)])

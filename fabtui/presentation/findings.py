@@ -34,10 +34,18 @@ def title(finding: Finding) -> str:
     return one_line(rendered(finding.rule.message, finding.facts) or finding.rule.title, _LONGEST)
 
 
+def placed_title(finding: Finding) -> str:
+    """Return the title of a finding with the nodes that it is about, which only rules about pairs name in it."""
+    text = title(finding)
+    if finding.rule.domain is not Domain.NODES or not finding.nodes or text.startswith(finding.nodes[0]):
+        return text
+    return one_line(f"{fold(finding.nodes)}: {text}", _LONGEST)
+
+
 def headline(finding: Finding) -> str:
-    """Return the title of a finding; if it is about one slow pair, with its share of the usual value."""
+    """Return the title of a finding with its nodes; if it is about one slow pair, with its share of the usual value."""
     slow = finding.facts.get("of_usual")
-    return title(finding) + (f" ({percent_text(slow.value / slow.median)} of usual)" if slow is not None else "")
+    return placed_title(finding) + (f" ({percent_text(slow.value / slow.median)} of usual)" if slow is not None else "")
 
 
 def evidence(finding: Finding) -> tuple[str, ...]:
@@ -104,7 +112,7 @@ def finding_text(finding: Finding) -> FindingText:
         more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         lines.append(one_line(", ".join(names[:_MOST_NAMED]) + more, _LONGEST))
     commands = [one_line(command, 500) for command in finding.next[:_MOST_COMMANDS]]
-    return FindingText(f"{title(finding)}{pairs}", lines, commands)
+    return FindingText(f"{placed_title(finding)}{pairs}", lines, commands)
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from fabtui.model.exit_codes import ALL_OK, BAD
 from fabtui.model.facts.compare import Fact, FactTable
 from fabtui.model.layers import Layer, Per, grid_layers
 from fabtui.model.session_model import Model
-from fabtui.nodeset import fold
 from fabtui.pictures.busbw import busbw_scene
 from fabtui.pictures.connectivity import connectivity_scene
 from fabtui.pictures.heatmap import matrix_scene
@@ -31,7 +30,7 @@ from fabtui.presentation.preflight_lines import (
 from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain
 from fabtui.report.collectives import collective_tables, sweep_tables
-from fabtui.report.document import Block, Entry, Items, Lines, Panel, Paragraph, Picture, Table
+from fabtui.report.document import Block, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
 from fabtui.report.problems import entry, findings_head
 from fabtui.report.summary import outcome_text, verdicts_line
@@ -76,8 +75,7 @@ def preflight_blocks(found: Preflight) -> Iterator[Block]:
     """Yield findings about nodes and the table of facts."""
     yield Paragraph(plain(head_line(found)))
     for number, finding in enumerate(found.findings, 1):
-        one: Entry = entry(number, finding)
-        yield one._replace(title=f"{fold(finding.nodes)}: {one.title}")
+        yield entry(number, finding)
     if found.missing:
         yield Items("not inspected", [line for _, line in found.missing])
     if rows := list(_facts(found.table)):

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from fabtui.diagnosis.finding import Domain, Finding
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.session_diff import PairChange, SessionDiff, Status
 from fabtui.model.layers import all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
-from fabtui.presentation.findings import finding_text, pairs_text, title
+from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
 from fabtui.presentation.wording import plain
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
@@ -215,9 +215,8 @@ def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
 
 def finding_line(finding: Finding) -> str:
     """Return the rule and the title of a finding, with its nodes where the title has none."""
-    nodes = f"{fold(finding.nodes)}: " if finding.rule.domain is Domain.NODES and finding.nodes else ""
     pairs = f" ({pairs_text(finding)})" if finding.cells else ""
-    return f"{finding.rule.id}  {finding.severity:<4}  {nodes}{title(finding)}{pairs}"
+    return f"{finding.rule.id}  {finding.severity:<4}  {placed_title(finding)}{pairs}"
 
 
 def _with_evidence(finding: Finding) -> list[str]:

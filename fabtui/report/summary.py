@@ -15,7 +15,7 @@ from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.layers import TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import headline
 from fabtui.presentation.numbers import size_text, spoken_text
@@ -48,7 +48,7 @@ def _first_line(one: Diagnosis, job: JobVerdict) -> str:
     found = next((one for one in (*one.all_findings, *one.preflight.findings) if one.severity is Severity.BAD), None)
     if one.code != BAD or job.alerts or found is None:
         return one_line(job.sentence, 1000)
-    return one_line(f"{job.sentence}; but {fold(found.nodes)}: {headline(found)}", 1000)
+    return one_line(f"{job.sentence}; but {headline(found)}", 1000)
 
 
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:

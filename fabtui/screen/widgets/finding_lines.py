@@ -75,7 +75,7 @@ def finding_block(one: Finding, width: int, number: int) -> Lines:
 
 def head_lines(one: Finding, width: int, number: int, *, selected: bool = False) -> Lines:
     """Return number, title and number of pairs of a finding; the number of the selected one is marked."""
-    title, pairs = finding_text.title(one), finding_text.pairs_text(one)
+    title, pairs = finding_text.placed_title(one), finding_text.pairs_text(one)
     style = MUTED if one.known else SEVERITY_STYLES[one.severity]
     mark: list[Part] = [(" ", ""), (f" {number} ", f"{style} reverse")] if selected else [(f"  {number} ", style)]
     line: list[Part] = [*mark, (title, MUTED if one.known else "bold")]
@@ -179,7 +179,7 @@ class _Block:
         style = MUTED if one.known else SEVERITY_STYLES[one.severity]
         here = pair is not None and pair in one.cells
         head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", "")]
-        head.append((without_domain(domain, finding_text.title(one)), MUTED if one.known else ""))
+        head.append((without_domain(domain, finding_text.placed_title(one)), MUTED if one.known else ""))
         if one.acknowledged is not None:
             head.append((f"  known: {one_line(one.acknowledged.note, 300)}", MUTED))
         self.title = _with_count(head, finding_text.pairs_text(one), width, glyphs)
