@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.diagnosis.knowledge.pattern_words import LinePattern
 from fabtui.diagnosis.knowledge.toml_data import entries
 from fabtui.model.endpoints import node_of
 from fabtui.model.measurement import Measurement
@@ -47,7 +48,7 @@ class Meaning(NamedTuple):
     code: str  #: Number, such as ``E13``; entries that stand for one error share it.
     prints: str  #: Example of the error as libraries print it.
     #: Regular expression for the error and the output of the library; None if lines do not show the error.
-    pattern: re.Pattern[str] | None
+    pattern: LinePattern | None
     kind: str  #: Error kind on the wire that has this meaning, or "".
     text: str  #: Likely causes, the likeliest first.
     next: str  #: What to do.
@@ -85,7 +86,7 @@ _MEANINGS: list[Meaning] = []
 
 
 def prepare_meanings() -> Iterator[None]:
-    """Read the catalogue unless that was done; yield after each small step, as its patterns take time to compile."""
+    """Read the catalogue unless that was done; yield after each small step, as its files take time to read."""
     if _MEANINGS:
         return
     found = []
@@ -100,7 +101,7 @@ def _meaning(one: Mapping[str, Any]) -> Meaning:
     return Meaning(
         **{name: one[name] for name in ("id", "code", "prints", "text", "next")},
         **{name: one.get(name, "") for name in ("kind", "refines", "when", "cause_if")},
-        pattern=re.compile(one["pattern"]) if "pattern" in one else None,
+        pattern=LinePattern(one["pattern"]) if "pattern" in one else None,
         commands=tuple(_commands(one)),
         follows=tuple(one.get("follows", ())),
         role=one.get("role", "cause"),

@@ -20,9 +20,17 @@ from fabtui.diagnosis.knowledge.error_catalogue import (
     programs_in,
     refined,
 )
-from fabtui.diagnosis.knowledge.failure_stage import is_general, is_stage, returned_failure, stage_failure, stage_words
-from fabtui.diagnosis.knowledge.log_stamps import stamp_of
-from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
+from fabtui.diagnosis.knowledge.failure_stage import (
+    StageForm,
+    is_general,
+    is_stage,
+    returned_failure,
+    stage_failure,
+    stage_form,
+    stage_words,
+)
+from fabtui.diagnosis.knowledge.log_stamps import TIME, stamp_of
+from fabtui.diagnosis.knowledge.pattern_words import LinePattern, WordIndex, form_of, words_of
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
@@ -33,8 +41,9 @@ MOST_ERRORS = 200_000
 _LONGEST_LINE = 4_000
 #: Maximum number of ranks, hosts and unknown warnings that are kept.
 _MOST_KEPT = 4096
-#: Maximum number of combinations of words that are kept.
+#: Maximum number of forms of lines that are kept, and the number of lines from which on they save time.
 _MOST_FORMS = 4096
+_MANY_LINES = 1_000
 #: A failure this long (s) after the first line of its log came after the connections had worked.
 _LATER = 60.0
 #: Maximum number of lines after "Last error:" that belong to it, and of sentences that are quoted.
@@ -43,7 +52,8 @@ _LONGEST_ADVICE = 1_000
 #: Words of lines about ranks and nodes, and of lines that may report a failure besides entries and stages.
 _TELLING = tuple(b"init start|init complete|bootstrap|; oob |last completed|nnodes".split(b"|"))
 _FAILING = (b"error", b"exception", b"hint", b"nvrm: xid")
-_RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]|^\[\d{1,6},(\d{1,7})\]<|^ {0,8}(\d{1,6}): ")
+_RANK = re.compile(r"\[(?:rank|Rank |default)(\d{1,7})\]|\bRank (\d{1,7})\]")
+_RANK_FIRST = re.compile(r"\[\d{1,6},(\d{1,7})\]<| {0,8}(\d{1,6}): ")
 _INIT = re.compile(r"\brank (\d{1,9}) nranks \d{1,9} .{0,240}- Init (START|COMPLETE)")
 _NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _WORK = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,18}), last completed (?:NCCL )?work: (-?\d{1,18})", re.I)
@@ -61,10 +71,10 @@ _RECORD = re.compile(r"\bNCCL (?:INFO|WARN)\b|\bTraceback\b|\[[IWEF]\d{3,4} \d\d
 _RETRIES = re.compile(r"\[W ?(?:\d{3,4} )?[^\]]{0,60}\.cpp:\d{1,7}\]")
 _NEAR_END = 20
 #: A line of NCCL that reports what it does, and no failure unless a call returned a result.
-_INFORMS = re.compile(r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b")
+_INFORMS = LinePattern(r"\bNCCL (?:INFO|TRACE|VERSION|CALL)\b")
 #: Lines in which a library gives advice, and a sentence that does.
-_ADVISES = re.compile(r"\b[NR]CCL (?:WARN|ERROR)\b|\b(?:NCCL|RCCL|GLOO|FI|UCX)_[A-Z_]{3,40}|\bGloo\b|\bHINT\b")
-_ADVICE = re.compile(
+_ADVISES = LinePattern(r"\b[NR]CCL (?:WARN|ERROR)\b|\b(?:NCCL|RCCL|GLOO|FI|UCX)_[A-Z_]{3,40}|\bGloo\b|\bHINT\b")
+_ADVICE = LinePattern(
     r"\b(?:HINT|[Hh]int):|\b[Ss]et(?:ting)? (?:the )?(?:environment variable )?[A-Z]{2,8}_[A-Z_]{3,40}\b(?! (?:by|to))"
     r"|\b[Ss]et [A-Z]{2,8}_[A-Z_]{3,40} ?(?:=|to)|\b[Dd]isabl(?:e|ing) \w|\bManually set\b|\bMissing .{1,80} from\b"
     r"|\b(?:[Cc]heck|[Vv]erify|[Mm]ake sure|[Ee]nsure) (?:the|that|if|your|whether|[A-Z])"
@@ -199,12 +209,15 @@ class LogReader:
         """Read the log of one file."""
         lines = text.split("\n", MOST_LINES)
         self.cut = self.cut or len(lines) > MOST_LINES
-        clock = _Clock(lines)
+        clock = _Clock(lines, stamped=TIME.search(text) is not None)
         self.informed = self.informed or " NCCL INFO " in text
         self._programs = programs_in(text)
         last_error = 0
-        known = _index().lines(form_of(text))
-        after = {number + more for number, owners in known.items() if _LAST_OWNER in owners for more in range(1, 9)}
+        known = _index().forms(form_of(text))
+        # A log of many errors has few forms of them; a short one has no time to win.
+        many = len(known) > _MANY_LINES
+        last = {number for number, (_, owners) in known.items() if _LAST_OWNER in owners}
+        after = {number + more for number in last for more in range(1, _LAST_ERROR + 1)}
         for number in sorted(after.union(known)):
             if number >= min(MOST_LINES, len(lines)):
                 break
@@ -217,11 +230,13 @@ class LogReader:
             if self._examined > MOST_ERRORS:
                 self.cut = True
                 break
-            self._line(number, shown.strip(), clock, _form(known.get(number, frozenset())), last_error > 0)
-            if last := _LAST.search(shown):
+            text_form, owners = known.get(number, (b"", frozenset()))
+            form = _form(owners, text_form if many and len(text_form) <= _LONGEST_LINE else b"")
+            self._line(number, shown.strip(), clock, form, last_error > 0)
+            if number in last and (message := _LAST.search(shown)):
                 last_error = _LAST_ERROR
                 self._debugged = self._debugged or bool(
-                    last[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
+                    message[1].strip() or "".join(lines[number + 1 : number + 2]).strip()
                 )
         self._settle()
         self._lengths.append(len(lines))
@@ -231,8 +246,9 @@ class LogReader:
     def _line(self, number: int, raw: str, clock: _Clock, form: _Form, reported: bool) -> None:
         if form.ranks:
             self._circumstances(number, raw, clock)
-        informs = _INFORMS.search(raw) is not None
-        if not informs and (reported or ((form.meanings or form.fails) and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
+        informs = form.informs and _INFORMS.search(raw) is not None
+        fails = form.meanings or form.fails
+        if not informs and (reported or (form.advises and fails and _ADVISES.search(raw[:_LONGEST_ADVICE]))):
             self._quote(raw)
         if informs and form.fails and returned_failure(raw):
             self._returns(self._place(number, raw, clock))
@@ -245,7 +261,7 @@ class LogReader:
                 meaning = meaning._replace(role="notice", cause_if="alone")
             self._count(self._circumstance(meaning, place, clock), place)
         elif not informs and (form.fails or reported):
-            failure = stage_failure(raw, reported, programs=self._programs)
+            failure = stage_failure(raw, reported, programs=self._programs, form=form.stage)
             if failure is None and not _NOTABLE.search(unlabelled(re.sub(r"^\[rank\d{1,7}\]: ?", "", raw))):
                 return
             self._settle()
@@ -258,7 +274,7 @@ class LogReader:
     def _place(self, number: int, raw: str, clock: _Clock) -> LogPlace:
         printed = parse_line(raw)
         rank = _rank_of(raw)
-        named = None if printed else _NODE_NAMED.search(raw)
+        named = None if printed or "srun" not in raw else _NODE_NAMED.search(raw)
         host = f"{printed.host} [{printed.device}]" if printed else named[1] or named[2] if named else ""
         who = ", ".join(part for part in (f"rank {rank}" if rank is not None else "", host) if part)
         return LogPlace(self._files, number + 1, clock.at(number), who, raw, printed.host if printed else "")
@@ -389,7 +405,7 @@ class LogReader:
 def failure_in(line: str) -> Meaning | None:
     """Return what a line alone reports as a failure: its entry in the catalogue, else its stage; None for notices."""
     form = _form_of_line(line)
-    if not any(form) or _INFORMS.search(line):
+    if not (form.meanings or form.fails or form.ranks) or _INFORMS.search(line):
         return None
     programs = programs_in(line)
     found = _meaning_of_xid(line) or meaning_of(line, among=form.meanings, programs=programs)
@@ -403,18 +419,27 @@ _FAILS_OWNER, _RANKS_OWNER, _LAST_OWNER = -1, -2, -3
 
 
 class _Form(NamedTuple):
-    """Possible contents of a line, by its words."""
+    """Possible contents of a line, by its words, and by its form if that is known."""
 
     meanings: tuple[Meaning, ...]  #: Entries of the catalogue whose patterns may match.
     fails: bool  #: Whether they may report a failure without an entry.
     ranks: bool  #: Whether they may show ranks and nodes.
+    informs: bool = True  #: Whether they may report what NCCL does.
+    advises: bool = True  #: Whether they may have advice.
+    stage: StageForm | None = None  #: What they may show of a stage; None if the form is not known.
 
 
 @functools.lru_cache(_MOST_FORMS)
-def _form(owners: frozenset[int]) -> _Form:
+def _form(owners: frozenset[int], form: bytes = b"") -> _Form:
     known = meanings()
     found = tuple(known[owner] for owner in sorted(owners) if owner >= 0)
-    return _Form(found, _FAILS_OWNER in owners, _RANKS_OWNER in owners)
+    fails, ranks = _FAILS_OWNER in owners, _RANKS_OWNER in owners
+    if not form:
+        return _Form(found, fails, ranks)
+    text = form.decode("utf-8", "replace")
+    found = tuple(one for one in found if one.pattern is None or one.pattern.may_match(text))
+    advises = _ADVISES.may_match(text) and _ADVICE.may_match(text)
+    return _Form(found, fails, ranks, _INFORMS.may_match(text), advises, stage_form(text) if fails else None)
 
 
 def _form_of_line(line: str) -> _Form:
@@ -433,8 +458,8 @@ def _index() -> WordIndex:
 class _Clock:
     """Time stamps of a file; a line without one has the time of the line before it."""
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
+    def __init__(self, lines: list[str], stamped: bool) -> None:
+        self._lines = lines if stamped else []
         self._read = 0
         self._last: datetime | None = None
         self._start: datetime | None = None
@@ -523,7 +548,7 @@ def _stamps(lines: Iterator[str] | list[str]) -> Iterator[datetime]:
 
 
 def _rank_of(line: str) -> int | None:
-    found = _RANK.search(line)
+    found = _RANK_FIRST.match(line) or (_RANK.search(line) if "ank" in line or "[default" in line else None)
     return int(found[found.lastindex or 0]) if found else None
 
 

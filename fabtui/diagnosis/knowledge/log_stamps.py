@@ -16,6 +16,8 @@ _STAMP = re.compile(
     r"(?P<hour>\d\d:\d\d:\d\d)(?:\.(?P<second>\d{1,9}))?(?: (?P<last>(?:19|20)\d\d)\b)?",
     re.ASCII,
 )
+#: What each stamp has; it is found in half the time.
+TIME = re.compile(r"\d\d:\d\d:\d\d", re.ASCII)
 #: Length of a line in which its time stamp is looked for.
 _LONGEST = 200
 
@@ -26,7 +28,8 @@ def stamp_of(line: str) -> datetime | None:
     A stamp without a zone is one of this zone. One without a year is of this year or, if it were in the future, of the
     last year that has its day.
     """
-    found = _STAMP.search(line[:_LONGEST])
+    head = line[:_LONGEST]
+    found = _STAMP.search(head) if TIME.search(head) else None
     if found is None:
         return None
     part = (found["part"] or found["fraction"] or found["second"] or "0")[:6].ljust(6, "0")

@@ -1,8 +1,9 @@
-"""Words without which a pattern cannot match, and the lines of a text that have them: other lines need no pattern."""
+"""What a line needs for a pattern to match in it: words, found at once in a whole text, and a form without digits."""
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -63,6 +64,92 @@ def _run(text: str) -> Iterator[set[bytes]]:
         yield {word}
 
 
+class LinePattern:
+    """A regular expression for lines, compiled when it is first needed: few of a catalogue are in one run."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.pattern = pattern
+        self._flags = flags
+        self._compiled: re.Pattern[str] | None = None
+        self._loose: re.Pattern[str] | None = None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return its first match in a text, or None."""
+        if self._compiled is None:
+            self._compiled = re.compile(self.pattern, self._flags)
+        return self._compiled.search(text)
+
+    def may_match(self, form: str) -> bool:
+        """Return False if it matches in no line of this form (`form_of`)."""
+        if self._loose is None:
+            loose = _loose_sequence(_PARSER.parse(self.pattern, self._flags))
+            self._loose = re.compile(loose or "", re.IGNORECASE)
+        return self._loose.search(form) is not None
+
+
+def _loose_sequence(parsed: Iterable[tuple[Any, Any]]) -> str | None:
+    """Return a pattern for the forms of lines in which parts of a pattern match; None where it would take too long."""
+    parts = [_loose(str(kind), value) for kind, value in parsed]
+    return None if None in parts else "".join(part or "" for part in parts)
+
+
+def _loose(name: str, value: Any) -> str | None:
+    if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+        return _loose_repeat(1, 1, name, value)
+    if name == "BRANCH":
+        branches = [_loose_sequence(branch) for branch in value[1]]
+        return None if None in branches else f"(?:{'|'.join(branch or '' for branch in branches)})"
+    if name == "SUBPATTERN":
+        return None if (part := _loose_sequence(value[-1])) is None else f"(?:{part})"
+    if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        least, most, repeated = value
+        if len(repeated) == 1 and str(repeated[0][0]) in ("LITERAL", "NOT_LITERAL", "ANY", "IN"):
+            return _loose_repeat(least, most, str(repeated[0][0]), repeated[0][1])
+        part = _loose_sequence(repeated)
+        # A group whose parts may be missing, several times: the search would try all ways to divide the text.
+        return None if part is None or most > 1 else f"(?:{part}){'' if least else '?'}"
+    # Positions and what stands around a match: a form has other words beside each other.
+    return "" if name in ("AT", "ASSERT", "ASSERT_NOT") else None
+
+
+def _loose_repeat(least: int, most: int, name: str, value: Any) -> str:
+    """Return a pattern for a repeated character; one that may be a digit may be missing in a form."""
+    letters, digit = ".", True
+    if name == "LITERAL":
+        digit = chr(value) in "0123456789"
+        letters = "" if digit else re.escape(chr(value))
+    elif name == "IN" and str(value[0][0]) != "NEGATE":
+        pairs = [_letters_of(str(kind), item) for kind, item in value]
+        digit = any(one for _, one in pairs)
+        letters = "".join(text for text, _ in pairs)
+        letters = f"[{letters}]" if letters else ""
+    if not letters or (least, most) == (1, 1):
+        return f"{letters}?" if letters and digit else letters
+    return f"{letters}{{{0 if digit else least},{min(most, 4000)}}}"
+
+
+#: Characters of a category of a set, and whether digits are among them.
+_CATEGORIES = {
+    "CATEGORY_DIGIT": ("", True),
+    "CATEGORY_NOT_DIGIT": (r"\D", False),
+    "CATEGORY_SPACE": (r"\s", False),
+    "CATEGORY_NOT_SPACE": (r"\S", True),
+    "CATEGORY_WORD": (r"\w", True),
+    "CATEGORY_NOT_WORD": (r"\W", False),
+}
+
+
+def _letters_of(name: str, value: Any) -> tuple[str, bool]:
+    """Return the characters of an item of a set, and whether digits are among them."""
+    if name == "CATEGORY":
+        return _CATEGORIES[str(value)]
+    first, last = (value, value) if name == "LITERAL" else value
+    digit = first <= ord("9") and last >= ord("0")
+    if digit and first >= ord("0") and last <= ord("9"):
+        return "", True
+    return f"{re.escape(chr(first))}-{re.escape(chr(last))}", digit
+
+
 class WordIndex:
     """Finds the lines of a text that have words, with the owners of these; more words take hardly more time."""
 
@@ -84,22 +171,31 @@ class WordIndex:
 
     def lines(self, form: bytes) -> dict[int, frozenset[int]]:
         """Return the owners of the words in each line of a form, by the number of the line; none for other lines."""
-        found: dict[int, frozenset[int]] = {}
-        line, start = 0, 0
+        return {number: owners for number, (_, owners) in self.forms(form).items()}
+
+    def forms(self, form: bytes) -> dict[int, tuple[bytes, frozenset[int]]]:
+        """Return each line that has words, and their owners, by its number; equal lines are one object."""
+        found: dict[int, tuple[bytes, frozenset[int]]] = {}
+        first, start = 0, 0
         while start < len(form):
             end = len(form)
             if start + self._AT_ONCE < end:
                 end = form.find(b"\n", start + self._AT_ONCE) + 1 or end
-            part = form[start:end]
-            for number, owners in self._hits(part):
-                have = found.get(line + number)
-                found[line + number] = owners if have is None or have == owners else have | owners
-            line += part.count(b"\n")
+            lines = form[start:end].removesuffix(b"\n").split(b"\n")
+            # Many lines of a log have one form, which is searched once.
+            distinct = list(dict.fromkeys(lines))
+            owners: dict[int, frozenset[int]] = {}
+            for number, more in self._hits(b"\n".join(distinct)):
+                have = owners.get(number)
+                owners[number] = more if have is None or have == more else have | more
+            owned = {distinct[number]: (distinct[number], found_here) for number, found_here in owners.items()}
+            found.update((number, hit) for number, line in enumerate(lines, first) if (hit := owned.get(line)))
+            first += len(lines)
             start = end
         return found
 
     def _hits(self, part: bytes) -> Iterator[tuple[int, frozenset[int]]]:
-        if len(part) < 3:
+        if len(part) < _SHORTEST:
             return
         text = np.frombuffer(part, np.uint8)
         codes = text[:-2].astype(np.uint32) << 16

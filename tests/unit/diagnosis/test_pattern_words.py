@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import Meaning, meanings
 from fabtui.diagnosis.knowledge.failure_stage import stages
-from fabtui.diagnosis.knowledge.pattern_words import WordIndex, form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_words import LinePattern, WordIndex, form_of, words_of
+
+PASTED = Path(__file__).parents[2] / "samples" / "pasted"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,29 @@ def test_the_index_finds_what_a_search_finds(at_once: int, monkeypatch: pytest.M
     }
     assert WordIndex(words).lines(text) == expected
     assert WordIndex(words).lines(b"") == {}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "other"),
+    [
+        (r"(?i:Error) \d{1,3}\b", "an ERROR 12", "an err 12"),
+        (r"^status=12(?!\d)", "status=12", "state=12"),
+        (r"[A-Z]{2,4}_\w{3,9}7", "NCCL_IB7", "nccl-7"),
+        (r"\S{1,20} -> (?:[1-3]|done)$", "x -> done", "x - done"),
+        (r"[^a-z\n]{2}2p\.cc", "/p2p.cc", "/shm.cc"),
+        ("(?:one |two )?three", "three", "four"),
+    ],
+)
+def test_a_form_shows_that_a_pattern_cannot_match(pattern: str, text: str, other: str) -> None:
+    one = LinePattern(pattern)
+    assert one.may_match(form_of(text).decode())
+    assert not one.may_match(form_of(other).decode())
+
+
+def test_forms_of_what_patterns_match_may_match() -> None:
+    lines = [one.prints for one in meanings()]
+    lines += [line for path in sorted(PASTED.glob("*.txt")) for line in path.read_text().splitlines()]
+    patterns = [one.pattern for one in meanings() if one.pattern] + [one.words for one in stages()]
+    found = [(one, line) for line in lines for one in patterns if one.search(line)]
+    assert len(found) > 300
+    assert [(one.pattern, line) for one, line in found if not one.may_match(form_of(line).decode())] == []

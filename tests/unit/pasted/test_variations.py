@@ -132,6 +132,26 @@ def test_the_time_for_4_megabytes() -> None:
     assert time.process_time() - start < 10.0
 
 
+def test_the_time_for_4_megabytes_of_warnings(capsys: Out) -> None:
+    """The same limit, for lines that no entry explains, with other numbers in each."""
+    lines = (
+        f"n{at % 64:03}:{at % 60000}:{at} [{at % 8}] site_net.cc:{at % 900} NCCL WARN SITE : queue {at % 213} full"
+        for at in range(50_000)
+    )
+    Path("pasted.log").write_text("\n".join(lines))
+    start = time.process_time()
+    answer(capsys, "explain", "pasted.log")
+    assert time.process_time() - start < 10.0
+
+
+def test_a_log_of_many_errors_has_the_causes_of_a_short_one(capsys: Out) -> None:
+    for name, code in CASES.items():
+        text = (PASTED / name).read_text()
+        Path("pasted.log").write_text(f"{text}\n" * (1 + 3_000 // len(text.splitlines())))
+        given, text = answer(capsys, "explain", "pasted.log")
+        assert (given, first_cause(text)) == (0, code), f"{name}\n{text}"
+
+
 STUCK = (
     "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
 )

@@ -332,8 +332,8 @@ class _Parser:
             edge["channels"].append(found.name)
         if via not in edge["ways"] and len(edge["ways"]) < 16:
             edge["ways"].append(via)
-        # A pair may mix transports; the worst one is shown.
-        edge["via"] = worst(edge["ways"])
+            # A pair may mix transports; the worst one is shown.
+            edge["via"] = worst(edge["ways"])
         if line is not None and found.direction != "receive":
             self.ranks.setdefault(src, {"rank": src, "host": line.host, "device": line.device, "init": "unknown"})
 
