@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_index import PairArray, PairSet
@@ -12,6 +13,8 @@ from fabtui.model.pair_index import PairArray, PairSet
 MODES = ("quick", "sampled", "full")
 #: Minimum number of endpoints for which the default is ``sampled``: 128 endpoints have 8,128 pairs.
 SAMPLED_FROM = 128
+#: Domains of endpoints without any.
+_NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
 SAMPLES = 2
 
@@ -40,13 +43,20 @@ def mode_for(wanted: str, endpoints: int) -> str:
     return wanted if wanted != "auto" else "sampled" if endpoints >= SAMPLED_FROM else "full"
 
 
-def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
+def pairs_for(mode: str, endpoints: Sequence[Endpoint], domains: Mapping[int, str] = _NO_DOMAINS) -> PairArray:
     """Return unordered pairs of endpoint numbers, in an order in which many can run at once.
 
     - ``full``: every pair.
     - ``sampled``: within a node every pair; of every other node `SAMPLES` endpoints each: the one of the same rail, and
       others that shift from node to node.
-    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint.
+    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint. Within
+      an NVLink domain of several nodes two permutations of all GPUs take the place of the rings within the nodes, and
+      the rings over the nodes lead from domain to domain: NICs carry nothing within one.
+
+    Args:
+        mode: One of `MODES`.
+        endpoints: The endpoints.
+        domains: NVLink domain of each GPU that has one, by number.
 
     Raises:
         ValueError: There is no such mode.
@@ -59,7 +69,7 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
     # In the order of the rounds, without a walk through all of them: 16,384 endpoints have 134 million pairs.
     places = {number: at for at, number in enumerate(numbers)}
     count = len(numbers) + len(numbers) % 2
-    chosen = _sampled(endpoints) if mode == "sampled" else _quick(endpoints)
+    chosen = _sampled(endpoints) if mode == "sampled" else _quick(endpoints, domains)
     # Numbers rather than tuples, which take four times as much memory for as long as they are sorted.
     rows = sorted(_seat(places[a], places[b], count) for a, b in chosen)
     return PairArray((numbers[row // count % count], numbers[row % count]) for row in rows)
@@ -86,14 +96,39 @@ def _ring(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(numbers, [*numbers[1:], *numbers[:1]], strict=True) if a != b]
 
 
-def _quick(endpoints: Sequence[Endpoint]) -> PairSet:
+def _quick(endpoints: Sequence[Endpoint], domains: Mapping[int, str]) -> PairSet:
     nodes = _by_node(endpoints)
-    chosen = PairSet(pair for node in nodes for pair in _ring([endpoint.number for endpoint in node]))
-    for place in range(max(map(len, nodes), default=0)):
+    places: dict[str, list[list[Endpoint]]] = {}
+    for node in nodes:
+        # A node without a domain is a place by itself.
+        places.setdefault(domains.get(node[0].number, f"node {node[0].node}"), []).append(node)
+    chosen = PairSet()
+    for mine in places.values():
+        for a, b in _permutations(mine) if len(mine) > 1 else _ring([endpoint.number for endpoint in mine[0]]):
+            chosen.add(a, b)
+    if len(places) == 1 and len(nodes) > 1:
+        return chosen
+    order = _in_turn(list(places.values()))
+    for place in range(max(map(len, order), default=0)):
         # A node with fewer endpoints takes part in each ring with one of those it has.
-        for pair in _ring([node[place % len(node)].number for node in nodes]):
+        for pair in _ring([node[place % len(node)].number for node in order]):
             chosen.add(*pair)
     return chosen
+
+
+def _permutations(nodes: Sequence[Sequence[Endpoint]]) -> Iterator[tuple[int, int]]:
+    """Yield two permutations of the GPUs of a domain: to the next node, and to another place of one far away."""
+    for stride, shift in ((1, 0), (max(1, len(nodes) // 2), 1)):
+        for at, node in enumerate(nodes):
+            other = nodes[(at + stride) % len(nodes)]
+            for place, endpoint in enumerate(node):
+                yield endpoint.number, other[(place + shift) % len(other)].number
+
+
+def _in_turn(places: Sequence[Sequence[list[Endpoint]]]) -> list[list[Endpoint]]:
+    """Return the nodes of all places, one of each in turn, so that neighbours are of different places."""
+    most = max(map(len, places), default=0)
+    return [nodes[turn] for turn in range(most) for nodes in places if turn < len(nodes)]
 
 
 def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
@@ -120,6 +155,7 @@ class Dispatcher:
         resources: NIC of each endpoint, used by one pair at a time, or None. A pair within a node needs none.
         node: Node of each endpoint.
         width: Maximum number of pairs at once, or None.
+        domains: NVLink domain of each endpoint that has one: a pair within one needs no NIC either.
     """
 
     def __init__(
@@ -128,8 +164,10 @@ class Dispatcher:
         resources: Sequence[str | None],
         node: Sequence[str],
         width: int | None = None,
+        domains: Mapping[int, str] = _NO_DOMAINS,
     ) -> None:
         self._width = width
+        self._domains = domains
         #: Endpoints have numbers below this one.
         self._ends = max(len(node), 1)
         # Place of each pair in the order, by the number of the pair: a tuple each would take twice as much memory.
@@ -176,7 +214,8 @@ class Dispatcher:
         return any(self._node[end] == node for end, left in self._left.items() if left)
 
     def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
-        if self._node[a] == self._node[b]:
+        domain = self._domains.get(a)
+        if self._node[a] == self._node[b] or (domain is not None and domain == self._domains.get(b)):
             return set()
         return {(self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None}
 

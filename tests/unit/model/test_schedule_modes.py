@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.schedule import MODES, each_round, mode_for, pairs_for
+from fabtui.model.schedule import MODES, Dispatcher, each_round, mode_for, pairs_for
 
 
 def _ends(nodes: int, each: int) -> list[Endpoint]:
@@ -56,3 +56,46 @@ def test_chosen_pairs_are_in_the_order_of_the_rounds(mode: str, nodes: int, each
     chosen = list(pairs_for(mode, ends))
     every = [(numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_]
     assert chosen == [pair for pair in every if pair in set(chosen)]
+
+
+def _racks(racks: int, trays: int) -> tuple[list[Endpoint], dict[int, str]]:
+    ends = _ends(racks * trays, 4)
+    return ends, {end.number: f"rack {end.number // (4 * trays)}" for end in ends}
+
+
+def test_a_quick_sweep_of_a_rack_is_two_permutations_of_its_gpus() -> None:
+    ends, domains = _racks(1, 18)
+    pairs = pairs_for("quick", ends, domains)
+    assert len(pairs) == 2 * 72
+    assert all(ends[a].node != ends[b].node for a, b in pairs), "each crosses the switches of the rack"
+    met = {end.number: {other for pair in pairs if end.number in pair for other in pair} for end in ends}
+    assert {len(others) - 1 for others in met.values()} == {4}, "each GPU has four partners"
+    assert any(ends[a].index != ends[b].index for a, b in pairs)
+
+
+def test_a_quick_sweep_of_racks_tests_each_nic_between_them() -> None:
+    ends, domains = _racks(3, 4)
+    pairs = pairs_for("quick", ends, domains)
+    between = [pair for pair in pairs if domains[pair[0]] != domains[pair[1]]]
+    assert {end for pair in between for end in pair} == {end.number for end in ends}
+    assert all(ends[a].index == ends[b].index for a, b in between), "along the rails"
+    assert len(pairs) <= 3 * len(ends)
+
+
+def test_nodes_without_a_domain_are_tested_as_before_beside_a_rack() -> None:
+    ends, domains = _racks(1, 4)
+    more = [replace(end, number=end.number + 16, node=f"x{end.node}") for end in _ends(2, 4)]
+    pairs = pairs_for("quick", [*ends, *more], domains)
+    assert {(16, 17), (17, 18), (18, 19), (16, 19)} <= set(pairs), "a ring within the node"
+    assert any(a < 16 <= b for a, b in pairs), "and a ring over all nodes"
+
+
+@given(st.integers(2, 5), st.integers(1, 4))
+def test_pairs_within_a_domain_need_no_nic(nodes: int, each: int) -> None:
+    ends = _ends(nodes, each)
+    pairs = [(a.number, b.number) for a in ends for b in ends if a.number < b.number and a.node != b.node]
+    shared = ["mlx5_0"] * len(ends)
+    apart = Dispatcher(pairs, shared, [end.node for end in ends])
+    together = Dispatcher(pairs, shared, [end.node for end in ends], domains=dict.fromkeys(range(len(ends)), "rack"))
+    assert len(apart.take()) == nodes // 2
+    assert len(together.take()) >= nodes // 2 * each
