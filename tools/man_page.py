@@ -54,10 +54,9 @@ def _help(texts: tuple[str, str]) -> list[str]:
 def man_page() -> str:
     """Return the text of fabtui(1)."""
     from fabtui import __version__
-    from fabtui.cli.parser import COMMANDS, build_parser, help_of
+    from fabtui.cli.parser import COMMANDS, FURTHER, SOURCES, build_parser, help_of
 
-    app = build_parser()
-    usage = [line.strip() for line in (app.usage or "").splitlines()]
+    usage = [build_parser(()).usage_text().removeprefix("usage: ")]
     lines = [
         '.\\" Written by tools/generate_docs.py from the declarations in the code (make reference).',
         f'.TH FABTUI 1 "" "fabtui {__version__}" "User Commands"',
@@ -66,7 +65,7 @@ def man_page() -> str:
         *(".SH DESCRIPTION", *_help(help_of(""))),
         ".SH COMMANDS",
     ]
-    for command in COMMANDS:
+    for command in (*COMMANDS, *FURTHER, *SOURCES):
         lines += [f".SS fabtui {roff(command)}", *_help(help_of(command))]
     lines += [".SH OPTIONS", *_options()]
     lines += [

@@ -95,17 +95,15 @@ def _dispatch(words: list[str]) -> int:
     if words == ["--version"]:
         print(f"fabtui {__version__}")
         return 0
-    from fabtui.cli.parser import LIVE, build_parser
+    from fabtui.cli.parser import LIVE, build_parser, expanded
 
     # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
     # numpy would start a thread for each core of the login node; nothing here is worth more than one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    words = expanded(words)
     args = build_parser(words).parse_args(words)
     command = getattr(args, "command", None)
-    if command not in (None, *words[:1]):
-        # argparse drops options before the command if the command takes them as well.
-        raise InputError(f"options follow the command: fabtui {command} {words[0]} ...")
     if command in LIVE and "no_job" not in args and is_other_task():
         return 0
     args.words = words

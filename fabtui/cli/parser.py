@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection, Sequence
+import shutil
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from fabtui.config.options import APP, OPTIONS, OptionSpec, options_of
@@ -14,37 +16,69 @@ from fabtui.version import __version__
 _NODES_HINT = "nodes are given as --nodes n060,n061"
 #: Commands that open links to nodes, given as --nodes.
 LIVE = (None, "run", "watch", "preflight", "serve", "job", "hang", "watchdog", "ras", "flight", "stacks")
-#: The commands in the order of the help, with a line each; their modules are ``fabtui.cli.commands.NAME``.
+#: The commands that people use, in the order of the help, with a line each; their modules are in
+#: ``fabtui.cli.commands``.
 COMMANDS = {
-    "run": "run a session without a screen",
-    "watch": "repeat a small sweep, and keep a file of metrics up to date",
+    "run": "the same without a screen, for scripts and CI",
+    "hang": "does a running job hang, which rank is behind, and what to do",
+    "job": "watch a job: state, logs, GPUs, iteration times, what is wrong",
     "preflight": "inspect the nodes without tests: faults and differences",
     "replay": "replay a recording in the app, or as text",
-    "resume": "continue a session that was cut short",
-    "read": "show or convert the output of other tools",
-    "report": "write a one-page report, as HTML or Markdown",
-    "job": "watch a job: state, logs, GPUs, settings, iteration times, what is wrong",
-    "hang": "does a running job hang: which rank is behind, by which evidence, what to type next",
-    "healthy": "the nodes and GPUs of a session that work together",
-    "order": "order of the nodes that keeps slow links between neighbours out",
-    "share": "a copy of a session without names, addresses and serial numbers",
     "diff": "compare two sessions: what is worse, better, new or gone",
+    "report": "write a one-page report, as HTML or Markdown",
     "explain": "explain rules, errors, Xids, and logs of failed jobs",
-    "lab": "nodes on this machine that stand until lab down: break them, and watch it",
+    "nodes": "the nodes and GPUs that work together, and their best order",
+    "watch": "repeat a small sweep, and keep a file of metrics up to date",
     "serve": "the app in a browser, through ssh -L",
+    "share": "a copy of a session without names, addresses and serial numbers",
+}
+#: Further commands, which ``fabtui help --all`` lists.
+FURTHER = {
+    "read": "show, judge or convert the output of other tools",
+    "resume": "continue a session that was cut short",
+    "lab": "nodes on this machine that stand until lab down: break them, and watch it",
     "config": "the settings file: show, validate, init, path",
     "info": "versions, paths, terminal and tools of this machine",
     "probes": "list the probes and tests; write a template of one",
     "schema": "JSON Schemas of the JSON files",
     "completion": "shell completion for bash, zsh, fish or tcsh",
+    "help": "help about a command, or the list of all commands",
 }
-#: Commands behind `hang`, each with one of its sources, that the help does not list.
-HIDDEN = {
+#: Commands behind `hang`, each with one of its sources.
+SOURCES = {
     "watchdog": "watch a running job until it ends; report each time that it hangs",
     "ras": "ask NCCL on the nodes of a running job which rank is behind",
     "flight": "flight recorder dumps of a running job, and which rank is behind",
     "stacks": "where the ranks of a running job are, equal stacks together",
 }
+#: Earlier names of commands, with the words that they stand for.
+ALIASES = {"healthy": ("nodes",), "order": ("nodes", "--order")}
+#: Options in the help of commands that take more than this number.
+_MANY = 24
+_USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")
+#: Widest option beside its text in the help.
+_WIDEST = 26
+#: Least number of columns of the help.
+_NARROWEST = 60
+#: Maximum number of choices that the help lists.
+_MOST_CHOICES = 6
+
+
+def expanded(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with its command first, and without earlier names.
+
+    Options before the command belong to it as well: ``fabtui --theme dark replay FILE``.
+    """
+    specs = {spec.flag: spec for spec in reversed(OPTIONS) if not spec.positional}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+        spec = specs.get(words[at])
+        valued = spec is not None and spec.kind != "switch" and not spec.optional
+        at += 2 if valued else 1
+    known = {*COMMANDS, *FURTHER, *SOURCES, *ALIASES}
+    if at >= len(words) or words[at] not in known:
+        return list(words)
+    return [*ALIASES.get(words[at], (words[at],)), *words[:at], *words[at + 1 :]]
 
 
 def help_of(command: str) -> tuple[str, str]:
@@ -59,6 +93,37 @@ def help_of(command: str) -> tuple[str, str]:
     return description.strip(), epilog
 
 
+class _Help(argparse.Action):
+    """Prints the help of a parser, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: object) -> NoReturn:
+        assert isinstance(parser, OneLineParser)
+        parser.complete = "--help-all" in self.option_strings
+        parser.print_help()
+        parser.exit()
+
+
+def _row(spec: OptionSpec) -> tuple[str, str]:
+    """Return an option as written, and its text."""
+    flag = f"{spec.short}, {spec.flag}" if spec.short else spec.flag
+    value = "" if spec.kind == "switch" else f" {spec.metavar or spec.argument.upper()}"
+    named = spec.allowed and all(choice in spec.help for choice in spec.allowed if choice != spec.default)
+    choices = "" if named or not 0 < len(spec.allowed) <= _MOST_CHOICES else f": {', '.join(spec.allowed)}"
+    return f"{flag}{value}", f"{spec.help}{choices}{f' (default: {spec.default})' if spec.default else ''}"
+
+
+def rows_text(heading: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return rows of a help, each a name and a text, below a heading; texts are wrapped to the terminal."""
+    rows = list(rows)
+    columns = max(shutil.get_terminal_size().columns - 1, _NARROWEST)
+    width = min(max(len(name) for name, _ in rows), _WIDEST)
+    lines = [f"{heading}:"]
+    for name, text in rows:
+        first = f"  {name:<{width}}  "
+        lines += textwrap.wrap(text, columns, initial_indent=first, subsequent_indent=" " * (width + 4)) or [first]
+    return "\n".join(lines)
+
+
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line and that accepts no abbreviated options.
 
@@ -69,15 +134,47 @@ class OneLineParser(argparse.ArgumentParser):
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("allow_abbrev", False)
         kwargs.setdefault("argument_default", argparse.SUPPRESS)
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs["add_help"] = False
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.add_argument("-h", "--help", action=_Help, nargs=0, help="show the usual options")
+        self.add_argument("--help-all", action=_Help, nargs=0, help="show all options")
         self._words: list[str] = []
+        self.complete = False  #: Whether its help has all options.
         self.command = ""  #: The command of this parser, or "" for the app.
 
     def format_help(self) -> str:
-        """Return the help, with the text of the command's module."""
-        self.description, self.epilog = help_of(self.command)
-        return super().format_help()
+        """Return the help: the text of the command's module, its usage and its usual options; all on request."""
+        description, epilog = help_of(self.command)
+        examples, _, codes = epilog.partition("\n\n")
+        parts = [description, self.usage_text(), examples] if not self.command else [description, self.usage_text()]
+        if not self.command:
+            parts.append(rows_text("commands", COMMANDS.items()))
+        specs = [spec for spec in options_of(self.command or APP) if not spec.positional]
+        shown = specs if self.complete or len(specs) <= _MANY else [spec for spec in specs if self._is_usual(spec)]
+        groups: dict[str, list[OptionSpec]] = {}
+        for spec in shown:
+            groups.setdefault(spec.group if self.complete else "options", []).append(spec)
+        parts += [rows_text(name, map(_row, mine)) for name, mine in groups.items()]
+        more = "" if len(shown) == len(specs) else self._more()
+        parts += [epilog, more] if self.command else [f"{codes.rstrip()}\n{more}"]
+        return "\n\n".join(part.rstrip() for part in parts if part.strip()) + "\n"
+
+    def _is_usual(self, spec: OptionSpec) -> bool:
+        return spec.name in _USUAL or spec.commands == (self.command,)
+
+    def usage_text(self) -> str:
+        """Return the line that shows how a command line is written."""
+        arguments = [spec for spec in options_of(self.command or APP) if spec.positional]
+        words = [f"usage: {self.prog}", *([] if self.command else ["[COMMAND]"]), "[options]"]
+        for spec in arguments:
+            name = spec.metavar or "|".join(spec.allowed) or spec.name.upper()
+            words.append({"*": f"[{name} ...]", "?": f"[{name}]"}.get(spec.positional, name))
+        return " ".join(words)
+
+    def _more(self) -> str:
+        if self.command:
+            return f"all options: fabtui {self.command} --help-all"
+        return "more: fabtui COMMAND --help, --help-all (options), help --all (commands)"
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and one line with the problem and the help to read."""
@@ -85,7 +182,7 @@ class OneLineParser(argparse.ArgumentParser):
             # The value of a misspelled option is taken for the command.
             wrong = _unknown_option(self._words, APP)
             word = message.partition("invalid choice: ")[2].partition(" (choose from ")[0]
-            near = nearest(word.strip("'\""), list(COMMANDS)) or f"; {_NODES_HINT}"
+            near = nearest(word.strip("'\""), [*COMMANDS, *FURTHER]) or f"; {_NODES_HINT}"
             message = wrong or f"unknown command {word}{near}"
         self._leave(message, self.prog)
 
@@ -123,7 +220,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 def _unknown_option(words: Sequence[str], command: str) -> str:
     """Return what is wrong with the first long option that a command does not have, or nothing."""
-    known = ["--help", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
+    known = ["--help", "--help-all", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
     for word in words:
         name = word.partition("=")[0]
         if name.startswith("--") and name not in ("--", *known):
@@ -133,11 +230,10 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
     return ""
 
 
-def build_parser(words: Collection[str] = (*COMMANDS, *HIDDEN)) -> OneLineParser:
+def build_parser(words: Collection[str] = (*COMMANDS, *FURTHER, *SOURCES)) -> OneLineParser:
     """Return the parser of a command line, with the options of the commands among its words; by default of all."""
     parser = OneLineParser(
         prog="fabtui",
-        usage="fabtui [--nodes SET | --hostfile FILE | --lab NxM] [options]\n       fabtui COMMAND [options]",
     )
     parser.add_argument("--version", action="version", version=f"fabtui {__version__}", help="show the version")
     _add_options(parser, options_of(APP))
@@ -150,10 +246,8 @@ def build_parser(words: Collection[str] = (*COMMANDS, *HIDDEN)) -> OneLineParser
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=kind
     )
-    for name in (*COMMANDS, *HIDDEN):
-        # Without a line, the help of fabtui leaves it out.
-        listed: dict[str, Any] = {"help": COMMANDS[name]} if name in COMMANDS else {}
-        if (added := commands.add_parser(name, **listed)) is not None:
+    for name, line in {**COMMANDS, **FURTHER, **SOURCES}.items():
+        if (added := commands.add_parser(name, help=line)) is not None:
             added.command = name
             _add_options(added, options_of(name))
     return parser

@@ -129,7 +129,7 @@ _CONNECTION = (
         "10", parse=number(values.seconds, 3.0, _HOUR), field="lease", table="session", example="30"),
 )
 _MEASURE = (
-    OptionSpec("probes", "comma-separated probes and tests (see fabtui probes)", "tests", _TESTS, "list", "LIST", "all",
+    OptionSpec("probes", "probes and tests; fabtui probes lists them", "tests", _TESTS, "list", "LIST", "all",
         parse=values.probes, field="probes", table="session", example='["ping", "p2p"]'),
     OptionSpec("read-only", "passive probes only: no tests, no ranks, no GPU memory", "tests", _LIVE, "switch",
         field="read_only", table="session", example="true"),
@@ -149,7 +149,7 @@ _MEASURE = (
         parse=values.comparison, field="compare", needs=("p2p", "all_reduce")),
     OptionSpec("layers", "pair layers to test: world (all ranks), p2p (two ranks)", "pairs", _TESTS, "list", "LIST",
         "world,p2p", parse=values.layers, field="layers", needs=("p2p",), table="session", example='["world", "p2p"]'),
-    OptionSpec("mode", "which pairs to test; auto: all below 128 endpoints", "pairs", _TESTS, default="auto",
+    OptionSpec("mode", "which pairs are tested: full, sampled, quick", "pairs", _TESTS, default="auto",
         choices=("auto", "quick", "sampled", "full"), field="mode", needs=("p2p",), table="session",
         example='"sampled"'),
     OptionSpec("pair", "of all pairs only this one, both ways: 'n060:3>n061:5'", "pairs", _TESTS, "list",
@@ -269,18 +269,16 @@ _REPORT = (
     OptionSpec("mode", "colours by verdict, or by value", "pictures", ("report",), choices=("verdict", "value"),
         default="both; of a file verdict"),
 )
-_HEALTHY = (
-    OptionSpec("file", "recording, CSV or JSON of a session", "", ("healthy",), metavar="FILE", positional="1"),
-    OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("healthy",), metavar="FILE"),
-    OptionSpec("json", "print one JSON object", "output", ("healthy",), "switch"),
-)
-_ORDER = (
-    OptionSpec("file", "recording, CSV or JSON of a session", "", ("order",), metavar="FILE", positional="1"),
-    OptionSpec("for", "ring (data parallel) or pipeline (its ends do not meet)", "", ("order",),
+_WORKING_NODES = (
+    OptionSpec("file", "recording, CSV, JSON, or an output that read knows", "", ("nodes",),
+        metavar="FILE", positional="1"),
+    OptionSpec("order", "order the nodes so that no neighbours have a slow link", "order",
+        ("nodes",), "switch"),
+    OptionSpec("for", "ring (data parallel) or pipeline (its ends do not meet)", "order", ("nodes",),
         default="ring", choices=("ring", "pipeline")),
-    OptionSpec("hostfile", "write the order as a host file of MPI", "output", ("order",), metavar="FILE"),
-    OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "output", ("order",), metavar="FILE"),
-    OptionSpec("json", "print one JSON object", "output", ("order",), "switch"),
+    OptionSpec("slurm-hostfile", "write one host per rank, for SLURM_HOSTFILE", "order", ("nodes",), metavar="FILE"),
+    OptionSpec("hostfile", "write the nodes as a host file of MPI", "output", ("nodes",), metavar="FILE"),
+    OptionSpec("json", "print one JSON object", "output", ("nodes",), "switch"),
 )
 _RESUME = (
     OptionSpec("file", "recording of the session", "", ("resume",), metavar="FILE", positional="1"),
@@ -356,6 +354,8 @@ _OTHER = (
     OptionSpec("action", "what to do", "", ("config",), choices=("show", "validate", "init", "path"), positional="1"),
     OptionSpec("action", "write a template of a probe of your own", "", ("probes",), metavar="new", positional="?"),
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
+    OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),
+    OptionSpec("all", "list all commands", "", ("help",), "switch"),
     OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "fish", "tcsh"), positional="1"),
     OptionSpec("config", "settings file", "settings", _CONFIGURED, metavar="FILE", default="fabtui config path"),
 )
@@ -364,7 +364,7 @@ _OTHER = (
 #: All options, in the order of the help. To add one, add a row.
 OPTIONS: list[OptionSpec] = [
     *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_DIFF, *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD),
-    *(*_DISPLAY, *_RAS, *_HEALTHY, *_ORDER, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
+    *(*_DISPLAY, *_RAS, *_WORKING_NODES, *_SHARE, *_RESUME, *_EXPLAIN, *_RUN, *_WATCH, *_PREFLIGHT, *_LAB, *_OTHER),
     *_REPORT,
 ]
 #: Options that name a file to be written from a session.

@@ -28,7 +28,7 @@ _UNITS = {"fasop": ("bit/s", 8e9), "amp": ("fp32 elements/s", 1e9 / 4)}
 def as_json(model: Model) -> dict[str, Any]:
     """Return the bandwidths of a session as a JSON object; unknown ones are null, and then left out of cluster_info.
 
-    Nodes are numbered in the rank order of ``fabtui order``, a ring. Rows of ``inter_matrix`` send.
+    Nodes are numbered in the rank order of ``fabtui nodes --order``, a ring. Rows of ``inter_matrix`` send.
     """
     found = node_bandwidth(model)
     order = found.order().nodes

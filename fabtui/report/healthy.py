@@ -1,4 +1,4 @@
-"""Healthy set as text: a section of the summary, and the whole output of ``fabtui healthy``."""
+"""Healthy set as text: a section of the summary, and the whole output of ``fabtui nodes``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def what_to_do(one: Diagnosis) -> Iterator[Items]:
         lines.append(f"also usable: {names} with {variable or count(number, 'endpoint')}{more}")
     if drain := drain_commands(found):
         lines.append(f"to drain: {drain[0]}" + (f", and {len(drain) - 1} more" if len(drain) > 1 else ""))
-    lines.append("host file, rank order and more: fabtui healthy RECORDING")
+    lines.append("host file, rank order and more: fabtui nodes RECORDING")
     yield Items("what to do now", [one_line(line, _LONGEST) for line in lines], whole=True)
 
 

@@ -24,24 +24,17 @@ if TYPE_CHECKING:
 
 OneFeed = TypeVar("OneFeed", bound="Feed")
 HELP = """\
-Test every GPU of a cluster against every other GPU, live in the terminal, over plain SSH.
+Test every GPU of a cluster against every other, live, over plain SSH.
 
 examples:
-  fabtui --nodes n060,n061                     the app on two nodes
-  fabtui --nodes 'n[060-067]' --exclude n063   seven nodes
-  fabtui --hostfile hosts --csv pairs.csv      nodes of a file; a CSV file at the end
-  fabtui --lab 2x4                             try it on this machine, without nodes
-  fabtui --nodes @rack1 --mode quick           fewer pairs, but every endpoint and rail
-  fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
-  fabtui preflight --nodes @rack1              inspect only: faults and differences
-  fabtui replay session.jsonl.gz               replay a session
-  fabtui read nccl.log bw/*.txt                outputs of other tools
-  fabtui diff before.jsonl.gz after.jsonl.gz   compare two sessions
+  fabtui --nodes n060,n061                     the grid of two nodes, live
+  fabtui --lab 2x4                             try it here, without nodes
+  fabtui --jobid 4711 --mode quick             the nodes of a job, fewer pairs
+  fabtui hang 4711                             the job hangs: which rank, and why
+  fabtui run --nodes @rack1 --csv pairs.csv    without a screen
   fabtui explain rank*.log                     why a job failed
-  fabtui healthy session.jsonl.gz              nodes that work together, for Slurm and MPI
 
-exit codes of fabtui and run: 0 everything ok; 1 a test was slow, failed or timed out, or a
-finding is bad; 2 bad usage or input; 3 something could not be tested; 130 interrupted
+exit codes: 0 well; 1 a bad result; 2 bad input; 3 untested; 130 interrupted
 """
 
 _NAMES = ("theme", "colors", "ascii", "notify")

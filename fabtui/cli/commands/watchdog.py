@@ -21,7 +21,7 @@ examples:
   fabtui watchdog 4711 --on-hang 'mail -s "$FABTUI_FINDING" me@site < "$FABTUI_REPORT"'
   fabtui watchdog 4711 --once || scancel 4711  end after the first hang
 
-It is fabtui hang --wait for the whole job. The command gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and
+It is `fabtui hang --wait` for the whole job. The command gets FABTUI_JOB, FABTUI_NODES, FABTUI_FINDING and
 FABTUI_REPORT (a JSON file). fabtui itself changes nothing: it prints commands, and runs none of them.
 
 exit codes: 0 the job has ended and did not hang; 1 it hung; 2 bad usage or input; 3 nothing of it could be read;

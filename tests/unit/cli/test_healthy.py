@@ -1,4 +1,4 @@
-"""`fabtui healthy` as users meet it."""
+"""`fabtui nodes` as users meet it."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def recording(path: Path, maker: Any, more: str = "") -> Path:
         (["run", "a"], "unrecognized arguments: a; nodes are given as --nodes n060,n061"),
         (["rnu", "--nodes", "a"], "unknown command 'rnu'; did you mean run?"),
         (["n060"], "unknown command 'n060'; nodes are given as --nodes n060,n061"),
-        (["--nodes", "a", "run"], "options follow the command"),
+        (["--nodes", "run", "run", "--bytes", "x"], "--bytes: 'x' is not a size"),
         (["run", "--nodes", "n[0-999999999]"], "1000000000 nodes; at most"),
         (["replay", "/nowhere"], "cannot read /nowhere"),
         (["replay", "/etc/passwd"], "not a recording"),
@@ -113,16 +114,18 @@ def test_every_command_explains_itself(command: list[str], here: Here, monkeypat
     monkeypatch.setenv("COLUMNS", "80")
     done = here(*command, "--help")
     assert done.returncode == 0
-    assert done.stdout.startswith("usage: fabtui")
-    assert max(map(len, done.stdout.splitlines())) <= 95
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith((".", ":")) or not lines[1].startswith("usage"), "its sentence comes first"
+    assert any(line.startswith("usage: fabtui") for line in lines[:5])
+    assert len(lines) <= (60 if command else 40)
 
 
 def test_the_help_of_a_command_is_that_of_its_module() -> None:
     from importlib import import_module
 
-    from fabtui.cli.parser import COMMANDS, help_of
+    from fabtui.cli.parser import COMMANDS, FURTHER, SOURCES, help_of
 
-    for command in ("", *COMMANDS):
+    for command in ("", *COMMANDS, *FURTHER, *SOURCES):
         module = import_module(f"fabtui.cli.commands.{command or 'app'}")
         description, _, epilog = module.HELP.partition("\n\n")
         assert help_of(command) == (description.strip(), epilog)
@@ -327,3 +330,41 @@ def test_numpy_starts_no_thread_for_each_core() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, timeout=90, env=environment)
     assert done.stdout.splitlines()[-1] == "1", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["--theme", "dark", "replay", "x"], ["replay", "--theme", "dark", "x"]),
+        (["--nodes", "run", "run"], ["run", "--nodes", "run"]),
+        (["--force", "run"], ["run", "--force"]),
+        (["--speed", "max", "replay", "x"], ["replay", "--speed", "max", "x"]),
+        (["order", "x", "--for", "ring"], ["nodes", "--order", "x", "--for", "ring"]),
+        (["healthy", "x"], ["nodes", "x"]),
+        (["--nodes", "run"], ["--nodes", "run"]),
+        (["--", "run"], ["--", "run"]),
+        ([], []),
+    ],
+)
+def test_options_before_the_command_belong_to_it_and_earlier_names_hold(words: list[str], same: list[str]) -> None:
+    from fabtui.cli.parser import expanded
+
+    assert expanded(words) == same
+
+
+def test_the_help_has_the_commands_and_options_that_people_use(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fabtui.cli.parser import ALIASES, COMMANDS, FURTHER, SOURCES
+
+    monkeypatch.setenv("COLUMNS", "80")
+    short, whole = here("--help").stdout, here("--help-all").stdout
+    assert len(COMMANDS) == 12, "and the app itself"
+    assert max(map(len, short.splitlines())) <= 80
+    assert len(re.findall(r"(?m)^  --", short)) == 10
+    assert "--host-key-policy" in whole
+    assert "--host-key-policy" not in short
+    assert here("help").stdout == short
+    assert here("help", "nodes").stdout == here("healthy", "--help").stdout == here("nodes", "--help").stdout
+    listed = here("help", "--all").stdout
+    assert all(f"\n  {name} " in listed for name in (*COMMANDS, *FURTHER, *SOURCES, *ALIASES))
+    wrong = here("help", "nodse")
+    assert (wrong.returncode, wrong.stderr.startswith("fabtui: error: unknown command 'nodse'")) == (2, True)

@@ -21,7 +21,7 @@ import yaml
 
 from fabtui.cli.main import main
 from fabtui.cli.options_from_args import request_from
-from fabtui.cli.parser import COMMANDS, LIVE, build_parser, help_of
+from fabtui.cli.parser import COMMANDS, FURTHER, LIVE, SOURCES, build_parser, help_of
 from fabtui.config.options import session_changes
 
 from .blocks import NAMES, ROOT, SHELL, arguments, blocks, commands, inline_commands
@@ -125,11 +125,11 @@ def test_blocks_are_valid(name: str) -> None:
 def test_commands_in_the_text_are_valid(name: str) -> None:
     for command in inline_commands(name):
         # The name alone stands for the command.
-        if command.split()[1:] not in [[name] for name in COMMANDS]:
+        if command.split()[1:] not in [[name] for name in (*COMMANDS, *FURTHER)]:
             check_output(command)
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *FURTHER, *SOURCES])
 def test_examples_of_the_help_are_valid(command: str) -> None:
     check_output(re.sub(r"(?m)   .*$", "", help_of(command)[1].replace("\n  ", "\n")))
 

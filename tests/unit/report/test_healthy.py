@@ -1,4 +1,4 @@
-"""Text of a healthy set: the section of the summary, and the output of `fabtui healthy`."""
+"""Text of a healthy set: the section of the summary, and the output of `fabtui nodes`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_summary_proposes_the_healthy_nodes_if_something_is_bad() -> None:
         "  also usable: b with CUDA_VISIBLE_DEVICES=0,1,3",
         "  to drain: scontrol update NodeName=b State=DRAIN "
         "Reason='fabtui: b:2 fails with all 11 others: check the GPU'",
-        "  host file, rank order and more: fabtui healthy RECORDING",
+        "  host file, rank order and more: fabtui nodes RECORDING",
     ]
 
 

@@ -1,0 +1,124 @@
+"""``fabtui nodes``: the nodes of a session that are healthy together, or their order for a ring or a pipeline."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fabtui.cli.options_from_args import output_path
+from fabtui.cli.outputs import write_each, write_first
+from fabtui.cli.printing import print_json, print_text
+from fabtui.diagnosis.diagnosis import diagnose
+from fabtui.diagnosis.healthy_set import HealthySet
+from fabtui.diagnosis.node_bandwidth import node_bandwidth
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import write_atomically, write_bytes
+from fabtui.export.planner import source_text
+from fabtui.importers.session import read_session
+from fabtui.model.exit_codes import ALL_OK, BAD
+from fabtui.nodeset import check_name, fold
+from fabtui.presentation.healthy_text import as_json, host_lines, order_lines
+from fabtui.report.healthy import healthy_text
+from fabtui.sanitize import one_line
+
+HELP = """\
+Print the largest set of nodes without a bad pair, for Slurm and MPI, and what to do with the others; or the best order.
+
+examples:
+  fabtui nodes session.jsonl.gz                node list, rank order, commands to drain the others
+  fabtui nodes pairs.csv --hostfile hosts      also write a host file for mpirun --hostfile
+  fabtui nodes session.json --json             one JSON object
+  fabtui nodes session.jsonl.gz --order        a ring over the nodes without slow neighbours, and what it gains
+  fabtui nodes session.jsonl.gz --order --for pipeline --hostfile hosts
+  fabtui nodes pairs.csv --order --slurm-hostfile ranks
+  SLURM_HOSTFILE=ranks srun --distribution=arbitrary ./train.sh
+
+Nothing is run or drained. FILE is a recording, a CSV or JSON of fabtui, or output that fabtui read recognises. In an
+order, nodes with the same GPUs follow each other; nodes without a passing test to another node are left out.
+
+exit codes: 0 all nodes are healthy, or the order was printed; 1 some nodes are left out of the healthy set; 2 bad usage
+or input, or no pair was tested
+"""
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the healthy set of a session, or the order of its nodes; return the exit code."""
+    given = vars(args)
+    if "order" in given:
+        return _print_order(args)
+    for name in ("for", "slurm_hostfile"):
+        if name in given:
+            raise InputError(f"--{name.replace('_', '-')} belongs to an order: fabtui nodes FILE --order")
+    # Checked before anything is read.
+    hostfile = output_path(given, "hostfile")
+    model = read_session(args.file)
+    found = diagnose(model).healthy
+    if found is None:
+        raise InputError(f"{args.file}: no pair of endpoints was tested; run a session with the test p2p")
+
+    def report(lines: list[str]) -> None:
+        if "json" in args:
+            print_json(as_json(found))
+        else:
+            print_text(healthy_text(model, found) + "".join(f"\n{line}\n" for line in lines))
+
+    write_first(_write(found, hostfile) if hostfile is not None else [], report)
+    return BAD if found.left_out else ALL_OK
+
+
+def _write(found: HealthySet, path: Path) -> Iterator[str]:
+    if not found.nodes:
+        raise InputError(f"--hostfile: no node is healthy with all its GPUs; {path} was not written")
+    for node in found.nodes:
+        check_name(node, "--hostfile")
+    joining = [f"# joins with some of its GPUs: {line}" for line in host_lines(found.joining)]
+    text = "\n".join((*host_lines(found.endpoints), *joining)) + "\n"
+
+    def put(path: Path) -> None:
+        write_bytes(path, text.encode())
+
+    yield from write_each([(path, put)])
+
+
+def _print_order(args: argparse.Namespace) -> int:
+    # Checked before anything is read.
+    paths = {name: path for name in ("hostfile", "slurm_hostfile") if (path := output_path(vars(args), name))}
+    if len(set(paths.values())) < len(paths):
+        raise InputError("--hostfile and --slurm-hostfile name the same file")
+    ring = getattr(args, "for", "ring") == "ring"
+    model = read_session(args.file)
+    found = node_bandwidth(model)
+    order = found.order(ring=ring)
+    if len(order.nodes) < 2:
+        raise InputError(f"{args.file}: no test between two nodes passed; run a session of several nodes with p2p")
+    for node in order.nodes:
+        check_name(node, args.file)
+    ends = [end for node in order.nodes for end in model.table.of_node(node)]
+    # srun reads one host per rank.
+    texts = {"hostfile": host_lines(ends), "slurm_hostfile": [one_line(end.node) for end in ends]}
+    files = [(path, partial(_put, texts[name])) for name, path in paths.items()]
+    left_out = [node for node in found.nodes if node not in order.nodes]
+
+    def report(lines: list[str]) -> None:
+        value: dict[str, Any] = {"order": order.nodes, "ring": ring, "before": order.before, "after": order.after}
+        if "json" in args:
+            value |= {"unknown": order.unknown, "left_out": left_out, "source": source_text(found), **texts}
+            hops = {name: None if (hop := value[name]) is None else hop._asdict() for name in ("before", "after")}
+            print_json(value | hops)
+            return
+        shown = [*order_lines(order, ring), f"source: {one_line(source_text(found))}"]
+        if left_out:
+            shown.append(f"left out, as no test with another node passed: {fold(left_out)}")
+        sys.stdout.write("\n".join([*shown, "", *texts["hostfile"], *lines]) + "\n")
+
+    write_first(write_each(files), report)
+    return 0
+
+
+def _put(lines: list[str], path: Path) -> None:
+    text = "\n".join(lines) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
