@@ -34,6 +34,8 @@ _OPERAND = re.compile(r"(^|[,!&])((?:\[[^\]]*\]?|[^\[,!&])*)", re.DOTALL)
 #: Limits the digits: RangeSet creates every number of a range.
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.ASCII | re.DOTALL)
+#: Maximum number of ranges of numbers in a text.
+_MOST_RANGES = 8
 
 
 def check_name(name: str, where: str) -> str:
@@ -251,6 +253,19 @@ def _spelling(name: str) -> str:
     is_address = ":" in name or re.fullmatch(r"[\d.]+", name) is not None
     short = name if is_address else name.partition(".")[0]
     return re.sub(r"0*(\d+)", r"\1", short.lower())
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as ranges: ``8-11,16``; of too many ranges the first ones."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:_MOST_RANGES]]
+    left = sum(last - first + 1 for first, last in found[_MOST_RANGES:])
+    return ",".join(texts) + (f" and {left} more" if left else "")
 
 
 def count(number: int, singular: str, plural: str = "") -> str:

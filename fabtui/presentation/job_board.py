@@ -9,11 +9,11 @@ from math import floor
 from typing import NamedTuple
 
 from fabtui.diagnosis.running_job.job_verdict import JobState, JobVerdict, RankRow, RankState
-from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranges, ranks_of
+from fabtui.diagnosis.running_job.who_is_behind import JobPlace, ranks_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.job_evidence import JobEvidenceLog, JobSource
 from fabtui.model.job_sample import JobSample
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import count, fold, ranges
 from fabtui.presentation.cell_levels import CellStyle, Glyphs
 from fabtui.presentation.numbers import value_text
 from fabtui.presentation.wording import CELL, MUTED, Part, clock_text, plain, time_text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict, RankRow
-from fabtui.diagnosis.running_job.who_is_behind import ranges
-from fabtui.nodeset import count
+from fabtui.nodeset import count, ranges
 from fabtui.presentation.job_board import QUANTITIES, JobBoard, joined
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.sanitize import one_line

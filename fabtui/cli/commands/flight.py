@@ -12,13 +12,12 @@ from fabtui.cli.outputs import print_result
 from fabtui.cli.printing import confirmed, print_json
 from fabtui.config.values import seconds
 from fabtui.diagnosis.running_job.flight_recorder import answer
-from fabtui.diagnosis.running_job.who_is_behind import ranges
 from fabtui.errors import InputError
 from fabtui.importers.formats.job_dumps import FLIGHT_RECORDER, rows_of
 from fabtui.importers.result import Result
 from fabtui.importers.sources import Source
 from fabtui.model.facts.node_view import dicts, text
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import count, fold, ranges
 from fabtui.sanitize import clean, one_line
 from fabtui.session.options import SessionOptions
 from fabtui.session.running_job.evidence import completed

@@ -12,6 +12,7 @@ from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, r
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.links.roce_rules import RoceClass as RoceClass
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.environment import unknown

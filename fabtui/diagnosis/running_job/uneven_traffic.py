@@ -10,11 +10,10 @@ from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
 from fabtui.diagnosis.running_job.job_verdict import clock
-from fabtui.diagnosis.running_job.who_is_behind import ranges
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.job_sample import JobSample
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count, fold
+from fabtui.nodeset import count, fold, ranges
 
 #: Duration (s) of a window, and number of windows in a row, the latest included, that have to agree: pauses, as for a
 #: checkpoint, take all ports alike.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.nodeset import count
+from fabtui.nodeset import count, ranges
 from fabtui_node.parsers.lines import json_list, json_number
 
-#: Maximum number of nodes, and of ranges of ranks, that a sentence names.
+#: Maximum number of nodes that a sentence names.
 _MOST_NODES = 3
-_MOST_RANGES = 8
 
 
 #: Why nothing is known of a job.
@@ -29,19 +28,6 @@ class JobPlace(NamedTuple):
     def process(self) -> tuple[str, int | None, str] | int:
         """Identity of the process in all communicators, or its rank where the process is unknown."""
         return self.rank if self.pid is None else (self.node, self.pid, self.gpu)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as ranges: ``8-11,16``; of too many ranges the first ones."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:_MOST_RANGES]]
-    left = sum(last - first + 1 for first, last in found[_MOST_RANGES:])
-    return ",".join(texts) + (f" and {left} more" if left else "")
 
 
 def ranks_of(places: Iterable[JobPlace]) -> str:

@@ -9,7 +9,7 @@ from fabtui.importers.formats.nccl_topology import PCIE_MARGIN
 from fabtui.importers.to_model import benchmarks
 from fabtui.model.facts.node_view import dicts
 from fabtui_node.parsers.base import Format
-from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports
+from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports, roce_qos
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.net import ethtool, iperf3
@@ -173,11 +173,16 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "show_gids": _gids,
     "perfquery": _counters,
     "ethtool": lambda values: {"rdma": {"nics": values["interfaces"]}},
+    "mlnx_qos": lambda values: {"rdma": {"qos": [values]}},
+    "dcb": lambda values: {"rdma": {"qos": [values]}},
     "ibnetdiscover": _links,
     "iblinkinfo": _links,
     "ibqueryerrors": _counted,
 }
-_MODULES = (dmesg, ethtool, fabric, imex_ctl, management, query_csv, rdma_ports, smi_nvlink, smi_query, smi_table, topo)
+_MODULES = (
+    *(dmesg, ethtool, fabric, imex_ctl, management, query_csv, rdma_ports, roce_qos),
+    *(smi_nvlink, smi_query, smi_table, topo),
+)
 FORMATS: list[Format] = [
     *(
         form._replace(facts=_of_one_node(_FACTS[form.name]))

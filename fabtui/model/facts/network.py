@@ -20,6 +20,7 @@ from fabtui.model.facts.node_view import (
     spread,
     text,
 )
+from fabtui.nodeset import ranges
 
 #: Maximum number of interfaces that NCCL uses.
 _MOST = 16
@@ -170,10 +171,39 @@ def _pause(node: ProbedNode) -> Value:
     return spread(words) if words else None
 
 
+def _qos(name: str, shown: Callable[[Any], Value]) -> Callable[[ProbedNode], Value]:
+    """Return a reader of a value of the RoCE ports where it is known: that a tool shows less is no difference."""
+
+    def find(node: ProbedNode) -> Value:
+        ports = ((_name_of(one), shown(one.get(name))) for one in dicts(node.seen("rdma", "qos")))
+        return spread((port, value) for port, value in ports if value is not None)
+
+    return find
+
+
+def priorities_text(value: Any) -> str | None:
+    """Return the priorities of a list as ``3`` or ``0-2,5``; ``none`` for an empty list."""
+    if not isinstance(value, list):
+        return None
+    return ranges([one for one in value if isinstance(one, int)]) or "none"
+
+
+def _dscps(value: Any) -> str | None:
+    """Return the DSCPs of each priority; ``by class`` for the default, in which it is a DSCP divided by eight."""
+    if not isinstance(value, dict):
+        return None
+    known = {str(key): [one for one in listed if isinstance(one, int)] for key, listed in value.items() if listed}
+    if known == {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority in range(8)}:
+        return "by class"
+    return "; ".join(f"{priority}: {ranges(found)}" for priority, found in sorted(known.items())) or None
+
+
 def _leaves(node: ProbedNode) -> Value:
     leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
     return counted(leaf for leaf in leaves if leaf is not None)
 
+
+_QOS = "ssh {node} mlnx_qos -i {nic}"
 
 # One argument per line, as the formatter has it, would hide the table.
 # fmt: off
@@ -194,6 +224,14 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("partitions", "partition keys", _partitions, next="ssh {node} cat /sys/class/infiniband/*/ports/1/pkeys/*"),
     Fact("nic_firmware", "firmware of interfaces", _nic_firmware, next="ssh {node} ethtool -i {nic}"),
     Fact("pause", "flow control", _pause, next="ssh {node} ethtool -a {nic}"),
+    Fact("roce_trust", "RoCE trust", _qos("trust", text), next=_QOS),
+    Fact("roce_dscp", "RoCE priorities of DSCPs", _qos("dscp", _dscps), next=_QOS),
+    Fact("roce_pfc", "RoCE priorities with PFC", _qos("pfc", priorities_text), next=_QOS),
+    Fact("roce_ecn_np", "RoCE priorities that notify of marks", _qos("ecn_np", priorities_text), next=_QOS),
+    Fact("roce_ecn_rp", "RoCE priorities that slow down for marks", _qos("ecn_rp", priorities_text), next=_QOS),
+    Fact("roce_class", "RoCE traffic class of the NIC", _qos("class", number),
+        next="ssh {node} cat /sys/class/infiniband/*/tc/1/traffic_class"),
+    Fact("roce_cma", "RoCE TOS of rdma_cm", _qos("cma_tos", number), verdict="note"),
     Fact("addresses_number", "data addresses", _number_of_addresses, next="ssh {node} ip -br addr"),
     Fact("mtu", "MTU", _mtu, verdict="bad", next="ssh {node} ip link", main=True),
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool {nic}"),

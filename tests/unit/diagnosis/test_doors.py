@@ -28,6 +28,7 @@ from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
+from tests.unit.importers import new_samples
 
 Capture = pytest.CaptureFixture[str]
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -106,6 +107,8 @@ _FAILED_START = {
 }
 _PORT = {"port": 1, "state": "Initializing", "physical_state": "LinkUp", "rate": 400.0, "link_layer": "InfiniBand"}
 _COUNTED = {"node": "n062 mlx5_1", "guid": "0x10000b", "port": 1, "errors": {"port_rcv_errors": 212}, "saturated": []}
+_DSCPS = {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority in range(8)}
+_QOS = {"ca": "mlx5_0", "port": 1, "interface": "eth0", "trust": "dscp", "dscp": _DSCPS, "pfc": [3], "class": 24}
 _ROWS = "gpu_bus_id, gpu_uuid, remapped_rows.pending, remapped_rows.failure\n"
 
 
@@ -436,6 +439,14 @@ FAULTS = [
         facts={"ibstat": {"cas": [{"ca": "mlx5_0", "type": "MT4129", "ports": [_PORT]}]}},
         output="CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Initializing\n"
         "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 9\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n",
+    ),
+    Fault(
+        "RoCE class without flow control",
+        "FT150",
+        "priority 0, which has no PFC; priority 3 has it",
+        "mlnx_qos -i",
+        facts={"rdma": {"qos": [_QOS]}},
+        output=new_samples.MLNX_QOS + "Global tclass=24\n",
     ),
 ]
 

@@ -530,3 +530,89 @@ def test_only_facts_of_interfaces_are_about_an_interface_that_is_down() -> None:
     value = inventory(host="n1", driver="1", down_addresses=[{"nic": "eth1"}, {"nic": "eth1"}])
     found = {one.topic: one.about for one in found_on(nodes[0], node("n1", value), *nodes[2:]).findings}
     assert found == {"addresses_number": (Subject(Kind.NIC, "n1 eth1"),), "driver": ()}
+
+
+DSCPS = {str(priority): list(range(8 * priority, 8 * priority + 8)) for priority in range(8)}
+
+
+def roce(name: str, env: dict[str, str] | None = None, **more: Any) -> ProbedNode:
+    """Return a node whose two RoCE ports trust DSCPs and have PFC and ECN for priority 3."""
+    start = {"trust": "dscp", "dscp": DSCPS, "pfc": [3], "ecn_np": [3], "ecn_rp": [3, 4], "class": None}
+    ports = [{"ca": f"mlx5_{n}", "port": 1, "interface": f"eth{n}", **start, **more} for n in (0, 1)]
+    return node(name, inventory(host=name, env=env or {}), rdma={"ports": [], "qos": ports, "conf": {}})
+
+
+def with_qos(name: str, env: dict[str, str], key: str, value: Any) -> ProbedNode:
+    """Return such a node with another value of its probe."""
+    made = roce(name, env)
+    return made._replace(probe_results={**made.probe_results, "rdma": {**made.probe_results["rdma"], key: value}})
+
+
+def classes(*nodes: ProbedNode, env: tuple[str, ...] = ()) -> list[Finding]:
+    model = model_of(*nodes)
+    model.options["env"] = list(env)
+    return [one for one in preflight(model).findings if one.rule.id == "FT150"]
+
+
+def test_a_class_of_nccl_without_flow_control() -> None:
+    pfc, ecn = classes(*(roce(name, {"NCCL_IB_TC": "0x2e"}) for name in "ab"))
+    assert (pfc.severity, pfc.nodes) == (Severity.WARN, ("a", "b"))
+    assert title(pfc) == "mlx5_0/1, mlx5_1/1: NCCL sends in priority 1, which has no PFC; priority 3 has it"
+    assert evidence(pfc)[0] == "NCCL_IB_TC=46: DSCP 11, and the port trusts dscp"
+    assert evidence(pfc)[1] == "DSCP 24-31 is in such a priority: NCCL_IB_TC is four times the DSCP"
+    assert pfc.next == ("ssh a mlnx_qos -i eth0",)
+    assert "which has no ECN; priority 3 has it" in title(ecn)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [roce("a", {"NCCL_IB_TC": "106"})],
+        [with_qos("a", {}, "conf", {"NCCL_IB_TC": "106"})],
+        [roce("a", {"NCCL_IB_TC": "0"}, **{"class": 106})],
+        [roce("a", {"NCCL_IB_TC": "0"}, pfc=[], ecn_np=[], ecn_rp=[])],
+        [roce("a", {"NCCL_IB_TC": "0"}, pfc=None, ecn_np=None)],
+        [roce("a", {"NCCL_IB_TC": "0"}, trust=None)],
+        [roce("a", {"NCCL_IB_TC": "0"}, dscp=None)],
+        [roce("a", trust="pcp", dscp=None)],
+        [roce("a", {"NCCL_IB_SL": "3", "NCCL_IB_TC": "106"}, trust="pcp", dscp=None)],
+        [node("a", inventory(host="a", env=None), rdma={"qos": [{"trust": "dscp", "dscp": DSCPS, "pfc": [3]}]})],
+    ],
+)
+def test_no_class_is_at_fault_that_is_right_or_not_known(nodes: list[ProbedNode]) -> None:
+    assert classes(*nodes) == []
+
+
+def test_a_variable_of_the_session_replaces_the_one_of_a_node() -> None:
+    assert classes(roce("a", {"NCCL_IB_TC": "0"}), env=("NCCL_IB_TC=106",)) == []
+
+
+def test_a_class_that_nothing_sets_is_a_note() -> None:
+    found = classes(roce("a"))
+    assert {one.severity for one in found} == {Severity.NOTE}
+    assert evidence(found[0])[0] == "NCCL_IB_TC is not set: DSCP 0, and the port trusts dscp"
+
+
+def test_a_dscp_is_ignored_where_tags_are_trusted() -> None:
+    (found, _) = classes(roce("a", {"NCCL_IB_TC": "106"}, trust="pcp", dscp=None))
+    assert found.severity is Severity.WARN
+    assert evidence(found) == ("NCCL_IB_SL is not set; NCCL_IB_TC=106 is ignored, and the port trusts pcp",)
+
+
+def test_a_node_whose_trust_or_pfc_differs() -> None:
+    env = {"NCCL_IB_TC": "106"}
+    nodes = [roce(name, env) for name in "abc"]
+    odd = roce("d", env, pfc=[3, 4])
+    dicts = odd.probe_results["rdma"]["qos"]
+    dicts[1]["trust"] = "pcp"
+    found = {one.topic: title(one) for one in found_on(*nodes, odd).findings if one.rule.id == "FT302"}
+    assert found == {
+        "roce_trust": "RoCE trust: dscp, pcp on mlx5_1/1, not dscp as on 3 others",
+        "roce_pfc": "RoCE priorities with PFC: 3-4, not 3 as on 3 others",
+    }
+
+
+def test_a_tool_that_is_missing_on_one_node_is_no_difference() -> None:
+    env = {"NCCL_IB_TC": "106"}
+    nodes = [roce("a", env), roce("b", env), roce("c", env, trust=None, dscp=None, pfc=None, ecn_np=None)]
+    assert found_on(*nodes).findings == []

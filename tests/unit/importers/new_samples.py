@@ -277,6 +277,46 @@ BUSBW_BARS = """\
 |    4 |             44.50 |             29.75 |
 """
 
+# Made up after the source of mlnx_qos (Mellanox/mlnx-tools), which prints the DSCPs of a priority eight to a line.
+MLNX_QOS = """\
+DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+\tprio:1 dscp:15,14,13,12,11,10,09,08,
+\tprio:2 dscp:23,22,21,20,19,18,17,16,
+\tprio:3 dscp:31,30,29,28,27,26,25,24,
+\tprio:4 dscp:39,38,37,36,35,34,33,32,
+\tprio:5 dscp:47,45,44,43,42,41,40,
+\tprio:6 dscp:55,54,53,52,51,50,49,48,
+\tprio:6 dscp:46,
+\tprio:7 dscp:63,62,61,60,59,58,57,56,
+default priority:
+Receive buffer size (bytes): 20016,156096,0,0,0,0,0,0,total_size=1027728
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0   
+\tbuffer      0   0   0   1   0   0   0   0   
+tc: 0 ratelimit: unlimited, tsa: vendor
+\t priority:  1
+tc: 3 ratelimit: unlimited, tsa: ets, bw: 50%
+\t priority:  3
+"""  # noqa: W291
+MLNX_QOS_PCP = """\
+DCBX mode: Firmware controlled
+Priority trust state: pcp
+default priority:
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   0   0   0   0   0
+tc: 0 ratelimit: unlimited, tsa: strict
+\t priority:  0
+"""
+# Made up after the source of dcb (iproute2): numbers in JSON, and a key of arrays of pairs.
+DCB_PFC = '{"pfc_cap":8,"macsec_bypass":false,"delay":0,"prio_pfc":[false,false,false,true,false,true,false,false]}\n'
+DCB_APP = '{"dscp_prio":[[24,3," "],[26,3," "],[48,6," "]]}\n'
 FI_INFO = """\
 provider: efa
     fabric: efa
@@ -456,6 +496,13 @@ SAMPLES = [
         "records.#": 3, "nodes.#": 5, "nodes.4": {"node": "b7", "leaf": "s0"}, "nodes.3": {"node": "a4", "leaf": "s1"},
     }),
     Sample("slurm-topology", BLOCKS, {"nodes.2": {"node": "n062", "leaf": "b2"}, "records.0.kind": "block"}),
+    Sample("mlnx_qos", MLNX_QOS, {
+        "trust": "dscp", "dcbx": "os", "pfc": [3], "dscp.3": [24, 25, 26, 27, 28, 29, 30, 31], "class": None,
+        "dscp.6": [46, 48, 49, 50, 51, 52, 53, 54, 55], "dscp.5": [40, 41, 42, 43, 44, 45, 47],
+    }),
+    Sample("mlnx_qos", MLNX_QOS_PCP, {"trust": "pcp", "dcbx": "firmware", "pfc": [], "dscp": None}),
+    Sample("dcb", DCB_PFC, {"pfc": [3, 5], "trust": None, "dscp": None}),
+    Sample("dcb", DCB_APP, {"pfc": None, "trust": "dscp", "dscp": {"3": [24, 26], "6": [48]}}),
     Sample("fi_info", FI_INFO, {
         "domains": ["rdmap16s27"], "endpoints.#": 2, "endpoints.1.type": "FI_EP_DGRAM", "endpoints.0.version": "121.0",
         "error": None,

@@ -7,10 +7,10 @@ from fabtui.diagnosis.running_job.who_is_behind import (
     JobPlace,
     UnmatchedOperation,
     causes_first,
-    ranges,
     ranks_text,
     suspects,
 )
+from fabtui.nodeset import ranges
 from fabtui_node.parsers.base import Notes
 
 from .ras_texts import LEADERS_LISTED, NCCL_2_24, NCCL_2_27, recorded

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.probes.rdma import ibstat, port_counters
+from fabtui_node.probes.rdma import ibstat, port_counters, roce_qos
 from fabtui_node.probes.rdma import ports as rdmaports
+from tests.unit.importers import new_samples
 
 from .places import Tree
 
@@ -20,7 +21,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "tools"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    for name in ("ibv_devinfo", "rdma", "ethtool"):
+    for name in ("ibv_devinfo", "rdma", "ethtool", "mlnx_qos", "dcb"):
         say(folder, name, "")
     for name in ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA"):
         monkeypatch.delenv(name, raising=False)
@@ -235,3 +236,57 @@ def cas(*ports: dict[str, Any]) -> dict[str, Any]:
 )
 def test_states_and_rates_are_judged_by_ibstat(ports: list[dict[str, Any]], wanted: list[tuple[str, str]]) -> None:
     assert [(one["subject"], one["verdict"]) for one in ibstat.judge(cas(*ports))] == wanted
+
+
+def qos_of(tree: Tree) -> dict[str, Any]:
+    value = run(tree, nics=[])
+    (found,) = value["qos"]
+    kept: dict[str, Any] = found
+    return kept
+
+
+def test_the_classes_of_a_roce_port_by_mlnx_qos_and_sysfs(tree: Tree, tools: Path) -> None:
+    roce(tree, "mlx5_0", "eth7")
+    say(tools, "mlnx_qos", new_samples.MLNX_QOS)
+    for way in ("roce_np", "roce_rp"):
+        tree.files(f"class/net/eth7/ecn/{way}/enable", **{str(one): int(one in (0, 3)) for one in range(8)})
+    tree.files("class/infiniband/mlx5_0/tc/1", traffic_class="Global tclass=106")
+    tree.files("kernel/config/rdma_cm/mlx5_0/ports/1", default_roce_tos=104)
+    found = qos_of(tree)
+    assert (found["ca"], found["port"], found["interface"], found["from"]) == ("mlx5_0", 1, "eth7", ["mlnx_qos"])
+    assert (found["trust"], found["pfc"], found["dscp"]["3"]) == ("dscp", [3], list(range(24, 32)))
+    assert (found["ecn_np"], found["ecn_rp"], found["class"], found["cma_tos"]) == ([0, 3], [0, 3], 106, 104)
+
+
+def test_without_mlnx_qos_dcb_and_sysfs_are_asked(tree: Tree, tools: Path) -> None:
+    roce(tree, "mlx5_0", "eth7")
+    (tools / "dcb").write_text(
+        f"#!/bin/sh\n[ $2 = pfc ] && echo '{new_samples.DCB_PFC.strip()}' || echo '{new_samples.DCB_APP.strip()}'\n"
+    )
+    found = qos_of(tree)
+    assert (found["trust"], found["pfc"], found["dscp"]) == ("dscp", [3, 5], {"3": [24, 26], "6": [48]})
+    assert found["from"] == ["dcb"]
+    say(tools, "dcb", "Attribute read: Operation not supported", code=1)
+    assert [qos_of(tree)[name] for name in ("trust", "dscp", "pfc", "ecn_np", "class", "from")] == [None] * 5 + [[]]
+    rows = "".join(f"\t{dscp}\t{dscp // 8}\n" for dscp in range(64))
+    tree.files("class/net/eth7/qos", trust="dscp", dscp2prio=f"dscp\tprio\n{rows}")
+    found = qos_of(tree)
+    assert (found["trust"], found["dscp"]["7"], found["pfc"]) == ("dscp", list(range(56, 64)), None)
+
+
+def test_infiniband_and_ports_that_are_down_cost_no_command(tree: Tree, tools: Path) -> None:
+    tree.ca("mlx5_0", netdev="ib0")
+    roce(tree, "mlx5_1", "eth1", state="1: DOWN")
+    for tool in ("mlnx_qos", "dcb"):
+        (tools / tool).write_text(f"#!/bin/sh\ntouch {tools}/asked\n")
+    value = run(tree, nics=[])
+    assert "qos" not in value
+    assert "conf" not in value
+    assert not (tools / "asked").exists()
+
+
+def test_the_class_in_the_files_of_nccl(tmp_path: Path) -> None:
+    (tmp_path / "nccl.conf").write_text("# site\nNCCL_IB_TC=106\nNCCL_IB_SL = 3\nNCCL_DEBUG=INFO\n")
+    assert roce_qos.variables(None, str(tmp_path)) == {"NCCL_IB_TC": "106"}
+    (tmp_path / ".nccl.conf").write_text("NCCL_IB_TC=104\nNCCL_IB_FIFO_TC=192\n")
+    assert roce_qos.variables(str(tmp_path), "/nowhere") == {"NCCL_IB_TC": "104", "NCCL_IB_FIFO_TC": "192"}

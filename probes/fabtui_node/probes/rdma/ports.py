@@ -12,7 +12,7 @@ from fabtui_node.parsers.ib import rdma_ports
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement
-from fabtui_node.probes.rdma import port_counters
+from fabtui_node.probes.rdma import port_counters, roce_qos
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
@@ -46,9 +46,10 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the first of
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
-    "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``. What is not known
-    is None. ``errors`` are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old
-    the counters of ``hw_counters`` may be.
+    "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with active
+    RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files). What is not known is
+    None. ``errors`` are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old the
+    counters of ``hw_counters`` may be.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma_devices.devices(root)
@@ -60,12 +61,17 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         _take_interfaces(ports, links.result() if links else None)
         names = _interfaces(args, ports, root)
         asked = [pool.submit(_nic, name, root, end) for name in names]
+        roce = [port for port in ports if port["link_layer"] == "Ethernet" and port["netdev"]]
+        active = [port for port in roce if port["state"] == "Active"][:_MAX_NICS]
+        classes = [pool.submit(roce_qos.read, port, root, end) for port in active]
         _take_verbs(ports, verbs.result() if verbs else None, warnings)
         nics = [nic.result() for nic in asked]
+        qos = [one.result() for one in classes]
     for port in ports:
         _derive_mtu(port, root)
     env = {name: os.environ[name][:200] for name in ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA") if os.environ.get(name)}
-    return {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
+    value = {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
+    return dict(value, qos=qos, conf=roce_qos.variables(os.environ.get("HOME"))) if qos else value
 
 
 def _port(root: str, device: Value, port: Value) -> Value:
@@ -310,8 +316,8 @@ PROBE = ProbeSpec(
     title="RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, NCCL settings",
     phase="inspect",
     passive=True,
-    needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces",
-    gives="active MTU in bytes, GID table, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, errors",
+    needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces, mlnx_qos or dcb",
+    gives="MTU, GIDs, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, trust, PFC and ECN, errors",
     run=run,
     judge=judge,
     requires="ib",

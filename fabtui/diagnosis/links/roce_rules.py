@@ -1,0 +1,153 @@
+"""Rules about the quality of service of RoCE ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject, register
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
+from fabtui.model.facts.network import priorities_text
+from fabtui.model.facts.node_view import ProbedNode, dicts, field, text
+from fabtui.nodeset import fold, ranges
+from fabtui.sanitize import one_line
+
+_DSCPS = range(64)
+
+
+class _Class(NamedTuple):
+    """The priority that packets of NCCL get on a port, and what chose it."""
+
+    priority: int
+    chosen_by: str  #: ``NCCL_IB_TC=106: DSCP 26``.
+    given: bool  #: False if nothing chooses it, as settings of jobs may be elsewhere.
+
+
+class _Problem(NamedTuple):
+    without: str  #: What the priority does not have.
+    priority: int
+    having: str  #: The priorities that have it.
+    chosen_by: str
+    given: bool
+    trust: str
+    dscps: str  #: DSCPs of the priorities that have it.
+
+
+@register
+class RoceClass(NodeRule):
+    """NCCL's RoCE packets are in a priority without flow control (PFC) or congestion notification (ECN).
+
+    Other priorities of the port have it. Where no priority has PFC, the network is lossy by design, and nothing is
+    reported. Nodes whose trust, DSCPs, PFC or ECN differ from the others are FT302.
+    """
+
+    id = "FT150"
+    name = "roce-class"
+    title = "RoCE traffic of NCCL without flow control"
+    severity = Severity.WARN
+    message = "{devices:devices}: NCCL sends in priority {priority}, which has no {without}; priority {having} has it"
+    evidence = (
+        "{chosen_by}, and the port trusts {trust}",
+        "DSCP {dscps} is in such a priority: NCCL_IB_TC is four times the DSCP",
+    )
+    next_step = "Set NCCL_IB_TC to four times a DSCP of a priority with PFC, the same on all nodes and switches."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        given = context.model.options.get("env")
+        session = dict(str(one).partition("=")[::2] for one in given) if isinstance(given, (list, tuple)) else {}
+        groups: dict[_Problem, dict[str, list[str]]] = {}
+        interface = ""
+        for node in context.nodes:
+            variables = _variables(node, session)
+            for port in dicts(node.seen("rdma", "qos")):
+                for problem in _problems(port, variables):
+                    groups.setdefault(problem, {}).setdefault(node.name, []).append(_device(port))
+                    interface = interface or text(port.get("interface")) or ""
+        for problem, found in groups.items():
+            devices = tuple(dict.fromkeys(name for names in found.values() for name in names))
+            command = f"ssh {fold([next(iter(found))])} mlnx_qos -i {interface or '{nic}'}"
+            yield self.finding(
+                "roce-class",
+                severity=Severity.WARN if problem.given else Severity.NOTE,
+                nodes=tuple(found),
+                facts={**problem._asdict(), "dscps": problem.dscps or None, "devices": devices},
+                commands=[command],
+            ).replace(about=tuple(_nic(node, name) for node, names in found.items() for name in names))
+
+
+def _device(port: Mapping[str, Any]) -> str:
+    """Return the name of a port; an output of a tool alone does not name it."""
+    known = f"{port.get('ca')}/{port.get('port')}" if port.get("ca") else str(port.get("interface") or "an interface")
+    return one_line(known, 60)
+
+
+def _nic(node: str, port: str) -> Subject:
+    return Subject(Kind.NIC, f"{node} {port.partition('/')[0]}")
+
+
+def _variables(node: ProbedNode, session: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return the variables that NCCL sees on a node; None if they are not known."""
+    env, conf = node.part("env"), node.seen("rdma", "conf")
+    if not isinstance(env, dict):
+        return None
+    return {**(conf if isinstance(conf, dict) else {}), **env, **session}
+
+
+def _problems(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> Iterator[_Problem]:
+    trust, chosen = text(port.get("trust")), None
+    if trust == "dscp":
+        chosen = _by_dscp(port, variables)
+    elif trust == "pcp" and variables is not None:
+        chosen = _by_level(variables)
+    if chosen is None or trust is None:
+        return
+    notified = [_priorities(port.get(name)) for name in ("ecn_np", "ecn_rp")]
+    ecn = None if None in notified else [one for one in notified[0] or () if one in (notified[1] or ())]
+    for what, having in (("PFC", _priorities(port.get("pfc"))), ("ECN", ecn)):
+        if having and chosen.priority not in having:
+            dscps = [dscp for one in having for dscp in _dscps_of(port, one)]
+            shown = priorities_text(having) or ""
+            yield _Problem(what, chosen.priority, shown, chosen.chosen_by, chosen.given, trust, ranges(dscps))
+
+
+def _priorities(value: Any) -> list[int] | None:
+    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else None
+
+
+def _dscps_of(port: Mapping[str, Any], priority: int) -> list[int]:
+    return [dscp for dscp in _priorities(field(port, "dscp", str(priority))) or () if dscp in _DSCPS]
+
+
+def _by_dscp(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> _Class | None:
+    """Return the class by the DSCP: of the NIC's own setting, which wins, else of NCCL's."""
+    own, setting = port.get("class"), _whole((variables or {}).get("NCCL_IB_TC"))
+    if isinstance(own, int) and 0 <= own < 256:
+        traffic, why = own, f"the NIC's traffic class is {own}"
+    elif variables is None:
+        return None
+    else:
+        traffic, why = setting or 0, "NCCL_IB_TC is not set" if setting is None else f"NCCL_IB_TC={setting}"
+    dscp = traffic >> 2
+    priority = next((one for one in range(8) if dscp in _dscps_of(port, one)), None)
+    given = own is not None or setting is not None
+    return None if priority is None else _Class(priority, f"{why}: DSCP {dscp}", given)
+
+
+def _by_level(variables: Mapping[str, Any]) -> _Class | None:
+    """Return the class by the priority of a VLAN tag, which is NCCL's service level; a DSCP is ignored then."""
+    level, traffic = (_whole(variables.get(name)) for name in ("NCCL_IB_SL", "NCCL_IB_TC"))
+    ignored = f"; NCCL_IB_TC={traffic} is ignored" if traffic else ""
+    # Without a word about a class, the port may not be meant for NCCL.
+    if level is None and not traffic:
+        return None
+    why = "NCCL_IB_SL is not set" if level is None else f"NCCL_IB_SL={level}"
+    return _Class((level or 0) & 7, why + ignored, True)
+
+
+def _whole(value: Any) -> int | None:
+    """Return a variable as NCCL reads it, decimal, hexadecimal or octal, if it is a traffic class."""
+    try:
+        found = int(str(value), 0)
+    except ValueError:
+        return None
+    return found if 0 <= found < 256 else None
