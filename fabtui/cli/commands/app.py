@@ -30,7 +30,7 @@ examples:
   fabtui --nodes n060,n061                     the grid of two nodes, live
   fabtui --lab 2x4                             try it here, without nodes
   fabtui --jobid 4711 --mode quick             the nodes of a job, fewer pairs
-  fabtui hang 4711                             the job hangs: which rank, and why
+  fabtui hang 4711                             which rank a job waits for
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen
   fabtui explain rank*.log                     why a job failed
 
