@@ -13,9 +13,9 @@ from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.links.roce_rules import RoceClass as RoceClass
+from fabtui.diagnosis.preflight.environment import LOCAL_ONLY, unknown
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
-from fabtui.diagnosis.preflight.environment import unknown
 from fabtui.diagnosis.preflight.imex_domain import ImexNotReady as ImexNotReady
 from fabtui.diagnosis.preflight.imex_domain import ImexVersion as ImexVersion
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
@@ -131,8 +131,6 @@ for _row in load("node_checks")["check"]:
 
 #: Maximum number of shared values that are kept as evidence.
 _MOST_SHARED = 20
-#: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
-_LOCAL_ONLY = ("docker", "virbr", "lo")
 _NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
 #: Maximum number of nodes and interfaces that are listed.
 _MOST_LISTED = 8
@@ -141,6 +139,13 @@ _MOST_VALUES = 4
 #: Facts that differ where an interface is down.
 _OF_INTERFACES = ("addresses_number", "nccl_interfaces")
 _WORDS = re.compile(r"[^\s,:]+")
+#: Facts that differ as a consequence of what other rules report, with the ids of these rules.
+_FOLLOWS = {
+    "nccl_interfaces": ("FT320", "FT321"),
+    "nccl_network": ("FT320", "FT321"),
+    "nccl_env": ("FT316", "FT320", "FT321", "FT322"),
+    "other_env": ("FT322",),
+}
 
 
 class NodeVerdict(NamedTuple):
@@ -405,7 +410,7 @@ class LocalSocketInterface(_InterfaceRule):
     message = "NCCL picks {interface} for its bootstrap, which leads to no other node"
 
     def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
-        return {"interface": found[0]} if found and found[0].startswith(_LOCAL_ONLY) else None
+        return {"interface": found[0]} if found and found[0].startswith(LOCAL_ONLY) else None
 
 
 @register
@@ -485,7 +490,7 @@ def latest_preflight(model: Model) -> Preflight:
 
 
 def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
-    """Return findings; a difference that a probe reported already becomes evidence of that finding.
+    """Return findings; a difference that a probe or a rule reported already becomes evidence of that finding.
 
     What a probe reports of all nodes alike does not explain in what one of them differs.
     """
@@ -495,9 +500,9 @@ def _merged(findings: list[Finding], table: FactTable) -> list[Finding]:
         if not isinstance(one.rule, FactDiffers):
             continue
         for at, other in enumerate(found):
-            if not isinstance(other.rule, ProbeJudgement):
-                continue
-            same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
+            same = other.rule.id in _FOLLOWS.get(one.topic, ())
+            if isinstance(other.rule, ProbeJudgement):
+                same = other.topic == one.topic or other.topic in judges.get(one.topic, ())
             common = len(other.nodes) == len(table.nodes) > len(one.nodes)
             # Where no value has a majority, all nodes differ, and the probe shows which of them are at fault.
             tie = one.facts.get("tie") and set(other.nodes) < set(one.nodes)

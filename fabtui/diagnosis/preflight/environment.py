@@ -16,6 +16,8 @@ from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, text
 from fabtui.nodeset import count, fold
 from fabtui.sanitize import one_line
 
+#: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
+LOCAL_ONLY = ("docker", "virbr", "lo")
 #: Values of CUDA_VISIBLE_DEVICES that hide all GPUs on purpose.
 _NO_GPUS = ("-1", "none", "void", "nodevfiles")
 _PATHS = {"missing": "does not exist", "not writable": "is not writable"}
@@ -74,9 +76,15 @@ def _ucx_devices(node: ProbedNode, value: str) -> Iterator[_Problem]:
 
 
 def _gloo_interfaces(node: ProbedNode, value: str) -> Iterator[_Problem]:
+    """Judge GLOO_SOCKET_IFNAME: names of interfaces, one of which each process group takes in turn."""
     nics = _names(node, "nics", "name")
-    if nics is not None:
-        yield from _missing(value, "interface", nics.__contains__, "Gloo does not start")
+    if nics is None:
+        return
+    yield from _missing(value, "interface", nics.__contains__, "Gloo does not start")
+    local = [word for word in value.split(",") if word in nics and word.startswith(LOCAL_ONLY)]
+    if local:
+        names = ", ".join(one_line(word, 40) for word in local[:4])
+        yield _Problem(Severity.BAD, f"{names} leads to no other node: Gloo connects no ranks of different nodes")
 
 
 def _visible_gpus(node: ProbedNode, value: str) -> Iterator[_Problem]:
@@ -108,10 +116,10 @@ _CHECKS: Mapping[str, Callable[[ProbedNode, str], Iterator[_Problem]]] = {
 }
 
 
-def _problems(node: ProbedNode) -> Iterator[tuple[str, _Problem]]:
+def _problems(node: ProbedNode, alone: bool) -> Iterator[tuple[str, _Problem]]:
     env, paths = node.part("env"), node.part("env_paths")
     for variable, value in env.items() if isinstance(env, dict) else ():
-        if variable in _CHECKS and isinstance(value, str) and value:
+        if variable in _CHECKS and isinstance(value, str) and value and not (alone and value == "lo"):
             yield from ((variable, one) for one in _CHECKS[variable](node, value))
     for variable, one in paths.items() if isinstance(paths, dict) else ():
         if isinstance(one, dict) and (problem := _PATHS.get(str(one.get("state")))):
@@ -131,8 +139,10 @@ class VariableRefersToNothing(NodeRule):
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         groups: dict[tuple[str, str | None, _Problem], list[str]] = {}
+        # The nodes of a lab are one machine.
+        alone = len(context.nodes) == 1 or bool(context.model.lab)
         for node in context.nodes:
-            for variable, problem in _problems(node):
+            for variable, problem in _problems(node, alone):
                 groups.setdefault((variable, text(node.part("env", variable)), problem), []).append(node.name)
         for (variable, value, problem), nodes in groups.items():
             yield self.finding(

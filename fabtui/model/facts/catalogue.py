@@ -32,6 +32,25 @@ def _python(name: str) -> Callable[[ProbedNode], Value]:
     return lambda node: text(field(next((p for p in dicts(node.part("pythons")) if p.get("torch")), None), name))
 
 
+def _torch(node: ProbedNode) -> Value:
+    """Return the version of PyTorch that the ranks would use; ``none`` if all interpreters answered, without it."""
+    if (found := _python("torch")(node)) is not None:
+        return found
+    pythons = node.part("pythons")
+    return "none" if isinstance(pythons, list) and not any(one.get("error") for one in dicts(pythons)) else None
+
+
+def _first_python(node: ProbedNode) -> Value:
+    """Return the version of the python3 that is first in PATH."""
+    path = text(node.part("tools", "python3"))
+    if path is None:
+        return None
+    pythons = {str(one.get("path")): text(one.get("version")) for one in dicts(node.part("pythons"))}
+    # One that is found by two names, such as python3.11, is inspected once.
+    beside = (version for other, version in pythons.items() if other.rpartition("/")[0] == path.rpartition("/")[0])
+    return pythons.get(path) or next(beside, None)
+
+
 def _nccl(node: ProbedNode) -> Value:
     """Return the version of the NCCL that ranks would load: of the first Python that has one, else of the system."""
     libraries = dicts(node.part("nccl"))
@@ -120,8 +139,9 @@ A, N, U = Compare.ALL, Compare.NONE, Compare.UNLIKE
 # fmt: off
 SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("nccl", "NCCL", _nccl, A, verdict="bad", next="the same NCCL on all nodes", main=True),
-    Fact("torch", "PyTorch", _python("torch"), A, next="the same PyTorch on all nodes"),
+    Fact("torch", "PyTorch", _torch, A, next="the same PyTorch on all nodes"),
     Fact("torch_cuda", "CUDA of PyTorch", _python("torch_cuda"), A),
+    Fact("python", "python3 in PATH", _first_python, next="ssh {node} python3 --version"),
     Fact("net_plugins", "NCCL net plugins", _plugins),
     Fact("nccl_env", "NCCL variables", _environment("NCCL_"), A, next="ssh {node} env | grep NCCL_"),
     Fact("other_env", "UCX and PyTorch environment", _environment("UCX_", "TORCH_NCCL_"),

@@ -18,7 +18,7 @@ from fabtui_node.system import interpreters as pythons
 from fabtui_node.system import limits, nccl_libraries, pci, run_command, sysfs
 
 _TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
-_TOOLS += ["mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
+_TOOLS += ["python3", "mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
 _ENV = re.compile(
     r"(NCCL_|RCCL_|UCX_|TORCH_NCCL_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH|GLOO_SOCKET_IFNAME|SLURM_JOB_GPUS"
 )

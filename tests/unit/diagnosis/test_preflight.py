@@ -616,3 +616,47 @@ def test_a_tool_that_is_missing_on_one_node_is_no_difference() -> None:
     env = {"NCCL_IB_TC": "106"}
     nodes = [roce("a", env), roce("b", env), roce("c", env, trust=None, dscp=None, pfc=None, ecn_np=None)]
     assert found_on(*nodes).findings == []
+
+
+def _odd_facts(*nodes: ProbedNode) -> set[str]:
+    return {odd.fact.name for odd in fact_table(list(nodes), facts_for(list(nodes))).odd}
+
+
+def test_another_python_first_in_path_and_a_missing_pytorch_differ() -> None:
+    good = inventory(
+        tools={"python3": "/usr/bin/python3"},
+        pythons=[{"path": "/usr/bin/python3", "version": "3.11.7", "torch": "2.6"}],
+    )
+    other = inventory(
+        tools={"python3": "/opt/py312/python3"}, pythons=[{"path": "/opt/py312/python3", "version": "3.12.1"}]
+    )
+    nodes = [node(f"h{at}", dict(good, host=f"h{at}")) for at in range(3)]
+    assert _odd_facts(*nodes, node("h3", dict(other, host="h3"))) >= {"torch", "python"}
+    found = [one for one in found_on(*nodes, node("h3", dict(other, host="h3"))).findings if one.topic == "torch"]
+    assert [(one.nodes, title(one)) for one in found] == [(("h3",), "PyTorch: none, not 2.6 as on 3 others")]
+    slow = dict(other, host="h3", pythons=[{"path": "/opt/py312/python3", "error": "no answer within 5 s"}], tools={})
+    assert not _odd_facts(*nodes, node("h3", slow)) & {"torch", "python"}, "what did not answer is unknown"
+
+
+def test_interfaces_whose_order_is_not_known_are_no_difference() -> None:
+    names = ("eth0", "eth1", "mgmt0")
+    nics = [{"name": one, "state": "up", "addresses": [{"address": f"10.0.{at}.1"}]} for at, one in enumerate(names)]
+    indexes = {"eth0": 3, "eth1": 4, "mgmt0": 2}
+    known = {"port_range": [1, 2], "indexes": indexes}
+    nodes = [node(name, inventory(host=name, nics=nics), host=host(name, network=known)) for name in ("h0", "h2", "h3")]
+    silent = ProbedNode("h1", inventory(host="h1", nics=nics), {})
+    assert "nccl_interfaces" not in _odd_facts(*nodes, silent)
+    placed = [dict(nic, index=indexes[str(nic["name"])]) for nic in nics]
+    assert "nccl_interfaces" not in _odd_facts(*nodes, silent._replace(inventory=inventory(host="h1", nics=placed)))
+
+
+def test_an_interface_that_a_variable_names_wrongly_is_told_once() -> None:
+    nics = [{"name": "eth0", "state": "up", "index": 2, "addresses": [{"address": "10.0.0.1"}]}, {"name": "lo"}]
+    nodes = [node(f"h{at}", inventory(host=f"h{at}", nics=nics)) for at in range(3)]
+    wrong = {"NCCL_SOCKET_IFNAME": "ib9", "GLOO_SOCKET_IFNAME": "lo"}
+    found = found_on(*nodes, node("h3", inventory(host="h3", nics=nics, env=wrong))).findings
+    assert [(one.rule.id, one.nodes) for one in found] == [("FT322", ("h3",)), ("FT320", ("h3",))]
+    assert title(found[0]) == (
+        "GLOO_SOCKET_IFNAME: lo leads to no other node: Gloo connects no ranks of different nodes"
+    )
+    assert any("interfaces NCCL takes" in line for line in evidence(found[1]))
