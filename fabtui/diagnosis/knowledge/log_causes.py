@@ -499,10 +499,10 @@ def _meaning_of_xid(line: str) -> Meaning | None:
     if (found := xids.in_line(line)) is None:
         return None
     number, xid = found
-    role = "notice" if xid.usual is Severity.NOTE else "cause"
+    role = "notice" if xid.usual is Severity.NOTE or xids.is_harmless(number, line) else "cause"
     commands = (("node", "sudo dmesg -T | grep -i xid"),)
     advice = f"{xid.advice}." if xid.advice else f"Look up NVIDIA's advice about Xid {number}."
-    text = f"Xid {number}: {xid.name}"
+    text = f"Xid {number}: {xids.meaning(number, line)}"
     return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
 
 

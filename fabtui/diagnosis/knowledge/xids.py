@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import Severity
+from fabtui.diagnosis.knowledge.nvlink_report import NvlinkReport, nvlink_report
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.model.facts.node_view import dicts, number
 from fabtui_node.probes import kernel_log
@@ -59,6 +60,11 @@ def known(entry: Mapping[str, Any]) -> Xid | None:
 
 #: Programs were ended because of an earlier Xid.
 _CLEANUP = "45"
+_CAUSE = re.compile(r"caused by previous Xid (\d{1,4})", re.ASCII | re.IGNORECASE)
+#: Reports that follow from an earlier one on the same GPU: programs ended, another recovery is needed.
+_FOLLOWING = (45, 154)
+#: Time (s) within which reports follow from one another.
+_TOGETHER = 120.0
 
 
 def in_line(line: str) -> tuple[int, Xid] | None:
@@ -68,6 +74,14 @@ def in_line(line: str) -> tuple[int, Xid] | None:
     return (number, xids()[number]) if number in xids() else None
 
 
+def meaning(code: Any, text: str) -> str:
+    """Return what a report means: the NVLink it is about, or the name of its number; "" if it is unknown."""
+    if report := nvlink_report(code, text):
+        return f"NVLink {report.link}: {report.what}" if report.link is not None else report.what
+    found = known({"code": code})
+    return found.name if found else ""
+
+
 def severity(entry: Mapping[str, Any]) -> Severity:
     """Return the severity of a count of Xid reports; some reports state themselves how grave they are."""
     code, found, text = entry.get("code"), known(entry), str(entry.get("text", "")).lower()
@@ -75,20 +89,101 @@ def severity(entry: Mapping[str, Any]) -> Severity:
         return Severity.WARN
     if found.action == "WORKFLOW_NVLINK5_ERR" and "nonfatal" in text.replace("-", ""):
         return Severity.WARN
-    # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)".
-    return Severity.BAD if code == 154 and "required" in text.rpartition(" to ")[2] else found.usual
+    # "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)".
+    changed = text.rpartition(" to 0x")[2]
+    return Severity.BAD if code == 154 and changed != text and "(none)" not in changed else found.usual
+
+
+def is_harmless(code: int, text: str) -> bool:
+    """Return True for a report about an NVLink that is not fatal and ends no program."""
+    report = nvlink_report(code, text)
+    return report is not None and report.fatal is False and not report.ends_programs
+
+
+class LinkReports(NamedTuple):
+    """Reports of a GPU about one of its NVLinks, and what follows from them on the node."""
+
+    bus: str
+    report: NvlinkReport
+    entry: Mapping[str, Any]  #: The count of the reports.
+    followed: list[Mapping[str, Any]]  #: Counts of reports that follow from it.
+
+    @property
+    def severity(self) -> Severity:
+        """Severity of the reports; old ones are notes."""
+        return Severity(kernel_log.aged(self.entry, str(severity(self.entry))))
+
+
+def together(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return True if reports may follow from one another: they are near in time, or their times are unknown."""
+    ages, spans = [number(entry.get("age")) for entry in (one, other)], []
+    for entry, age in zip((one, other), ages, strict=True):
+        first, last = number(entry.get("first")), number(entry.get("last"))
+        if age is None and None in ages:
+            age = -last if last is not None else None
+        if age is None:
+            return True
+        spans.append((age, age + (last - first if first is not None and last is not None else 0.0)))
+    (start, end), (other_start, other_end) = spans
+    return start - other_end <= _TOGETHER and other_start - end <= _TOGETHER
+
+
+def sorted_out(value: Mapping[str, Any]) -> tuple[list[LinkReports], list[Mapping[str, Any]]]:
+    """Return the reports about NVLinks in a value of the probe ``kernel``, and the other counts of Xids.
+
+    That programs were ended, and that the GPU wants another recovery, follows from a report about a link.
+    """
+    counts = [entry for entry in dicts(value.get("counts")) if entry.get("kind") == "xid"]
+    links: list[LinkReports] = []
+    rest: list[Mapping[str, Any]] = []
+    for entry in counts:
+        report = nvlink_report(entry.get("code"), str(entry.get("text", "")))
+        if report:
+            links.append(LinkReports(str(entry.get("bus") or ""), report, entry, []))
+    for entry in counts:
+        if any(entry is one.entry for one in links):
+            continue
+        cause = _link_behind(entry, links)
+        (cause.followed if cause else rest).append(entry)
+    return links, rest
+
+
+def _link_behind(entry: Mapping[str, Any], links: list[LinkReports]) -> LinkReports | None:
+    """Return the report about a link that a report follows from: by its number, else the gravest of the same GPU."""
+    if entry.get("code") not in _FOLLOWING:
+        return None
+    near = [one for one in links if together(one.entry, entry)]
+    bus = str(entry.get("bus") or "")
+    if named := _CAUSE.search(str(entry.get("text", ""))):
+        same = [one for one in near if one.report.code == int(named[1])]
+        return next((one for one in same if one.bus == bus), same[0] if same else None)
+    mine = [one for one in near if one.bus == bus]
+    return next((one for one in mine if one.report.fatal), mine[0] if mine else None)
+
+
+def times_of(entry: Mapping[str, Any]) -> int:
+    """Return how often a report was counted."""
+    count = entry.get("count")
+    return count if isinstance(count, int) else 1
 
 
 def judged(value: Mapping[str, Any]) -> list[Judgement]:
     """Return judgements of the Xids in a value of the probe ``kernel``, one for each number; old ones are notes.
 
-    An Xid that only reports that an earlier one ended programs is a note beside the earlier one.
+    An Xid that only reports that an earlier one ended programs is part of that one if it names it, else a note.
+    Reports about NVLinks are left out (`sorted_out`): several nodes may report one fault.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for entry in dicts(value.get("counts")):
-        if entry.get("kind") == "xid":
-            verdict = kernel_log.aged(entry, str(severity(entry)))
-            groups.setdefault((str(entry.get("code")), verdict), []).append(entry)
+    _, rest = sorted_out(value)
+    codes = {str(entry.get("code")) for entry in rest}
+    ended: dict[str, int] = {}
+    for entry in rest:
+        cause = _CAUSE.search(str(entry.get("text", ""))) if str(entry.get("code")) == _CLEANUP else None
+        if cause and cause[1] in codes:
+            ended[cause[1]] = ended.get(cause[1], 0) + times_of(entry)
+            continue
+        verdict = kernel_log.aged(entry, str(severity(entry)))
+        groups.setdefault((str(entry.get("code")), verdict), []).append(entry)
     causes = [code for code, verdict in groups if code != _CLEANUP and verdict == "bad"]
     found = []
     for (code, verdict), same in groups.items():
@@ -98,9 +193,11 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
             name, verdict = f"{name} (see Xid {causes[0]})", "note"
         buses = [str(entry["bus"]) for entry in same if entry.get("bus")]
         ages = [age for entry in same if (age := number(entry.get("age"))) is not None]
-        times = sum(count if isinstance(count := entry.get("count"), int) else 1 for entry in same)
+        times = sum(map(times_of, same))
         whole = {**same[0], "bus": some(buses) or None, "count": times, "age": min(ages, default=None)}
-        judgement = kernel_log.report(whole, verdict, "xid", name)
+        judgement = kernel_log.report({**whole, "interface": None}, verdict, "xid", name)
+        if code in ended:
+            judgement["text"] += f"; it ended programs (Xid {_CLEANUP}, {ended[code]} times)"
         judgement["devices"] = [f"bus:{bus}" for bus in buses]
         judgement["check"], judgement["action"] = "xid", one.advice if one else ""
         found.append(judgement)

@@ -19,6 +19,7 @@ from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as Va
 from fabtui.diagnosis.preflight.imex_domain import ImexNotReady as ImexNotReady
 from fabtui.diagnosis.preflight.imex_domain import ImexVersion as ImexVersion
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
+from fabtui.diagnosis.preflight.nvlink_faults import NvlinkFault, nvlink_faults
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.network import down_interfaces, nccl_interfaces
@@ -47,7 +48,7 @@ class ProbeJudgement(NodeRule):
     name = "probe"
     title = "Problem reported by a probe"
     message = "[{devices:devices}: ]{text}[; and {more} more of the kind]"
-    evidence = ("NVIDIA's action: {action}",)
+    evidence: ClassVar[tuple[str, ...]] = ("NVIDIA's action: {action}",)
     next_step = "Run the command of the finding on the node."
     #: Name of the judgements' check; "": all that are in no catalogue.
     check_name: ClassVar[str] = ""
@@ -117,12 +118,44 @@ def _command_for(topic: str, probe: str) -> str:
     return found or next((spec.next for spec in specs if spec is not None and spec.next), "")
 
 
+class XidJudgement(ProbeJudgement):
+    """Xids in the kernel's logs; reports about NVLinks are one finding for each fault of a domain."""
+
+    evidence = ("NVIDIA's action: {action}", "{details:lines}", "{echoes:lines}")
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        yield from (self._of_links(fault, context) for fault in nvlink_faults(context))
+        yield from super().check(context)
+
+    def _of_links(self, fault: NvlinkFault, context: NodeContext) -> Finding:
+        facts = {
+            "probe": "kernel",
+            "text": fault.text,
+            "action": fault.action or None,
+            "details": fault.details or None,
+            "echoes": fault.echoes or None,
+        }
+        command = _command_for("xid", "kernel").replace("{node}", fold(fault.nodes[:1]))
+        commands = (command, f"fabtui explain xid {fault.code}")
+        found = self.finding("xid", severity=fault.severity, nodes=fault.nodes, facts=facts, commands=commands)
+        ends = [device.partition(" ")[::2] for device in fault.devices]
+        known = [context.buses.get((node, slot_of(bus.removeprefix("bus:")))) for node, bus in ends]
+        about = tuple(Subject(Kind.GPU, end) for end in known if end) or tuple(
+            Subject(Kind.NODE, node) for node in fault.nodes
+        )
+        return found.replace(about=about)
+
+
+#: Rules of checks that do more than to group judgements.
+_BASES: Mapping[str, type[ProbeJudgement]] = {"xid": XidJudgement}
+
+
 def _rule(row: Mapping[str, Any]) -> type[ProbeJudgement]:
     texts = {"id": row["id"], "name": row["name"], "check_name": row["name"], "title": row["title"]}
     description = f"{row['meaning']} Source: {row['source']}."
     worst = Severity(row.get("severity", "bad"))
     own = {**texts, "severity": worst, "next_step": row["next"], "__doc__": description}
-    return type(row["name"], (ProbeJudgement,), own)
+    return type(row["name"], (_BASES.get(row["name"], ProbeJudgement),), own)
 
 
 for _row in load("node_checks")["check"]:

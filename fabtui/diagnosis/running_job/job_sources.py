@@ -518,9 +518,10 @@ def kernel(log: JobEvidenceLog, group: JobGroup, named: Iterable[JobPlace]) -> K
 
 
 def _reported(value: Mapping[str, Any]) -> str:
-    found = xids.known(value) if value.get("kind") == "xid" else None
-    name = f"Xid {value.get('code')}" if value.get("kind") == "xid" else ""
-    words = found.name if found is not None else text(value.get("text")) or ""
+    is_xid = value.get("kind") == "xid"
+    name = f"Xid {value.get('code')}" if is_xid else ""
+    meaning = xids.meaning(value.get("code"), str(value.get("text", ""))) if is_xid else ""
+    words = meaning or text(value.get("text")) or ""
     return ": ".join(filter(None, (name, words))) or str(value.get("kind"))[:40]
 
 

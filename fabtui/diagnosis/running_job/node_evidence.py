@@ -119,9 +119,9 @@ def _events(node: str, events: list[dict[str, Any]], gpus: set[str], pids: set[i
         gpu = str(one["gpu"]) if isinstance(one.get("gpu"), int) else ""
         device = gpu or text(one.get("interface")) or ""
         where = f"{node}:{gpu}" if gpu else " ".join(filter(None, (node, device or text(one.get("bus")))))
-        xid = xids.known(one) if kind == "xid" else None
         name = f"Xid {code}" if kind == "xid" else f"SXid {code}" if kind == "sxid" else _TITLES.get(kind, kind)
-        reported = (xid.name if xid else text(one.get("text"))) or ""
+        meaning = xids.meaning(code, str(one.get("text", ""))) if kind == "xid" else ""
+        reported = meaning or text(one.get("text")) or ""
         words = f"{name} at {text(one.get('at')) or 'an unknown time'}" + (f": {reported}" if reported else "")
         number_ = code if kind == "xid" and isinstance(code, int) else None
         found[kind, code, where] = Sign(where, words, kind, number_, device, gpu in gpus or one.get("pid") in pids)

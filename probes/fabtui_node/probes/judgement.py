@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 if TYPE_CHECKING:
     # It reads the source texts of all probes, for which the first frame would wait.
@@ -34,7 +34,7 @@ def part(value: Any, name: str) -> Dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def count(value: Dict[str, Any], name: str) -> Optional[float]:
+def count(value: Mapping[str, Any], name: str) -> Optional[float]:
     """Return a number in an object, or None."""
     found = value.get(name)
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None

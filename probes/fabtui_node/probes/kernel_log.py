@@ -7,7 +7,7 @@ import errno
 import os
 import select
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
@@ -159,7 +159,7 @@ def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judg
     if times > 1:
         words.append("%d times" % times)
     if age is not None:
-        words.append("last %s ago" % _long(age))
+        words.append("last %s ago" % ago(age))
     devices = ["bus:%s" % entry["bus"]] if isinstance(entry.get("bus"), str) else []
     found = judgement(subject, verdict, ": ".join([name, "; ".join(words)] if words else [name]), devices)
     if str(entry.get("kind")) in _CHECKS:
@@ -167,7 +167,7 @@ def report(entry: Dict[str, Any], verdict: str, subject: str, name: str) -> Judg
     return found
 
 
-def aged(entry: Dict[str, Any], verdict: str) -> str:
+def aged(entry: Mapping[str, Any], verdict: str) -> str:
     """Return the verdict on a count of reports; old ones are notes."""
     age = count(entry, "age")
     return "note" if age is not None and age > OLD else verdict
@@ -206,7 +206,8 @@ _CHECKS = {
 }
 
 
-def _long(seconds: float) -> str:
+def ago(seconds: float) -> str:
+    """Return a time in its largest whole unit: ``3 h``."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= unit:
             return "%d %s" % (seconds // unit, name)

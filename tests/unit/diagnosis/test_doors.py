@@ -26,6 +26,7 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
 from fabtui.session.event_pipeline import Journal
+from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
 from tests.unit.importers import new_samples
@@ -305,6 +306,14 @@ FAULTS = [
         "dmesg | grep -i xid",
         facts={"kernel": {"readable": "yes", "counts": [{**_XID, "text": "GPU has fallen off the bus."}]}},
         output="[   12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n",
+    ),
+    Fault(
+        "NVLink that went down",
+        "FT130",
+        "Xid 149: the link went down (NETIR_LINK_EVT, fatal)",
+        "dmesg | grep -i xid",
+        facts={"kernel": dmesg.parse_kernel((SAMPLES / "kernel/xid-149-of-a-tray.txt").read_text()).values},
+        output=(SAMPLES / "kernel/xid-149-of-a-tray.txt").read_text(),
     ),
     Fault(
         "memory rows that wait for remapping",

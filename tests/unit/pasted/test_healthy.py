@@ -29,6 +29,8 @@ FAULTY = {
         *(f"iblinkinfo_{name}.txt" for name in ("after_unlink", "degraded_1x_edr", "line", "mad_loss60")),
         *(f"ibqueryerrors_{name}.txt" for name in ("bad", "data", "details")),
     },
+    "imex": {"N-H-one-missing.txt", "N-j-waiting.json", "N-map-mismatch.txt"},
+    "kernel": {"*"},
     "pasted": {"*"},
     "ping": {"iputils-unknown-host.txt"},
     "ras": {"skip-rank0.log", "skip-rank1.log"},

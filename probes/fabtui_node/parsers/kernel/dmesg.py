@@ -276,6 +276,8 @@ _XID = re.compile(
 # A report that is quoted in the output of another tool continues with what that tool writes.
 _QUOTED = re.compile(r"\) => \{|\",? \"|\"\}")
 _PID = re.compile(r"pid='?(<?[\w]{1,16}>?)'?(?:, name='?([^,']{1,64})'?)?(?:, )?(.{0,600})")
+#: NVLink in a report of a GPU: Xids 144 to 150, and 74; -1 stands for none.
+_NVLINK = re.compile(r"\bLink ([0-9]{1,3})(?= ?[(\[]| ?$)|NVLink: .{0,60} link ([0-9]{1,3}) ?\(")
 _SXID = re.compile(
     r"nvidia-nvswitch([0-9]{1,3}): SXid \(PCI:(" + _BUS + r")\): ([0-9]{1,6}), (.{0,400})", re.IGNORECASE
 )
@@ -347,6 +349,8 @@ class _Log:
                 name=None if name in (None, "<unknown>") else name.strip(),
                 text=(words or "").strip()[:_WIDTH],
             )
+            if link := _NVLINK.search(event["text"]):
+                event["interface"] = "NVLink %d" % int(link[1] or link[2])
             self._keep(event)
         return bool(seen)
 
