@@ -1,10 +1,11 @@
 """Truth of the diagnosis: planted faults, and whether the first finding names them.
 
-    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--cpu]
+    python bench/diagnosis.py [--seeds 20] [--kind TEXT] [--show] [--many] [--healthy] [--racks] [--cpu]
 
 Fabrics of 2 to 32 nodes with noise (``bench/planted.py``) go through the model as events of a session. A finding is
 right if its subject is the planted one, or one of its rivals is where the data cannot separate them. A fault found by
-facts of a node may name the fact in its title or evidence.
+facts of a node may name the fact in its title or evidence. Racks of trays that share an NVLink domain are from
+``bench/racks.py``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bars import held
 from planted import _RETRY, _TIMED_OUT, Fabric, Plan, Shape, shape
+from racks import FAULTS, RACKS, Planted, racks_of, two_faults
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import Endpoint, PairClass
@@ -763,6 +765,42 @@ def several(seeds: int, show: bool) -> None:
         )
 
 
+def racks(seeds: int, only: str, show: bool) -> None:
+    """Plant faults of NVLink racks, one alone and two at once, and none."""
+    silent = hits = runs = 0
+    for sizes in RACKS:
+        name = "{} x {} trays".format(*sizes)
+        counts: dict[str, int] = {}
+        for kind in (one for one in ("healthy", *FAULTS, "two at once") if only in one):
+            for seed in range(seeds):
+                fabric, chance = racks_of(sizes, seed), _seeded(f"{name} {kind}", seed)
+                if kind == "two at once":
+                    truths = [_rack_truth(one) for one in two_faults(fabric, chance)]
+                else:
+                    truths = [_rack_truth(FAULTS[kind](fabric, chance, fabric.names))] if kind in FAULTS else []
+                model, found = run(fabric)
+                listed = serious(found) if truths else [one for one in found if one["severity"] != "note"]
+                first = listed[: len(truths) + (len(truths) > 1)]
+                missed = [one for one in truths if not any(one.named_by(other, rivals=True) for other in first)]
+                quiet = bool(truths) or not (listed or exit_code(model))
+                right = quiet and not missed
+                silent, hits, runs = silent + (not quiet), hits + (right and bool(truths)), runs + bool(truths)
+                counts[kind] = counts.get(kind, 0) + right
+                if show and not right:
+                    print(f"   seed {seed}: {[one.text for one in truths] or 'healthy'} {fabric.shape}")
+                    _print(listed[:4])
+        print(f"{name:14} " + ", ".join(f"{kind} {count}" for kind, count in counts.items()) + f" of {seeds}")
+    if runs:
+        kept = held(hits / runs, 1.0, least=True)
+        print(f"racks: planted cause first: {hits} of {runs} = {hits / runs:.1%} (bar 100% {kept})")
+    print(f"racks: healthy ones with an alarm: {silent} (bar 0 {held(silent, 0)})")
+
+
+def _rack_truth(planted: Planted) -> Truth:
+    text, subjects, words, _ = planted
+    return Truth(text, subjects, words)
+
+
 def large_fabric() -> Model:
     """Return the model of a large sampled fabric with 5 % of bad cells, as a screen has it."""
     fabric = Fabric(Shape(128, 8, ("NVIDIA H200",), "ib", 1, 2, False, 0.04), 1)
@@ -812,16 +850,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--kind", default="")
-    for name in ("show", "single", "many", "healthy", "cpu"):
+    for name in ("show", "single", "many", "healthy", "racks", "cpu"):
         parser.add_argument(f"--{name}", action="store_true")
     args = parser.parse_args()
-    everything = not (args.single or args.many or args.healthy or args.cpu)
+    everything = not (args.single or args.many or args.healthy or args.racks or args.cpu)
     if everything or args.single:
         single(args.seeds, args.kind, args.show)
     if everything or args.many:
         several(args.seeds, args.show)
     if everything or args.healthy:
         healthy(args.seeds, args.show)
+    if everything or args.racks:
+        racks(args.seeds, args.kind, args.show)
     if everything or args.cpu:
         cpu()
     return 0

@@ -112,10 +112,15 @@ class ExperimentKind(StrEnum):
 
 
 class Reach(StrEnum):
-    """Pairs of a component: all, those with other nodes, or those within its node."""
+    """Pairs of a component: all, those with other nodes, some of these, or those within its node.
+
+    Where NVLink domains span nodes, pairs with other nodes stay within a domain, over NVLink, or use the network.
+    """
 
     ALL = "all"
     OFF_NODE = "off-node"
+    DOMAIN = "domain"
+    NETWORK = "network"
     INSIDE = "inside"
 
 

@@ -14,10 +14,12 @@ from typing import NamedTuple, TypeGuard
 class PairClass(StrEnum):
     """Relation of two endpoints; values are compared within a class only.
 
-    ``cross-leaf`` is ``same-rail`` for endpoints whose NICs are known to be on different leaf switches.
+    ``cross-leaf`` is ``same-rail`` for endpoints whose NICs are known to be on different leaf switches. ``same-domain``
+    is for GPUs of different nodes that one NVLink domain connects: no NIC carries their data.
     """
 
     SAME_NODE = "same-node"
+    SAME_DOMAIN = "same-domain"
     SAME_RAIL = "same-rail"
     CROSS_LEAF = "cross-leaf"
     CROSS_RAIL = "cross-rail"
@@ -46,6 +48,8 @@ class ClassKey(NamedTuple):
     apart: bool = False  #: Whether they are on different leaf switches, or on different NUMA halves of a node.
     #: Numbers of the hardware of both ends (GPU model and NIC rate), the lower first.
     hardware: tuple[int, int] = (0, 0)
+    #: Whether two nodes, of which the results are, are in one NVLink domain; pairs of GPUs have a relation for that.
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,14 @@ def address_order(address: str) -> tuple[int, bytes]:
     return ip.version, ip.packed
 
 
-#: Relations of two endpoints.
-PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
+#: Relations of two endpoints; tables of pairs have their places.
+PAIR_CLASSES = (
+    PairClass.SAME_NODE,
+    PairClass.SAME_RAIL,
+    PairClass.CROSS_LEAF,
+    PairClass.CROSS_RAIL,
+    PairClass.SAME_DOMAIN,
+)
 #: The classes of pairs within a rail.
 WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
 
@@ -95,7 +105,7 @@ def node_of(end: str) -> str:
     return end.rpartition(":")[0]
 
 
-def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
+def pair_class(a: Endpoint, b: Endpoint, apart: bool = False, together: bool = False) -> PairClass:
     """Return the class of the pair of two endpoints.
 
     Where rails are unknown the index on the node stands for the rail, as it does on every rail-aligned machine. Sockets
@@ -105,9 +115,12 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
         a: One endpoint.
         b: The other.
         apart: Whether their NICs are known to be on different leaf switches.
+        together: Whether they are known to be in one NVLink domain.
     """
     if a.node == b.node:
         return PairClass.SAME_NODE
+    if together:
+        return PairClass.SAME_DOMAIN
     rail_a = a.index if a.rail is None else a.rail
     rail_b = b.index if b.rail is None else b.rail
     if rail_a != rail_b and not (a.by_sockets and b.by_sockets):
@@ -125,6 +138,8 @@ class EndpointTable:
         self.leaves: dict[int, str] = {}
         #: NUMA half of each endpoint, by number, where pairs between halves are slower by design.
         self.halves: dict[int, int] = {}
+        #: NVLink domain of each GPU that reports one, by number.
+        self.domains: dict[int, str] = {}
         self.hardware: list[int] = []  #: Number of the hardware of each endpoint, by number.
         self._hardware_numbers: dict[tuple[str, float], int] = {}
         self._numbers: dict[str, int] = {}
@@ -193,10 +208,21 @@ class EndpointTable:
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is None or b is None:
             return self._key_of_group(src, dst)
-        kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b))
-        apart = self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
+        together = bool(self.domains) and self.together(a, b)
+        kind = pair_class(self.endpoints[a], self.endpoints[b], self._apart(self.leaves, a, b), together)
+        apart = not together and self._apart(self.halves if kind is PairClass.SAME_NODE else self.leaves, a, b)
         one, other = self.hardware[a], self.hardware[b]
         return ClassKey(kind, apart, (one, other) if one <= other else (other, one))
+
+    def together(self, a: int, b: int) -> bool:
+        """Return True if two endpoints, by number, are on different nodes of one NVLink domain."""
+        domain = self.domains.get(a)
+        other_node = self.endpoints[a].node != self.endpoints[b].node
+        return domain is not None and domain == self.domains.get(b) and other_node
+
+    def relation(self, a: int, b: int) -> PairClass:
+        """Return the class of a pair by the numbers of its ends, without regard to leaf switches."""
+        return pair_class(self.endpoints[a], self.endpoints[b], together=self.together(a, b))
 
     def _key_of_group(self, src: str, dst: str) -> ClassKey:
         """Return the class of the ranks of a node, of two nodes, of a rail, of the first ranks or of all."""
@@ -211,7 +237,9 @@ class EndpointTable:
         hardware = (min(kinds), max(kinds)) if kinds else (0, 0)
         if src != dst:
             apart = any(self._apart(self.leaves, *pair) for pair in zip(mine, theirs, strict=False))
-            return ClassKey(PairClass.NODE_PAIR, apart, hardware)
+            domains = {self.domains.get(number) for number in (*mine, *theirs)} if self.domains else set()
+            together = len(domains) == 1 and None not in domains
+            return ClassKey(PairClass.NODE_PAIR, apart and not together, hardware, together)
         # The group of a rail crosses nodes, unlike that of a node.
         return ClassKey(PairClass.ONE_NODE, not mine, hardware)
 

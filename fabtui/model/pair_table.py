@@ -30,6 +30,10 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
 DEAD = (_CODE[Verdict.TIMEOUT], _CODE[Verdict.FAILED])
+#: Places in `PAIR_CLASSES`, which `PairTable.kind` holds.
+SAME_NODE, CROSS_RAIL, SAME_DOMAIN = (
+    PAIR_CLASSES.index(kind) for kind in (PairClass.SAME_NODE, PairClass.CROSS_RAIL, PairClass.SAME_DOMAIN)
+)
 _BAD = np.array([verdict.bad for verdict in SEVERITY])
 _DEAD = np.isin(np.arange(len(SEVERITY)), DEAD)
 #: Number of pairs per step.
@@ -76,7 +80,7 @@ class PairTable:
     share: Floats
     spread: Floats  #: Standard deviation of that in its class.
     limit: Floats  #: Share below which a pair is slow; minus infinity without a limit.
-    kind: Ints  #: Relation: 0 same node, 1 same rail, 2 cross leaf, 3 cross rail.
+    kind: Ints  #: Relation, its place in `PAIR_CLASSES`.
     row: Ints  #: Row in the store of measurements.
     path: Ints  #: `Path` of the transport.
     value: Floats  #: Value in the unit of the layer; NaN without one.

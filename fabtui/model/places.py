@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Places:
-    """Places of endpoints, by number: node, rail, leaf switch, NUMA half and hardware; -1 where unknown."""
+    """Places of endpoints, by number: node, rail, leaf, NUMA half, NVLink domain and hardware; -1 where unknown."""
 
     nodes: list[str]  #: Names of the nodes, by the numbers in ``node``.
     node: Ints
     rail: Ints
     leaf: Ints
     half: Ints
+    domain: Ints
     hardware: Ints
     order: Ints  #: Order of the addresses of CPU ranks with a rail.
 
@@ -34,6 +35,7 @@ class Places:
         """Return the places of all endpoints of a table."""
         nodes: dict[str, int] = {}
         leaves: dict[str, int] = {}
+        domains: dict[str, int] = {}
         node = [nodes.setdefault(end.node, len(nodes)) for end in table.endpoints]
         rail = [end.index if end.rail is None else end.rail for end in table.endpoints]
         leaf = [
@@ -41,10 +43,14 @@ class Places:
             for end in table.endpoints
         ]
         half = [table.halves.get(end.number, -1) for end in table.endpoints]
+        domain = [
+            -1 if (name := table.domains.get(end.number)) is None else domains.setdefault(name, len(domains))
+            for end in table.endpoints
+        ]
         sockets = {end.number: address_order(end.address or "") for end in table.endpoints if end.by_sockets}
         ranks = {address: at for at, address in enumerate(sorted(set(sockets.values())))}
         order = [ranks[sockets[end.number]] if end.number in sockets else -1 for end in table.endpoints]
-        columns = (node, rail, leaf, half, table.hardware, order)
+        columns = (node, rail, leaf, half, domain, table.hardware, order)
         return cls(list(nodes), *(np.array(column, dtype=np.int32) for column in columns))
 
     def carriers(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
@@ -89,8 +95,9 @@ def relations(places: Places, source: Ints, target: Ints) -> tuple[Ints, Ints]:
     half, other_half = places.half[source], places.half[target]
     apart_leaf = (leaf >= 0) & (other_leaf >= 0) & (leaf != other_leaf)
     apart_half = (half >= 0) & (other_half >= 0) & (half != other_half)
-    kind = np.where(same_node, 0, np.where(~same_rail, 3, np.where(apart_leaf, 2, 1)))
-    return kind, np.where(same_node, apart_half, apart_leaf).astype(np.int32)
+    together = (places.domain[source] >= 0) & (places.domain[source] == places.domain[target]) & ~same_node
+    kind = np.where(same_node, 0, np.where(together, 4, np.where(~same_rail, 3, np.where(apart_leaf, 2, 1))))
+    return kind, np.where(same_node, apart_half, apart_leaf & ~together).astype(np.int32)
 
 
 def endpoints_of_ends(store: MeasurementStore, table: EndpointTable) -> Ints:

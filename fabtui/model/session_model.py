@@ -34,6 +34,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.experiment_log import ExperimentLog
 from fabtui.model.facts.leaf_switches import LEAF_PROBES, data_rate, leaf_of, walked_leaves
+from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE, domain_of
 from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
@@ -178,6 +179,7 @@ class Model:
         known_to_slurm = {name for name, record in self.nodes.items() if "slurm" in record.probe_results}
         if placed := [end for end in event.endpoints if end.node in known_to_slurm]:
             self._place_on_leaves(placed)
+        self._place_in_domains(event.endpoints)
         self.layout += 1
         self._changed = None
 
@@ -208,6 +210,24 @@ class Model:
             if whole or isinstance((before or {}).get("fabric"), dict):
                 self._walked = walked_leaves(self.nodes.values())
             self._place_on_leaves(self.endpoints if whole else self.table.of_node(record.name))
+
+        if event.probe == DOMAIN_PROBE and value is not None:
+            self._place_in_domains(self.table.of_node(record.name))
+
+    def _place_in_domains(self, endpoints: Sequence[Endpoint]) -> None:
+        """Set the NVLink domains of endpoints; a later reading may take one away, as after a reset of a GPU."""
+        domains, changed = self.table.domains, False
+        for end in endpoints:
+            record = self.nodes.get(end.node)
+            found = None if record is None or end.kind != "gpu" else domain_of(end, record)
+            if (name := None if found is None else str(found)) != domains.get(end.number):
+                changed = True
+                domains.pop(end.number, None)
+                if name is not None:
+                    domains[end.number] = name
+        if changed:
+            self.results.classes_changed()
+            self._changed = None
 
     def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
         found = {end.number: leaf_of(end, self.nodes[end.node], self._walked) for end in endpoints}

@@ -23,6 +23,7 @@ CELL = "$cell-"
 
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",
+    PairClass.SAME_DOMAIN: "domain",
     PairClass.SAME_RAIL: "rail",
     PairClass.CROSS_LEAF: "leaf",
     PairClass.CROSS_RAIL: "cross",

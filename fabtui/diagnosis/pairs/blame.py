@@ -26,6 +26,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.pair_table import Flags, Floats, Ints, PairTable, parts, quantile
 from fabtui.model.places import Places
 from fabtui.nodeset import fold
+from fabtui_node.parsers.nccl.transports import Path
 
 #: Maximum number of bits for or against a component by one pair: single results may be wrong.
 _MOST_BITS = 8.0
@@ -163,8 +164,8 @@ def blocked_across(table: PairTable, places: Places) -> Steps[list[tuple[int, in
     tested, lost, works = (np.zeros(size * size, dtype=np.int64) for _ in range(3))
     for part in parts(len(table)):
         code = places.node[table.source[part]] * size + places.node[table.target[part]]
-        dead, across = table.dead[part], table.kind[part] == 3
-        works_within = (table.kind[part] > 0) & ~across & ~dead
+        dead, across = table.dead[part], table.kind[part] == pair_table.CROSS_RAIL
+        works_within = (table.kind[part] > 0) & (table.kind[part] != pair_table.SAME_DOMAIN) & ~across & ~dead
         for counts, where in ((tested, across), (lost, across & dead), (works, works_within)):
             counts += np.bincount(code[where], minlength=len(counts))
         yield
@@ -221,7 +222,8 @@ class _Search:
         table, places = self.table, self.places
         source, target = table.source, table.target
         off, inside = table.kind > 0, table.kind == 0
-        across = table.kind == 3
+        across = table.kind == pair_table.CROSS_RAIL
+        domain, network = self._off_node(off)
         everywhere = np.ones(len(table), dtype=bool)
         carriers = yield from _in_parts(len(table), lambda part: places.carriers(source[part], target[part]))
 
@@ -230,12 +232,15 @@ class _Search:
         gpus = np.arange(len(self.ends), dtype=np.int32)
         yield from both(Kind.GPU, Reach.ALL, 2.0, gpus, everywhere, lambda n: str(self.ends[n]))
         yield from both(Kind.GPU, Reach.INSIDE, 2.5, gpus, inside, lambda n: str(self.ends[n]))
-        yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, off, lambda n: nic_names[n])
+        yield from both(Kind.NIC, Reach.OFF_NODE, 2.2, nics, network, lambda n: nic_names[n])
         yield from both(Kind.NODE, Reach.OFF_NODE, 2.0, places.node, off, lambda n: self.nodes[n])
         yield from both(Kind.NODE, Reach.ALL, 2.5, places.node, everywhere, lambda n: self.nodes[n])
         yield from both(Kind.NODE, Reach.INSIDE, 3.0, places.node, inside, lambda n: self.nodes[n])
-        yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, off, str)
-        yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, off & ~across, str)
+        if domain.any() and network.any():
+            for reach, where in ((Reach.DOMAIN, domain), (Reach.NETWORK, network)):
+                yield from both(Kind.NODE, reach, 2.5, places.node, where, lambda n: self.nodes[n])
+        yield from both(Kind.RAIL, Reach.OFF_NODE, 2.0, places.rail, network, str)
+        yield from both(Kind.RAIL, Reach.INSIDE, 3.0, places.rail, network & ~across, str)
         # With only two rails there is one rail pair, and blaming it explains nothing.
         if len(set(places.rail.tolist())) > 2:
             yield from two(Kind.RAIL_PAIR, 3.0, places.rail, across, lambda a, b, sign: f"{a} {sign} {b}")
@@ -244,13 +249,8 @@ class _Search:
             Kind.NODE_PAIR, bits, places.node, off, lambda a, b, sign: f"{self.nodes[a]} {sign} {self.nodes[b]}"
         )
         yield None
-        yield from self._leaf_families(carriers, off)
-        whole = [(Kind.CROSS_RAIL, across, "all rails", 1.5), (Kind.FABRIC, everywhere, "all pairs", 1.0)]
-        if len(self.nodes) > 2:
-            whole.append((Kind.CROSS_NODE, off, "all nodes", 1.5))
-        for kind, where, name, bits in whole:
-            yield _Family(kind, Reach.ALL, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
-        yield None
+        yield from self._leaf_families(carriers, network)
+        yield from self._wholes(off, across, domain, network)
         size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
         half = np.array([end.index for end in self.ends]) * 2 >= size_of_node
 
@@ -261,11 +261,42 @@ class _Search:
         key = yield from _in_parts(len(table), split)
         yield _Family(Kind.HALVES, Reach.INSIDE, Direction.BOTH, 3.0, key, lambda n: self.nodes[n], len(self.nodes))
 
+    def _off_node(self, off: Flags) -> tuple[Flags, Flags]:
+        """Return the pairs of different nodes that stay within an NVLink domain, and those that use the network.
+
+        What an NVLink domain connects uses the network where its transport shows it.
+        """
+        table = self.table
+        together = table.kind == pair_table.SAME_DOMAIN
+        if not together.any():
+            return together, off
+        known = together & (table.path != Path.UNKNOWN)
+        networked = known & (table.path != Path.P2P)
+        if np.count_nonzero(networked) * 2 > np.count_nonzero(known):
+            # Nothing uses NVLink between nodes, and pairs that failed show no transport.
+            networked = together
+        return together & ~networked, off & ~(together & ~networked)
+
+    def _wholes(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[_Family | None]:
+        """Yield what all pairs of a relation have in common."""
+        whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
+        whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))
+        if len(self.nodes) > 2:
+            whole.append((Kind.CROSS_NODE, Reach.ALL, off, "all nodes", 1.5))
+            if domain.any() and network.any():
+                whole.append((Kind.CROSS_NODE, Reach.NETWORK, network, "all nodes", 2.0))
+        for kind, reach, where, name, bits in whole:
+            yield _Family(kind, reach, Direction.BOTH, bits, (where.astype(np.int8) - 1,), [name].__getitem__, 1)
+        yield None
+
     def _leaf_families(self, carriers: tuple[Ints, ...], off: Flags) -> Iterator[_Family | None]:
         """Yield the leaf switches, and the cuts between two of them."""
         leaves: Ints = self.places.leaf
         rails: Ints | None = None
-        if leaves.max(initial=-1) < 1:
+        if leaves.max(initial=-1) < 1 < self.places.domain.max(initial=-1):
+            # Racks have their own.
+            leaves = self.places.domain
+        elif leaves.max(initial=-1) < 1:
             # Where they are unknown, groups of nodes that do not reach each other stand for them.
             leaves, rails = yield from self._groups(carriers, off)
         count = int(leaves.max(initial=-1)) + 1

@@ -27,9 +27,13 @@ from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.pair_table import SAME_DOMAIN, Flags, PairTable, parts
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nccl.transports import Path
 
+#: Paths of NCCL that leave a GPU over a network.
+NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
 #: Maximum number of cells of a finding whose RDMA ports are inspected.
 MOST_INSPECTED = 64
 _MOST_COMMANDS = 4
@@ -230,6 +234,7 @@ class PairContext:
         self.blames = []
         if table is not None and places is not None and self.unexplained:
             settled: list[int] = []
+            yield from self._settle_without_nvlink(table)
             for some in in_steps(list(self.tally.place)):
                 settled += [self.tally.place[pair] for pair in some if pair not in self.unexplained]
                 yield
@@ -237,6 +242,14 @@ class PairContext:
                 if found is not None:
                     self.blames.append(found)
                 yield None
+
+    def _settle_without_nvlink(self, table: PairTable) -> Iterator[None]:
+        """Take pairs out that use the network within their NVLink domain; `NvlinkUnused` explains why they are slow."""
+        for part in parts(len(table)):
+            at = part.start + np.flatnonzero(without_nvlink(table, part))
+            for pair in self.pairs_at(at.tolist()):
+                self.unexplained.pop(pair, None)
+            yield
 
     def pairs_at(self, places: Iterable[int]) -> list[Pair]:
         """Return the pairs at places of the table."""
@@ -267,6 +280,12 @@ class PairContext:
         m = self.model.results.store.get(least[1])
         usual = self.model.usual(m)
         return None if m.value is None or not usual else SlowestFact(m.src, m.dst, m.value, usual, m.unit)
+
+
+def without_nvlink(table: PairTable, part: slice) -> Flags:
+    """Return which of some pairs use the network, though their GPUs are in one NVLink domain."""
+    found: Flags = (table.kind[part] == SAME_DOMAIN) & np.isin(table.path[part], NETWORK)
+    return found
 
 
 def crosses_nodes(pair: Pair) -> bool:

@@ -257,6 +257,7 @@ class BlameRule(_PairRule):
             case Kind.NODE | Kind.HALVES:
                 facts |= {"node": name, "endpoints": len(context.model.table.of_node(name))}
                 facts |= {"off_node": blame.reach is Reach.OFF_NODE, "inside": blame.reach is Reach.INSIDE}
+                facts |= {"domain": blame.reach is Reach.DOMAIN, "network": blame.reach is Reach.NETWORK}
             case Kind.GPU if blame.reach is Reach.INSIDE:
                 facts |= {"inside": name}
             case Kind.GPU:
@@ -273,6 +274,8 @@ class BlameRule(_PairRule):
             case Kind.RAIL_PAIR | Kind.NODE_PAIR:
                 route = Route(*_two_ends(blame), blame.direction is Direction.BOTH)
                 facts |= {"rails" if kind is Kind.RAIL_PAIR else "route": route}
+            case Kind.CROSS_NODE if blame.reach is Reach.NETWORK:
+                facts |= {"cross_domain": True}
             case _:
                 facts |= {str(kind).replace("-", "_"): True}
         return facts

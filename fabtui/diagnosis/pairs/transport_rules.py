@@ -26,26 +26,25 @@ from fabtui.diagnosis.finding import (
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_named
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.links.link_rules import gpus_in_use
-from fabtui.diagnosis.pairs.pair_context import PairContext
-from fabtui.model.endpoints import ClassKey, PairClass, node_of
+from fabtui.diagnosis.pairs.pair_context import NETWORK, PairContext, without_nvlink
+from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
-from fabtui.model.facts.node_view import active_ports, dicts, field, number
+from fabtui.model.facts.node_view import active_ports, dicts, field, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
-from fabtui.model.pair_table import Flags, Ints, PairTable, parts
+from fabtui.model.pair_table import SAME_DOMAIN, SAME_NODE, Flags, Ints, PairTable, parts
 from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.nccl.transports import Path, device_of
 
-#: Paths of NCCL that leave a GPU over a network.
-_NETWORK = (Path.TCP, Path.RDMA, Path.GPUDIRECT)
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
     "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
     "IB": ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_IB_CUDA_SUPPORT"),
     "P2P": ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_CUMEM_ENABLE", "NCCL_SHM_DISABLE"),
+    "MNNVL": ("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_MNNVL_UUID"),
     "device": ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_NET", "NCCL_TOPO_FILE", "UCX_NET_DEVICES"),
     "rate": (
         *("NCCL_MAX_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_P2P_NVL_CHUNKSIZE"),
@@ -95,9 +94,15 @@ class TransportRule(Rule[PairContext]):
         if count >= _MOSTLY * np.count_nonzero(tested):
             yield (yield from self._finding(context, Subject(Kind.FABRIC, "all nodes"), np.flatnonzero(odd), names))
             return
+        left = np.flatnonzero(odd)
+        for where, nodes in self._groups(table, places):
+            mine = where[left]
+            if mine.any() and np.count_nonzero(mine) >= _MOSTLY * np.count_nonzero(where & tested):
+                yield (yield from self._finding(context, Subject(Kind.NODES, fold(nodes)), left[mine], nodes))
+                left = left[~mine]
+            yield None
         # A node all of whose pairs take the slower path explains them.
         tested_of = yield from _per_node(table, places, np.flatnonzero(tested))
-        left = np.flatnonzero(odd)
         odd_of = yield from _per_node(table, places, left)
         for node in np.flatnonzero((tested_of > 0) & (odd_of >= _MOSTLY * tested_of)).tolist():
             mine = (places.node[table.source[left]] == node) | (places.node[table.target[left]] == node)
@@ -113,6 +118,10 @@ class TransportRule(Rule[PairContext]):
         """Return what judges the pairs of a part of the table."""
         raise NotImplementedError
 
+    def _groups(self, table: PairTable, places: Places) -> Iterator[tuple[Flags, list[str]]]:
+        """Yield the pairs of groups of nodes that are named as a whole, and their nodes."""
+        yield from ()
+
     def _finding(self, context: PairContext, subject: Subject, odd: Ints, nodes: Sequence[str]) -> Steps[Finding]:
         cells: list[Pair] = []
         for some in in_steps(odd.tolist()):
@@ -122,6 +131,7 @@ class TransportRule(Rule[PairContext]):
         where = fold(list(nodes)) if subject.kind is not Kind.FABRIC else "all nodes"
         facts: dict[str, Any] = {"where": where, "pairs": len(cells), "variables": variables or None}
         facts |= {"slowest": (yield from context.slowest(cells)), **self._error_facts(variables)}
+        facts |= self._facts(context, nodes)
         command = on_node(nodes[0], "env | grep -E '^(NCCL|UCX)_'", context.model)
         return self.finding(
             subject.name if subject.kind is Kind.NODE else "",
@@ -131,6 +141,10 @@ class TransportRule(Rule[PairContext]):
             commands=(command, *(on_node(nodes[0], one, context.model) for one in self.commands)),
             blames=subject,
         )
+
+    def _facts(self, context: PairContext, nodes: Sequence[str]) -> dict[str, Any]:
+        """Return further facts about some nodes."""
+        return {}
 
     def _error_facts(self, variables: str) -> dict[str, str]:
         return meaning_named(self.error).facts
@@ -194,7 +208,7 @@ class SocketFallback(TransportRule):
         able = np.array(with_ports)[places.node]
 
         def judge(part: slice) -> tuple[Flags, Flags]:
-            tested = (table.kind[part] > 0) & np.isin(table.path[part], _NETWORK)
+            tested = (table.kind[part] > 0) & np.isin(table.path[part], NETWORK)
             tested &= able[table.source[part]] & able[table.target[part]]
             return tested & (table.path[part] == Path.TCP), tested
 
@@ -218,7 +232,7 @@ class NoGpuDirect(TransportRule):
 
     def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
         # Across rails a NIC may be too far from the GPU. Where no pair of a relation has it, that is the setup.
-        setup = np.zeros(4, dtype=bool)
+        setup = np.zeros(len(PAIR_CLASSES), dtype=bool)
         for part in parts(len(table)):
             setup[table.kind[part][table.path[part] == Path.GPUDIRECT]] = True
             yield
@@ -261,11 +275,51 @@ class NoPeerToPeer(TransportRule):
         yield
 
         def judge(part: slice) -> tuple[Flags, Flags]:
-            tested = (table.kind[part] == 0) & np.isin(table.path[part], (Path.P2P, Path.SHM, *_NETWORK))
+            tested = (table.kind[part] == SAME_NODE) & np.isin(table.path[part], (Path.P2P, Path.SHM, *NETWORK))
             tested &= connected[table.source[part]] & connected[table.target[part]]
             return tested & (table.path[part] != Path.P2P), tested
 
         return judge
+
+
+@register
+class NvlinkUnused(TransportRule):
+    """GPUs of different nodes use the network, though they are in one NVLink domain (MNNVL, multi-node NVLink)."""
+
+    id = "FT126"
+    name = "mnnvl-unused"
+    title = "Network in place of NVLink within an NVLink domain"
+    message = "{where}: {pairs} pairs use the network, though one NVLink domain connects the GPUs (no MNNVL)"
+    evidence = ("IMEX is {imex}", "set: {variables}")
+    next_step = "Check IMEX (nvidia-imex-ctl -N), its channels in the container, and NCCL_MNNVL_ENABLE."
+    variables = "MNNVL"
+    commands = ("nvidia-imex-ctl -N", "ls /dev/nvidia-caps-imex-channels")
+    error = "imex"
+
+    def _error_facts(self, variables: str) -> dict[str, str]:
+        return {}
+
+    def _facts(self, context: PairContext, nodes: Sequence[str]) -> dict[str, Any]:
+        states: dict[str, list[str]] = {}
+        for node in nodes:
+            record = context.model.nodes.get(node)
+            state = text(field(record.probe_results.get("imex"), "state")) if record is not None else None
+            if state is not None and state != "READY":
+                states.setdefault(state, []).append(node)
+        return {"imex": ", ".join(f"{state} on {fold(named)}" for state, named in states.items()) or None}
+
+    def _groups(self, table: PairTable, places: Places) -> Iterator[tuple[Flags, list[str]]]:
+        together = table.kind == SAME_DOMAIN
+        for domain in np.unique(places.domain[places.domain >= 0]).tolist():
+            nodes = [places.nodes[at] for at in np.unique(places.node[places.domain == domain]).tolist()]
+            yield together & (places.domain[table.source] == domain), nodes
+
+    def _judge(self, context: PairContext, table: PairTable, places: Places) -> Steps[_Judge]:
+        def judge(part: slice) -> tuple[Flags, Flags]:
+            return without_nvlink(table, part), (table.kind[part] == SAME_DOMAIN) & (table.path[part] != Path.UNKNOWN)
+
+        return judge
+        yield
 
 
 @register
@@ -324,7 +378,7 @@ def _devices_used(context: PairContext, table: PairTable, places: Places) -> Ste
     yield
     for part in parts(len(table)):
         # A lasting view of an array that may still grow would prevent that.
-        off = (table.kind[part] > 0) & np.isin(table.path[part], _NETWORK)
+        off = (table.kind[part] > 0) & np.isin(table.path[part], NETWORK)
         code = end[table.source[part][off]] * len(names) + device[np.asarray(shape_of)[table.row[part][off]]]
         counts += np.bincount(code, minlength=len(counts))
         yield

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import ports_of
-from fabtui.model.facts.node_view import ProbedNode, active_ports, connections, dicts, field, number
+from fabtui.model.facts.node_view import ProbedNode, active_ports, connections, dicts, field, gpu_of, number
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
@@ -108,13 +108,6 @@ class LinkLimits:
 def limit_of(model: Model, measurement: Measurement) -> Limit | None:
     """Return the theoretical limit of a pair on the path that its p2p measurement used, or None if unknown."""
     return LinkLimits(model).of(measurement)
-
-
-def gpu_of(gpus: Any, end: Endpoint) -> dict[str, Any]:
-    """Return the entry of a GPU in a list of a probe, by its UUID or else its index; {} if there is none."""
-    found = dicts(gpus)
-    same = (gpu for gpu in found if end.uuid and gpu.get("uuid") == end.uuid)
-    return next(same, next((gpu for gpu in found if gpu.get("index") == end.index), {}))
 
 
 def _rate(value: Any) -> float | None:

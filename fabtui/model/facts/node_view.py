@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fabtui.model.endpoints import Endpoint
 from fabtui.sanitize import one_line
 
 #: Maximum length of a text that is compared.
@@ -45,6 +46,13 @@ def field(value: Any, *path: str) -> Any:
 def dicts(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list; empty if it is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def gpu_of(gpus: Any, end: Endpoint) -> dict[str, Any]:
+    """Return the entry of a GPU in a list of a probe, by its UUID or else its index; {} if there is none."""
+    found = dicts(gpus)
+    same = (gpu for gpu in found if end.uuid and gpu.get("uuid") == end.uuid)
+    return next(same, next((gpu for gpu in found if gpu.get("index") == end.index), {}))
 
 
 def active_ports(ports: Any) -> list[dict[str, Any]]:

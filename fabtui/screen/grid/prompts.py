@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fabtui.errors import InputError
-from fabtui.model.endpoints import PairClass, pair_class
+from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
@@ -18,10 +18,11 @@ VERDICTS: dict[str, frozenset[Verdict]] = {
     **{str(verdict): frozenset({verdict}) for verdict in Verdict if verdict is not Verdict.UNTESTED},
 }
 CLASSES: dict[str, PairClass] = {
-    **{str(kind): kind for kind in (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_RAIL)},
+    **{str(kind): kind for kind in PAIR_CLASSES if kind is not PairClass.CROSS_LEAF},
     "node": PairClass.SAME_NODE,
     "rail": PairClass.SAME_RAIL,
     "cross": PairClass.CROSS_RAIL,
+    "domain": PairClass.SAME_DOMAIN,
 }
 #: Parts of the library's transport names by their filter words.
 TRANSPORTS: dict[str, tuple[str, ...]] = {
@@ -59,7 +60,7 @@ class Filter:
         """Return True if a cell matches; rows and columns are not checked."""
         if self.verdicts and cell.verdict not in self.verdicts:
             return False
-        if self.classes and pair_class(model.endpoints[src], model.endpoints[dst]) not in self.classes:
+        if self.classes and model.table.relation(src, dst) not in self.classes:
             return False
         if not self.transports:
             return True

@@ -15,8 +15,7 @@ from fabtui.diagnosis.pairs.tally import spread
 from fabtui.diagnosis.pairs.traffic_path import carrier
 from fabtui.model.counter_log import CounterMeaning, Deltas, Path, counts_of, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.link_limits import gpu_of
-from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.facts.node_view import dicts, field, gpu_of
 from fabtui.model.layers import MESH, Layer, measured_key_layers, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_results import STALL

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from fabtui.model.endpoints import PairClass, pair_class
+from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -83,7 +83,7 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     links.
     """
     ends = model.endpoints
-    kind = pair_class(ends[pair[0]], ends[pair[1]])
+    kind = model.table.relation(*pair)
     found: list[int | None] = []
     tested: list[Pair] = []
     for end, other in (pair, pair[::-1]):
@@ -96,7 +96,7 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
             if (e.node == ends[end].node) == (kind is PairClass.SAME_NODE)
             and model.table.carriers(ends[end], e)[0] is nic
         ]
-        same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
+        same = [n for n in good if model.table.relation(end, n) is kind] or good
         later = [n for n in same if since is not None and _passes(model, end, n, since)]
         found.append(next(iter(later or same), None))
         alive = fatal and since is not None and any(_passes(model, end, e.number, since) for e in passing)
