@@ -32,7 +32,7 @@ class _Placed(NamedTuple):
 
     name: str
     domain: NvlinkDomain | None  #: Domain of its GPUs; None if they have joined none.
-    odd: tuple[int, ...] = ()  #: Indexes of GPUs in another one, or in none.
+    odd: tuple[int, ...] = ()  #: Indexes of GPUs in a different domain, or in none.
 
 
 def _placed(record: NodeRecord) -> _Placed | None:

@@ -250,7 +250,7 @@ class _Search:
         )
         yield None
         yield from self._leaf_families(carriers, network)
-        yield from self._wholes(off, across, domain, network)
+        yield from self._of_relations(off, across, domain, network)
         size_of_node = np.bincount(places.node, minlength=len(self.nodes))[places.node]
         half = np.array([end.index for end in self.ends]) * 2 >= size_of_node
 
@@ -277,7 +277,7 @@ class _Search:
             networked = together
         return together & ~networked, off & ~(together & ~networked)
 
-    def _wholes(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[_Family | None]:
+    def _of_relations(self, off: Flags, across: Flags, domain: Flags, network: Flags) -> Iterator[_Family | None]:
         """Yield what all pairs of a relation have in common."""
         whole = [(Kind.CROSS_RAIL, Reach.ALL, across, "all rails", 1.5)]
         whole.append((Kind.FABRIC, Reach.ALL, np.ones(len(off), dtype=bool), "all pairs", 1.0))

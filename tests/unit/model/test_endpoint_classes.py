@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fabtui.model.endpoints import ClassKey, Endpoint, EndpointTable, PairClass
+from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, Endpoint, EndpointTable, PairClass
 from fabtui.model.places import Places, relations
 
 
@@ -66,17 +66,32 @@ def test_leaf_switches_part_pairs_of_nodes_and_halves_those_within() -> None:
     assert ends.key_between("c:0", "c:1") == ClassKey(PairClass.SAME_NODE)
 
 
-def test_the_columns_of_a_table_are_the_classes_of_its_pairs() -> None:
+@pytest.mark.parametrize("domains", [{}, {2: "x", 3: "y", 4: "x", 5: "x"}])
+def test_the_columns_of_a_table_are_the_classes_of_its_pairs(domains: dict[int, str]) -> None:
     ends = table({"a": "H200", "b": "H200", "c": "H100"})
     ends.leaves = {0: "L1", 1: "L1", 2: "L2", 3: "L1"}
     ends.halves = {0: 0, 1: 1, 2: 0, 3: 0}
-    kinds = [PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL]
+    ends.domains = domains
+    kinds = PAIR_CLASSES
     places = Places.of(ends)
     source, target = np.array(list(itertools.permutations(range(6), 2))).T
     for a, b, kind, apart in zip(source, target, *relations(places, source, target), strict=True):
         key = ends.key_between(ends.names[a], ends.names[b])
         assert (kinds[kind], bool(apart)) == (key.kind, key.apart)
         assert key.hardware == tuple(sorted((places.hardware[a], places.hardware[b])))
+
+
+def test_an_nvlink_domain_parts_pairs_of_nodes_whatever_their_rails_and_leaf_switches() -> None:
+    ends = table({"a": "GB200", "b": "GB200", "c": "GB200"})
+    ends.leaves = {0: "L1", 2: "L2", 4: "L1"}
+    ends.domains = {0: "x", 1: "x", 2: "x", 3: "x", 4: "y"}
+    assert ends.key_between("a:0", "b:0") == ends.key_between("a:0", "b:1") == ClassKey(PairClass.SAME_DOMAIN)
+    assert ends.key_between("a:0", "a:1") == ClassKey(PairClass.SAME_NODE)
+    assert ends.key_between("a:0", "c:0") == ClassKey(PairClass.SAME_RAIL)
+    assert ends.key_between("b:0", "c:0") == ClassKey(PairClass.CROSS_LEAF, apart=True)
+    assert ends.key_between("a", "b") == ClassKey(PairClass.NODE_PAIR, together=True)
+    assert ends.key_between("b", "c") == ClassKey(PairClass.NODE_PAIR, apart=True)
+    assert ends.relation(0, 3) is PairClass.SAME_DOMAIN
 
 
 def hardware(rates: dict[str, float], models: dict[str, str] | None = None) -> list[list[str]]:
