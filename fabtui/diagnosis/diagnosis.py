@@ -212,7 +212,9 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = yield from _checked(Domain.LINKS, model)
-    facts += [one for one in latest_preflight(model).findings if one.severity is not Severity.NOTE]
+    looked = latest_preflight(model).findings
+    # Rules about addresses are among the results.
+    facts += [one for one in looked if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None
     running = yield from _checked(Domain.RUNNING, model)
     found, left = yield from joined(model, results, facts)

@@ -16,7 +16,7 @@ _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT20
 #: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
 _REPORTED = frozenset({"FT220", "FT221"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
-_FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234"})
+_FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 
 
 def joined(

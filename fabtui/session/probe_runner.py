@@ -112,6 +112,8 @@ class ProbeRunner:
     async def all(self, nodes: Sequence[str]) -> None:
         """Run all probes of a preflight; in a prolog without tools that take seconds where NVML answers."""
         await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
+        if len(self._clients) > 1:
+            await self.routes(nodes)
         if not self._options.read_only:
             await self._run_user_probes(nodes)
         elif self.own:

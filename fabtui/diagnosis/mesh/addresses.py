@@ -136,33 +136,39 @@ class AddressRule(MeshRule):
     """Base of the rules about causes at addresses of nodes."""
 
     evidence: ClassVar[tuple[str, ...]] = ("{count} of {total} address pairs are affected",)
+    #: Whether a finding explains all bad pairs of the endpoints at its addresses.
+    takes_endpoints: ClassVar[bool] = True
 
     def _finding(
         self, mesh: Mesh, scope: Scope, facts: Mapping[str, Any], command: str, cells: Iterable[Pair] = ()
     ) -> Finding:
-        found = mesh.finding(self, scope, MESH, facts, command)
+        bad = sum(is_bad(mesh, path) for path in scope.pairs) or None
+        found = mesh.finding(self, scope, MESH, {**facts, "count": bad}, command)
         mesh.clouded |= scope.pairs
         return found.replace(cells=found.cells | frozenset(cells))
 
 
-def _of_seats(mesh: Mesh, seats: set[tuple[str, str]]) -> frozenset[AddressPair]:
+def paths_of_seats(mesh: Mesh, seats: set[tuple[str, str]]) -> frozenset[AddressPair]:
+    """Return the paths that begin or end at addresses, given by node and address."""
     return frozenset(p for p in mesh.paths if {(p.src, p.src_addr), (p.dst, p.dst_addr)} & seats)
 
 
-def _is_bad(mesh: Mesh, path: AddressPair) -> bool:
+def is_bad(mesh: Mesh, path: AddressPair) -> bool:
+    """Return True if something that was tested on a path fails."""
     found = mesh.paths[path]
     return any(m is not None and m.verdict.bad for m in (found.ping, found.udp, found.tcp, found.mtu))
 
 
 def explained_endpoints(model: Model, finding: Finding) -> frozenset[str]:
     """Return the endpoints all of whose bad pairs a finding of these rules explains."""
-    if not isinstance(finding.rule, AddressRule) or isinstance(finding.rule, ReversePathFilter):
+    if not isinstance(finding.rule, AddressRule) or not finding.rule.takes_endpoints:
         return frozenset()
     if finding.severity is not Severity.BAD:
         return frozenset()
-    address = finding.facts.get("address")
+    one = finding.facts.get("address")
+    addresses = finding.facts.get("addresses") or (() if one is None else (one,))
     ends = (end for node in finding.nodes for end in model.table.of_node(node))
-    return frozenset(str(end) for end in ends if address in (None, end.address))
+    return frozenset(str(end) for end in ends if not addresses or end.address in addresses)
 
 
 @register
@@ -184,7 +190,7 @@ class DuplicateAddress(AddressRule):
             # One machine under several names has one MAC address.
             if len({place.mac for place in found}) < 2 or len({place.node for place in found}) < 2:
                 continue
-            paths = _of_seats(mesh, {(place.node, address) for place in found})
+            paths = paths_of_seats(mesh, {(place.node, address) for place in found})
             nodes = tuple(dict.fromkeys(place.node for place in found))
             facts = {
                 "address": address,
@@ -247,8 +253,8 @@ class WrongNetmask(AddressRule):
             # Routed fabrics have a small network for each link, and one network may contain others.
             if networks[own] > 1 or count <= len(found) / 2 / max(1, _rails(found)):
                 continue
-            paths = _of_seats(mesh, {(place.node, place.address)})
-            bad = any(_is_bad(mesh, path) for path in paths)
+            paths = paths_of_seats(mesh, {(place.node, place.address)})
+            bad = any(is_bad(mesh, path) for path in paths)
             facts = {
                 "node": place.node,
                 "nic": place.nic,
@@ -277,6 +283,7 @@ class ReversePathFilter(AddressRule):
     title = "rp_filter drops what comes from other rails"
     message = "{node} drops what comes in by another interface than it answers by (rp_filter is 1 on {filtered})"
     evidence = ("{routes:lines}", *AddressRule.evidence)
+    takes_endpoints = False
     next_step = "Route by source address on the node (ip rule, one table for each rail), or set rp_filter to 2."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from fabtui.diagnosis.finding import (
 )
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, MeshRule, endpoint_pairs

@@ -18,10 +18,27 @@ ARP = """IP address       HW type     Flags       HW address            Mask    
 
 def test_neighbours_whose_mac_address_is_known() -> None:
     assert routes.parse_neighbours(ARP) == [
-        {"address": "10.1.0.3", "nic": "eth0", "mac": "a2:02:f5:b1:48:90"},
-        {"address": "10.1.0.9", "nic": "eth0", "mac": "02:00:00:00:00:09"},
+        {"address": "10.1.0.3", "nic": "eth0", "mac": "a2:02:f5:b1:48:90", "state": None},
+        {"address": "10.1.0.9", "nic": "eth0", "mac": "02:00:00:00:00:09", "state": "permanent"},
     ]
     assert routes.parse_neighbours("") == []
+
+
+def test_neighbours_with_their_states() -> None:
+    text = (
+        '[{"dst":"10.1.0.3","dev":"eth0","lladdr":"a2:02:f5:b1:48:90","state":["REACHABLE"]},'
+        '{"dst":"fd00::1","dev":"eth0","router":null,"lladdr":"a2:02:f5:b1:48:91","state":["STALE"]},'
+        '{"dst":"fe80::1","dev":"eth0","lladdr":"a2:02:f5:b1:48:91","state":["STALE"]},'
+        '{"dst":"10.1.0.9","dev":"eth0","state":["FAILED"]},{"dst":3,"dev":"x","lladdr":"y"},'
+        '{"dst":"10.1.0.4","dev":"eth0","lladdr":"02:00:00:00:00:09","state":["\\u001b[2J"]},7]'
+    )
+    found = [(one["address"], one["mac"], one["state"]) for one in routes.parse_ip_neigh(text)]
+    assert found == [
+        ("10.1.0.3", "a2:02:f5:b1:48:90", "reachable"),
+        ("fd00::1", "a2:02:f5:b1:48:91", "stale"),
+        ("10.1.0.4", "02:00:00:00:00:09", None),
+    ]
+    assert routes.parse_ip_neigh("Option -j is unknown") == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""Faults of MAC addresses, neighbours and switches between nodes of a network: the first finding is the fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.lab.namespaces.holder import Holder, missing
+from fabtui.lab.namespaces.network import Network
+from tests.lab.field import network_in, run
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+
+MESH = ("--probes", "ping,udp")
+STRANGE = "02:ee:00:00:00:99"
+#: Words of findings that name a consequence of these faults as the cause.
+WRONG = ("blocks incoming", "one-way", "black hole", "ICMP is dropped", "fails on all nodes", "no traffic")
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with network_in(tmp_path_factory.mktemp("link"), 4, 2) as made:
+        yield made
+
+
+@pytest.fixture
+def network(wired: Network) -> Iterator[Network]:
+    yield wired
+    wired.heal()
+
+
+def preflight(network: Network, folder: Path) -> tuple[int, list[str]]:
+    """Return the exit code of ``fabtui preflight``, and the titles of its findings."""
+    path = folder / "preflight.json"
+    argv = [sys.executable, "-m", "fabtui", "preflight", "--nodes", ",".join(network.names), "--no-record"]
+    argv += ["--ssh-config", str(network.ssh_config), "--remote-python", sys.executable, "--json", str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
+    assert path.exists(), done.stdout + done.stderr
+    saved: dict[str, Any] = json.loads(path.read_text())
+    return done.returncode, [one["title"] for one in saved["findings"] if one["severity"] != "note"]
+
+
+def mac_of(network: Network, node: str, nic: str) -> str:
+    return network.on(node, "cat", f"/sys/class/net/{nic}/address").strip()
+
+
+def same_mac(network: Network) -> tuple[str, Callable[[], object]]:
+    mac, own = mac_of(network, "n1", "eth0"), mac_of(network, "n3", "eth0")
+
+    def give(text: str) -> None:
+        network.on("n3", "ip", "link", "set", "eth0", "address", text)
+        for name in network.names:
+            network.on(name, "ip", "neigh", "flush", "all")
+
+    give(mac)
+    return f"n1 eth0 and n3 eth0 have the same MAC {mac}: frames reach only one of them", lambda: give(own)
+
+
+def old_entry(network: Network) -> tuple[str, Callable[[], object]]:
+    network.on("n0", "ip", "neigh", "replace", "10.2.0.3", "lladdr", STRANGE, "dev", "eth1", "nud", "permanent")
+    own = mac_of(network, "n2", "eth1")
+    title = f"n0 has a permanent neighbour entry with an old MAC for n2 (10.2.0.3 is {own}, not {STRANGE})"
+    return title, lambda: network.on("n0", "ip", "neigh", "del", "10.2.0.3", "dev", "eth1")
+
+
+@pytest.mark.parametrize("plant", [same_mac, old_entry])
+def test_a_fault_of_macs_is_named_in_the_preflight_and_first_in_a_run(
+    network: Network, tmp_path: Path, plant: Callable[[Network], tuple[str, Callable[[], object]]]
+) -> None:
+    title, heal = plant(network)
+    try:
+        early = preflight(network, tmp_path)
+        found = run(network, tmp_path, *MESH)
+    finally:
+        heal()
+    assert early == (1, [title])
+    assert found.titles == [title], found.printed
+    assert not any(word in found.printed for word in WRONG), found.printed
+    assert "ip neigh show" in found.printed or "ip -br link" in found.printed
+
+
+def test_a_machine_outside_answers_for_an_address(network: Network, tmp_path: Path) -> None:
+    own = mac_of(network, "n1", "eth1")
+    # The node answers no ARP request and sends none, so that the other machine always wins.
+    network.on("n1", "sysctl", "-qw", "net.ipv4.conf.eth1.arp_ignore=8")
+    for name in ("n0", "n2", "n3"):
+        known = ("lladdr", mac_of(network, name, "eth1"), "dev", "eth1", "nud", "permanent")
+        network.on("n1", "ip", "neigh", "replace", network.address(name, 1), *known)
+        network.on(name, "ip", "neigh", "flush", "all")
+    stranger = Holder("stranger")
+    try:
+        stranger.wait()
+        far = f"peer name eth1 mtu 9000 address {STRANGE} netns {stranger.pid}"
+        lines = (f"link add stray mtu 9000 master br1 type veth {far}",)
+        network.fabric("ip", "-batch", "-", text="\n".join((*lines, "link set stray up")) + "\n")
+        lines = ("addr add 10.2.0.2/24 dev eth1", "link set eth1 up")
+        stranger.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+        found = run(network, tmp_path, *MESH)
+    finally:
+        stranger.end()
+        network.on("n1", "sysctl", "-qw", "net.ipv4.conf.eth1.arp_ignore=0")
+        for name in ("n0", "n2", "n3"):
+            network.on("n1", "ip", "neigh", "del", network.address(name, 1), "dev", "eth1")
+            network.on(name, "ip", "neigh", "flush", "all")
+    title = f"another machine answers for 10.2.0.2: n[0,2-3] have its MAC as {STRANGE}, n1's eth1 has {own}"
+    assert found.titles == [title], found.printed
+
+
+@pytest.mark.parametrize(
+    ("match", "what"),
+    [("ip length > 1500", "9000-byte packets do not pass"), ("", "nothing passes")],
+    ids=["jumbo", "everything"],
+)
+def test_a_path_between_leaf_switches(network: Network, tmp_path: Path, match: str, what: str) -> None:
+    halves = ["{ 10.1.0.1, 10.1.0.2 }", "{ 10.1.0.3, 10.1.0.4 }"]
+    for here, there in (halves, halves[::-1]):
+        network.rule(f"ip saddr {here} ip daddr {there} {match}")
+    found = run(network, tmp_path, *MESH)
+    assert found.titles == [f"{what} between n[0-1] and n[2-3] on rail 0"], found.printed
+    assert found.saved["findings"][0]["subject"] == {"kind": "leaf-cut", "name": "n[0-1] - n[2-3] on rail 0"}
