@@ -97,10 +97,10 @@ def test_a_machine_outside_answers_for_an_address(network: Network, tmp_path: Pa
     try:
         stranger.wait()
         far = f"peer name eth1 mtu 9000 address {STRANGE} netns {stranger.pid}"
-        lines = (f"link add stray mtu 9000 master br1 type veth {far}",)
-        network.fabric("ip", "-batch", "-", text="\n".join((*lines, "link set stray up")) + "\n")
-        lines = ("addr add 10.2.0.2/24 dev eth1", "link set eth1 up")
-        stranger.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+        lines = f"link add stray mtu 9000 master br1 type veth {far}\nlink set stray up\n"
+        network.fabric("ip", "-batch", "-", text=lines)
+        lines = "addr add 10.2.0.2/24 dev eth1\nlink set eth1 up\n"
+        stranger.run("ip", "-batch", "-", text=lines, only_net=True)
         found = run(network, tmp_path, *MESH)
     finally:
         stranger.end()
