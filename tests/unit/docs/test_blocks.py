@@ -60,7 +60,9 @@ def check_command(words: list[str]) -> None:
         words = [word.replace(f"${name}", value) for word in words]
     # Three dots stand for further options, or for the value of one.
     line = re.sub(
-        r"(--[\w-]+\0)?\.\.\.(\0|$)", "", "\0".join(word for word in words if word not in ("--help", "--version"))
+        r"(--[\w-]+\0)?\.\.\.(\0|$)",
+        "",
+        "\0".join(word for word in words if word not in ("--help", "--help-all", "--version")),
     )
     given = [word for word in line.split("\0") if word]
     args = build_parser(given).parse_args(given)
