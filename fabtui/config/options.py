@@ -241,7 +241,8 @@ _PREFLIGHT = (
     OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
 )
 _REPLAY = (
-    OptionSpec("file", "the recording; without one, list them", "", ("replay",), metavar="FILE", positional="?"),
+    OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
+        metavar="FILE", positional="?"),
     OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
     OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
     OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),

@@ -14,7 +14,7 @@ from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
 from fabtui.config.values import ratio
 from fabtui.errors import InputError
-from fabtui.model.recording import check_recording
+from fabtui.model.recording import DamagedRecording, check_recording
 from fabtui.paths import recordings_folder, user_path
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ examples:
   fabtui replay session.jsonl.gz --speed max   show its end at once
   fabtui replay session.jsonl.gz --text        print the summary, as run does
   fabtui replay session.jsonl.gz --text --csv pairs.csv
+  fabtui replay nccl-tests.log                 the output of a tool in the grid, as read --open
 """
 
 
@@ -40,7 +41,14 @@ def execute(args: argparse.Namespace) -> int:
     path = user_path(args.file)
     speed = None if getattr(args, "speed", "") == "max" else ratio(getattr(args, "speed", "1"), "--speed", 0.01, 1e4)
     # Checked before the screen opens.
-    check_recording(path)
+    try:
+        check_recording(path)
+    except DamagedRecording:
+        raise
+    except InputError as error:
+        if not path.is_file():
+            raise
+        return _output_of_tool(args, error)
     if "text" in args:
         return _as_text(path, args)
     if given := sorted({*OUTPUT_OPTIONS, "grids"} & set(vars(args))):
@@ -58,6 +66,29 @@ def execute(args: argparse.Namespace) -> int:
 
         print_outcome(feed.model, code)
     return code
+
+
+def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
+    """Show a file that is no recording as `fabtui read` does, in the app or as text; return the exit code.
+
+    Raises:
+        InputError: `fabtui read` does not know it, or an option needs a recording.
+    """
+    from fabtui.cli.commands import read
+    from fabtui.importers.formats.job_dumps import results_of
+
+    if not all(result.known for result in results_of([args.file], None)):
+        raise error
+    needs = sorted({*OUTPUT_OPTIONS, "grids", "speed"} & set(vars(args)) - {"csv"})
+    if needs:
+        name = needs[0].replace("_", "-")
+        raise InputError(
+            f"--{name} needs a recording, and {args.file} is the output of a tool: fabtui read {args.file}"
+        )
+    args.files = [args.file]
+    if "text" not in args:
+        args.open = True
+    return read.execute(args)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -40,6 +40,21 @@ def test_a_matrix_is_shown(tmp_path: Path, capsys: Out) -> None:
     assert "1  819.5      -\n" in out
 
 
+def test_replay_takes_what_read_knows(tmp_path: Path, capsys: Out) -> None:
+    name = put(tmp_path / "bw.txt", MULTINODE)
+    assert entry.main(["read", name]) == 0
+    text = capsys.readouterr().out
+    assert entry.main(["replay", name, "--text"]) == 0
+    assert capsys.readouterr().out == text
+    assert entry.main(["replay", name, "--text", "--csv", str(tmp_path / "pairs.csv")]) == 0
+    assert (tmp_path / "pairs.csv").read_text().count("\n") > 1
+    assert entry.main(["replay", name, "--text", "--junit", str(tmp_path / "x.xml")]) == 2
+    assert entry.main(["replay", put(tmp_path / "other.txt", "nothing of the kind"), "--text"]) == 2
+    captured = capsys.readouterr().err
+    assert f"--junit needs a recording, and {name} is the output of a tool: fabtui read {name}" in captured
+    assert "not a recording of fabtui" in captured
+
+
 def test_one_object_a_file(tmp_path: Path, capsys: Out) -> None:
     names = [put(tmp_path / "bw.txt", MULTINODE), put(tmp_path / "what.txt", "hello\n")]
     assert entry.main(["read", "--json", *names]) == 3
