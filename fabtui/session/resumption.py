@@ -59,7 +59,7 @@ def resumption(path: Path) -> Resumption:
     if options.compare is not None:
         raise InputError(f"{path}: a comparison (--ab) repeats every pair; run it again instead")
     ends = [end for end in model.rows if end.kind != "none"]
-    pairs = list(pairs_for("full" if options.pairs else mode_for(options.mode, len(ends)), ends))
+    pairs = list(pairs_for("full" if options.pairs else mode_for(options.mode, len(ends)), ends, model.table.domains))
     if options.pairs:
         asked = {frozenset(pair) for pair in options.pairs}
         pairs = [(a, b) for a, b in pairs if frozenset((str(model.endpoints[a]), str(model.endpoints[b]))) in asked]

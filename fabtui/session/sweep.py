@@ -15,6 +15,7 @@ from fabtui.lab.faults import Fault
 from fabtui.model.counter_log import deltas
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import CounterDeltas, EndpointsAdded, Experiment, Pair, PhaseStart, PlanUpdate, RanksReady
+from fabtui.model.facts.nvlink_domains import DOMAIN_PROBE
 from fabtui.model.layers import MESH
 from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
@@ -215,7 +216,9 @@ class Sweep:
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
-        await asyncio.wait({tasks["nvlink"]}, timeout=PROBE_PATIENCE)
+        # The pairs of a quick sweep follow from the NVLink domains.
+        first = {"nvlink", DOMAIN_PROBE} if self._options.mode == "quick" else {"nvlink"}
+        await asyncio.wait([tasks[probe] for probe in first], timeout=PROBE_PATIENCE)
         if starts:
             for probe in registry.probes_in("load"):
                 longer.create_task(self._run_probe([*old, *there], probe))

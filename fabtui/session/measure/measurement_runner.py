@@ -116,7 +116,7 @@ class MeasurementRunner:
         here = [e for e in self._context.endpoints if e.node in there and e.kind != "none"]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
-        wanted = self._wanted(pairs_for(mode, here))
+        wanted = self._wanted(pairs_for(mode, here, self._model.table.domains))
         involved = PairArray(pair for pair in wanted if not fresh.isdisjoint(pair))
         left = {layer: self._left(involved, Layer(layer)) for layer in self._options.layers}
         pairs = PairArray(pair for pair in involved if any(pair in found for found in left.values()))

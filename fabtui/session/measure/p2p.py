@@ -203,7 +203,11 @@ class PairSweep:
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
         ends = self._context.endpoints
         self._dispatcher = Dispatcher(
-            pairs, [e.nic for e in ends], [e.node for e in ends], width=1 if self._alone else None
+            pairs,
+            [e.nic for e in ends],
+            [e.node for e in ends],
+            width=1 if self._alone else None,
+            domains=self._context.pump.model.table.domains,
         )
         self._reuses = self._kept.reuses(self._key(*pair) for pair in pairs)
         self._recovery.begin_for({end for pair in pairs for end in pair})
