@@ -80,6 +80,11 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if recognised else NOT_RECOGNISED
 
 
+def is_known(name: str) -> bool:
+    """Return True if the formats of all that a file holds are recognised."""
+    return all(result.known for result in results_of([name], None))
+
+
 def _list() -> int:
     width = max(map(len, formats()))
     for name in sorted(formats(), key=str.lower):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,10 +75,9 @@ def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
     Raises:
         InputError: `fabtui read` does not know it, or an option needs a recording.
     """
-    from fabtui.cli.commands import read
-    from fabtui.importers.formats.job_dumps import results_of
-
-    if not all(result.known for result in results_of([args.file], None)):
+    # By name, as the entry point does it: replays of recordings do without the readers of outputs.
+    read = import_module("fabtui.cli.commands.read")
+    if not read.is_known(args.file):
         raise error
     needs = sorted({*OUTPUT_OPTIONS, "grids", "speed"} & set(vars(args)) - {"csv"})
     if needs:
@@ -88,7 +88,8 @@ def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
     args.files = [args.file]
     if "text" not in args:
         args.open = True
-    return read.execute(args)
+    code: int = read.execute(args)
+    return code
 
 
 def _list(args: argparse.Namespace) -> int:
