@@ -240,6 +240,17 @@ def remote_file(text: str, option: str) -> str:
     return text
 
 
+def host_and_port(text: str, option: str) -> tuple[str, int]:
+    """Return a host or address, and a port: ``n060:29500``, ``[fd00::1]:29500``."""
+    host, _, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}|[0-9a-fA-F:.]{2,45}", host, re.ASCII) or not (
+        re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) and 0 < int(port) < 65536
+    ):
+        raise InputError(f"{option}: {text[:80]!r} is not HOST:PORT; expected something like n060:29500")
+    return host, int(port)
+
+
 def perftest_options(text: str, option: str) -> tuple[str, ...]:
     """Return options of perftest, those that take a value as two words: ``-q 4``."""
     from fabtui_node.probes.network.perftest_options import checked

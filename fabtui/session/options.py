@@ -93,6 +93,7 @@ class SessionOptions:
     preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
     read_only: bool = False  #: Whether only passive probes run, and no command that may change something.
     probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
+    master: tuple[str, int] | None = None  #: Host and port that each node tries to connect to in a preflight, or None.
     storage_path: str = ""  #: The file on the nodes that the probe ``storage`` reads.
     perftest_options: tuple[str, ...] = ()  #: Further options of the tools of the probe ``perftest``, checked.
     #: Pairs tested per second while the session watches; None: derived from the number of endpoints.

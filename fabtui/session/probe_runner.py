@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fabtui.model.events import CommandEnd, CommandStart, InventoryUpdate, ProbeResult
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import MESH
+from fabtui.model.records import listed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
@@ -38,10 +40,21 @@ MAX_WALKERS = 3
 #: Maximum number of address pairs of a node whose routes are looked up.
 MOST_ROUTES = 64
 
+#: Number of nodes each of which resolves the names of all, and of names that it resolves where there are more.
+FEW_NAMES, MOST_NAMES = 64, 16
+
 #: Probes of a preflight.
 PREFLIGHT = registry.PREFLIGHT
 #: Probes that run as soon as a session has nodes: quick, and without the NVIDIA driver, which is busy then.
 EARLY = registry.probes_in("inspect")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def inventory_args(options: SessionOptions) -> dict[str, Any]:
@@ -111,13 +124,31 @@ class ProbeRunner:
 
     async def all(self, nodes: Sequence[str]) -> None:
         """Run all probes of a preflight; in a prolog without tools that take seconds where NVML answers."""
-        await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
+        async with asyncio.TaskGroup() as group:
+            if self._options.master is not None:
+                target = dict(zip(("host", "port"), self._options.master, strict=True))
+                for node in nodes:
+                    group.create_task(self._probe(node, "master", target))
+            await self.run(nodes, self._chosen(PREFLIGHT), {"check": False} if self._prolog else {})
         if len(self._clients) > 1:
             await self.routes(nodes)
         if not self._options.read_only:
             await self._run_user_probes(nodes)
         elif self.own:
             self._pump.log("notice", f"your probes are not run, the session is read-only: {', '.join(self.own)}")
+
+    def _names_for(self, node: str) -> dict[str, Any]:
+        """Return the names that a node resolves, and addresses of some peers; of many nodes those that follow it."""
+        if self._options.lab is not None:
+            return {}
+        known = [record for record in self._pump.model.nodes.values() if record.inventory is not None]
+        at = next((at for at, record in enumerate(known) if record.name == node), 0)
+        ring = [*known[at:], *known[:at]][: len(known) if len(known) <= FEW_NAMES else MOST_NAMES]
+        names = dict.fromkeys(
+            str(name) for one in ring for name in (one.name, (one.inventory or {}).get("host")) if name
+        )
+        addresses = [str(entry.get("address")) for one in ring[1:4] for entry in listed(one, "data_addresses")[:1]]
+        return {"names": [name for name in names if not _is_address(name)], "addresses": addresses}
 
     @property
     def _prolog(self) -> bool:
@@ -143,6 +174,9 @@ class ProbeRunner:
                     group.create_task(self._fabric(able))
                     continue
                 for node in able:
+                    if probe == "names":
+                        group.create_task(self._probe(node, probe, self._names_for(node)))
+                        continue
                     args = registry.PROBES[probe].beside_tests if beside_tests else given
                     group.create_task(self._clock(node) if probe == "clock" else self._probe(node, probe, args))
 

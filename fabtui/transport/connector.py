@@ -10,6 +10,7 @@ import resource
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -255,9 +256,11 @@ class Connector:
             return await self.open_openssh(host)
         from fabtui.transport.asyncssh.connection import ChannelPipe
 
-        options = self.options
+        options, began = self.options, time.monotonic()
         pipe = await ChannelPipe.run(login, self._typed_command(host), options.connect_timeout)
-        return await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
+        link = await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
+        link.login_seconds = None if login.seconds is None else login.seconds + time.monotonic() - began
+        return link
 
     async def open_openssh(self, host: str) -> Link:
         """Open a link over a process of OpenSSH."""
@@ -284,8 +287,11 @@ class Connector:
         async def attempt() -> Link:
             # The progress of ssh is unknown, so its place is released after a moment in any case.
             async with self.gates.login(f"openssh {via}" if via else "", lambda: False):
+                began = time.monotonic()
                 pipe = await SshPipe.run(words, ssh_environment())
-                return await self.start(pipe, host, "openssh", openssh_explainer(host), "")
+                link = await self.start(pipe, host, "openssh", openssh_explainer(host), "")
+                link.login_seconds = time.monotonic() - began
+                return link
 
         return await with_retries(attempt)
 

@@ -76,6 +76,8 @@ class Link(ABC):
     backend: Backend
     banner: str  #: What the login printed before the node side started: cleaned, its middle cut out when it is long.
     hello: Message
+    #: Time (s) from the login to the running node side; None if unknown, or if the user had to answer a question.
+    login_seconds: float | None = None
     round_trip: float | None  #: Seconds from the last answered heartbeat to its answer, or None before the first.
 
     @property

@@ -74,6 +74,11 @@ class LoginTurn:
         return self._all.ask is not None and not self._all.stopped
 
     @property
+    def asked(self) -> bool:
+        """Return True if the server has asked a question, for whose answer it waited."""
+        return bool(self._tries)
+
+    @property
     def reuse_failed(self) -> bool:
         """Return True if only answers of other nodes were given: another login may ask the user."""
         return bool(self._reused) and not self._given and not self._all.stopped

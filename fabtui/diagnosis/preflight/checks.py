@@ -20,6 +20,10 @@ from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
 from fabtui.diagnosis.preflight.imex_domain import ImexNotReady as ImexNotReady
 from fabtui.diagnosis.preflight.imex_domain import ImexVersion as ImexVersion
+from fabtui.diagnosis.preflight.name_rules import MasterNotReached as MasterNotReached
+from fabtui.diagnosis.preflight.name_rules import SlowLogin as SlowLogin
+from fabtui.diagnosis.preflight.name_rules import SlowNameService as SlowNameService
+from fabtui.diagnosis.preflight.name_rules import WrongAddressOfName as WrongAddressOfName
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeJudgement, NodeRule, severity_of, slot_of
 from fabtui.diagnosis.preflight.nvlink_faults import NvlinkFault, nvlink_faults
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED

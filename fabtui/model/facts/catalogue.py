@@ -184,6 +184,8 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
         next="ssh {node} chronyc tracking", main=True),
     Fact("clock_known", "clock known to within", lambda n: number(n.seen("clock", "uncertainty")), N, "s"),
     Fact("uptime", "up for", host_number("uptime"), N, "s"),
+    Fact("login", "login takes", lambda n: number(n.seen("login", "seconds")), N, "s", next="ssh -v {node} true"),
+    Fact("master", "connection to --master", lambda n: text(n.seen("master", "state")), N, main=True),
     Fact("load", "load", host_number("processors", "load"), N),
     Fact("hostname", "host name", lambda n: text(n.seen("host", "identity", "hostname")) or text(n.part("host")), U),
     Fact("boot_id", "boot id", host_text("identity", "boot_id"), U),

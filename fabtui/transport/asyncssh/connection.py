@@ -136,6 +136,7 @@ class Login:
     client: Client
     proxy: Proxy | None = None
     path: tuple[str, ...] = ()
+    seconds: float | None = None  #: Duration; None if the server asked a question.
 
     def abort(self) -> None:
         """Close it immediately."""

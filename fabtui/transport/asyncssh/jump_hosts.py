@@ -175,6 +175,7 @@ class Logins:
             hops = ",".join(f"{jump.user or ''}@{jump.host}:{jump.port or ''}" for jump in resolved.jumps)
             async with self._gates.login(hops or resolved.proxy_command or "", lambda: client.greeted):
                 road: Road
+                began = time.monotonic()
                 if via is not None:
                     road = via.connection
                 elif sock is not None:
@@ -182,6 +183,7 @@ class Logins:
                 else:
                     road = await self._dialer.start_proxy(resolved)
                 login = await self._over(resolved, road, client)
+                login.seconds = None if client.turn.asked else time.monotonic() - began
         except BaseException:
             if sock is not None and client.connection is None:
                 sock.close()

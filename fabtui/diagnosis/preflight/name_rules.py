@@ -1,0 +1,266 @@
+"""Rules about names, name services and logins: what nodes resolve each other's names to, and how long that takes."""
+
+from __future__ import annotations
+
+import ipaddress
+import shlex
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
+from fabtui.model.facts.compare import shown
+from fabtui.model.facts.node_view import ProbedNode, dicts, number, text
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+from fabtui_node.probes.judgement import texts
+
+#: A login, or a reverse look-up, that takes so much longer (s) than those of the others, and so many times as long.
+_LONGER, _TIMES = {"login": 3.0, "lookup": 1.0}, 3.0
+#: Time (s) that stands for a look-up without an answer: what the probe waits for.
+_NO_ANSWER = 2.0
+
+
+class _Resolved(NamedTuple):
+    node: str  #: Where the name was resolved.
+    name: str
+    owner: str  #: Node that has the name.
+    addresses: tuple[str, ...]
+
+
+def _getent(node: str, name: str) -> str:
+    return f"ssh {fold([node])} getent ahosts {shlex.quote(one_line(name, 255))}"
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _owners(context: NodeContext) -> dict[str, str]:
+    """Return the node of each name that one node alone has."""
+    found: dict[str, set[str]] = {}
+    for node in context.nodes:
+        for name in {node.name, text(node.part("host")) or node.name}:
+            found.setdefault(name, set()).add(node.name)
+    return {name: next(iter(nodes)) for name, nodes in found.items() if len(nodes) == 1}
+
+
+def _held(node: ProbedNode) -> set[str]:
+    return {str(entry.get("address")) for nic in dicts(node.part("nics")) for entry in dicts(nic.get("addresses"))}
+
+
+def _resolved(context: NodeContext) -> Iterator[_Resolved]:
+    owners = _owners(context)
+    for node in context.nodes:
+        names = node.seen("names", "names")
+        for name, found in names.items() if isinstance(names, Mapping) else ():
+            if (owner := owners.get(str(name))) is not None and isinstance(found, list) and found:
+                yield _Resolved(node.name, str(name), owner, tuple(text(one) or "?" for one in found))
+
+
+@register
+class WrongAddressOfName(NodeRule):
+    """A node resolves the name of a node to an address of another one, to the loopback, or to an old address.
+
+    A job whose MASTER_ADDR is that name connects elsewhere. Where a node's own name is 127.0.1.1, as Debian and Ubuntu
+    write it to /etc/hosts, Gloo gives that address to ranks of other nodes unless GLOO_SOCKET_IFNAME is set.
+    """
+
+    id = "FT146"
+    name = "wrong-address-of-name"
+    title = "Name that resolves to a wrong address"
+    message = "[{peer} resolves to {address}, {whose}][its own name resolves to {own}]"
+    evidence = (
+        "{right}",
+        "a job whose MASTER_ADDR is {peer} connects elsewhere",
+        "Gloo gives other nodes {own} as the address, unless GLOO_SOCKET_IFNAME is set",
+    )
+    next_step = "Correct /etc/hosts on the node, or the name service."
+    not_in_lab = True
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        held = {node.name: _held(node) for node in context.nodes}
+        every = list(_resolved(context))
+        #: The addresses of its owner that a name resolves to on any node.
+        good: dict[str, dict[str, None]] = {}
+        for one in every:
+            good.setdefault(one.name, {}).update(dict.fromkeys(_right(one, held[one.owner])))
+        groups: dict[tuple[_Wrong, str], list[str]] = {}
+        for one in every:
+            if one.node != one.owner and held[one.owner] and not _right(one, held[one.owner]):
+                holders = [name for name in held if name != one.owner and held[name].intersection(one.addresses)]
+                if (wrong := _wrong(one, holders, known=bool(good[one.name]))) is not None:
+                    groups.setdefault((wrong, one.name), []).append(one.node)
+        for (wrong, name), nodes in groups.items():
+            facts = {"peer": name, "address": wrong.address, "whose": wrong.whose}
+            if right := ", ".join(good[name]):
+                facts["right"] = f"its address is {right}"
+            yield self._finding(name, wrong.severity, nodes, facts)
+        yield from self._own_names(context, every)
+
+    def _own_names(self, context: NodeContext, every: list[_Resolved]) -> Iterator[Finding]:
+        own = [one for one in every if one.node == one.owner]
+        local = {one.node: one for one in own if all(map(_is_loopback, one.addresses))}
+        set_for_gloo = {node.name for node in context.nodes if node.part("env", "GLOO_SOCKET_IFNAME")}
+        # As Debian installs it, all nodes have it.
+        odd = len(local) * 2 < len({one.node for one in own})
+        groups: dict[tuple[str, Severity], list[str]] = {}
+        for node, one in local.items():
+            severity = Severity.WARN if odd and node not in set_for_gloo else Severity.NOTE
+            groups.setdefault((", ".join(one.addresses[:2]), severity), []).append(node)
+        for (address, severity), nodes in groups.items():
+            yield self._finding(local[nodes[0]].name, severity, nodes, {"own": address})
+
+    def _finding(self, name: str, severity: Severity, nodes: list[str], facts: Mapping[str, str]) -> Finding:
+        commands = (_getent(nodes[0], name),)
+        return self.finding("names", severity=severity, nodes=nodes, facts=facts, commands=commands)
+
+
+class _Wrong(NamedTuple):
+    address: str
+    whose: str
+    severity: Severity
+
+
+def _right(one: _Resolved, held: set[str]) -> list[str]:
+    """Return the addresses that its owner has, other than those of the loopback."""
+    return [address for address in one.addresses if address in held and not _is_loopback(address)]
+
+
+def _wrong(one: _Resolved, holders: list[str], *, known: bool) -> _Wrong | None:
+    """Return what is wrong with a name none of whose addresses its owner has; ``known``: others resolve it rightly."""
+    address = ", ".join(one.addresses[:2])
+    if all(map(_is_loopback, one.addresses)):
+        return _Wrong(address, "the node itself", Severity.BAD)
+    if holders:
+        return _Wrong(address, f"an address of {fold(holders)}", Severity.BAD)
+    # An address that no node has may be translated on the way.
+    return _Wrong(address, f"which {one.owner} does not have", Severity.WARN) if known else None
+
+
+def _slower(values: Mapping[str, float], kind: str) -> dict[str, float]:
+    """Return the nodes whose value is far above the median of the others, with that median."""
+    found = {}
+    for node, value in values.items():
+        if others := [other for name, other in values.items() if name != node]:
+            usual = statistics.median(others)
+            if value - usual >= _LONGER[kind] and value >= _TIMES * usual:
+                found[node] = usual
+    return found
+
+
+def _lookups(context: NodeContext) -> dict[str, tuple[float, str]]:
+    """Return the slowest reverse look-up of each node, with its address; `_NO_ANSWER` stands for no answer."""
+    found = {}
+    for node in context.nodes:
+        times = node.seen("names", "reverse")
+        known = [
+            (_NO_ANSWER if (seconds := number(value)) is None else float(seconds), str(address))
+            for address, value in (times.items() if isinstance(times, Mapping) else ())
+        ]
+        if known:
+            found[node.name] = max(known)
+    return found
+
+
+def _lookup_text(seconds: float, address: str) -> str:
+    took = "more than 2 s" if seconds >= _NO_ANSWER else shown(seconds, "s")
+    return f"looking up the name of {text(address)} takes {took}"
+
+
+@register
+class SlowLogin(NodeRule):
+    """Logging in to a node takes much longer than to the others, as with a slow name service or shell start file."""
+
+    id = "FT147"
+    name = "slow-login"
+    title = "Slow login"
+    severity = Severity.WARN
+    message = "the login takes {seconds}, {usual} on the others"
+    evidence = ("{lookup}: sshd waits for it (UseDNS)",)
+    next_step = "Look at name service (UseDNS of sshd), PAM, file system of the home, and start files of the shell."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        logins = {
+            node.name: float(s) for node in context.nodes if (s := number(node.seen("login", "seconds"))) is not None
+        }
+        lookups = _lookups(context)
+        for node, usual in _slower(logins, "login").items():
+            facts = {"seconds": shown(round(logins[node], 1), "s"), "usual": shown(round(usual, 1), "s")}
+            if node in lookups and lookups[node][0] >= 1.0:
+                facts["lookup"] = _lookup_text(*lookups[node])
+            commands = [f"ssh -v {fold([node])} true"]
+            yield self.finding("login", nodes=(node,), facts=facts, commands=commands)
+
+
+@register
+class SlowNameService(NodeRule):
+    """Looking up the name of a peer's address takes much longer than on the others: sshd and Kerberos wait for it."""
+
+    id = "FT148"
+    name = "slow-name-service"
+    title = "Slow reverse look-ups"
+    severity = Severity.WARN
+    message = "{lookup}[, {usual} on the others]"
+    next_step = "Check /etc/resolv.conf and the name servers of the node; `UseDNS no` of sshd avoids it at logins."
+    not_in_lab = True
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        lookups = _lookups(context)
+        times = {node: seconds for node, (seconds, _) in lookups.items()}
+        slow_login = {one.nodes[0] for one in SlowLogin().check(context)}
+        for node, usual in _slower(times, "lookup").items():
+            if node not in slow_login:
+                facts = {"lookup": _lookup_text(*lookups[node]), "usual": shown(usual, "s")}
+                commands = [_getent(node, lookups[node][1])]
+                yield self.finding("names", nodes=(node,), facts=facts, commands=commands)
+
+
+@register
+class MasterNotReached(NodeRule):
+    """A node does not connect to the address and port of ``--master``, as ranks do to MASTER_ADDR and MASTER_PORT."""
+
+    id = "FT149"
+    name = "master-not-reached"
+    title = "Address of rank 0 that a node does not reach"
+    message = "{target}: {problem}[, {reached:count_node} connect]"
+    evidence = ("{resolved}",)
+    next_step = "Check name, address and firewall; start rank 0, or any listener (nc -l), on that port first."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        groups: dict[tuple[str, str, str, str], list[str]] = {}
+        reached = 0
+        for node in context.nodes:
+            value = node.probe_results.get("master", {})
+            if (state := text(value.get("state"))) is None:
+                continue
+            reached += state == "connected"
+            if state != "connected":
+                host, port = text(value.get("host")) or "?", f"{number(value.get('port')) or 0:.0f}"
+                problem = _PROBLEMS.get(state) or text(value.get("error")) or state
+                addresses = ", ".join(texts(value.get("addresses"))[:3])
+                groups.setdefault((host, port, problem, addresses), []).append(node.name)
+        nobody = not reached and len(groups) == 1
+        for (host, port, problem, addresses), nodes in groups.items():
+            facts: dict[str, Any] = {
+                "target": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                "problem": problem,
+            }
+            if reached:
+                facts["reached"] = reached
+            if addresses not in ("", host):
+                facts["resolved"] = f"{host} is {addresses} there"
+            severity = Severity.WARN if nobody and problem == _PROBLEMS["refused"] else Severity.BAD
+            commands = (_getent(nodes[0], host),)
+            yield self.finding("master", severity=severity, nodes=nodes, facts=facts, commands=commands)
+
+
+_PROBLEMS = {
+    "refused": "connection refused: nothing listens there, or a firewall rejects",
+    "timeout": "no answer to a connection within 3 s",
+    "unresolved": "the name does not resolve",
+}
