@@ -87,8 +87,8 @@ def in_time(asked: List[Tuple[str, Callable[[], Any]]], within: float) -> Dict[s
 def run_names(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Resolve ``names`` and look up the names of ``addresses`` and of the SSH client, all of them within `PATIENCE`.
 
-    ``host``: the host name. ``names``: the addresses by name, none of a name that does not exist; a name whose answer is
-    late is missing. ``reverse``: how long (s) the look-up of each address took, None if it is late.
+    ``host``: the host name. ``names``: the addresses by name, none of a name that does not exist; a name whose answer
+    is late is missing. ``reverse``: how long (s) the look-up of each address took, None if it is late.
     """
     own = socket.gethostname()
     client = os.environ.get("SSH_CONNECTION", "").split()[:1]
