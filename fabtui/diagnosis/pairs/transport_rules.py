@@ -29,7 +29,7 @@ from fabtui.diagnosis.links.link_rules import gpus_in_use
 from fabtui.diagnosis.pairs.pair_context import NETWORK, PairContext, without_nvlink
 from fabtui.model.endpoints import PAIR_CLASSES, ClassKey, PairClass, node_of
 from fabtui.model.facts.link_limits import LEAST_BYTES, PCIE, Limit, LinkLimits
-from fabtui.model.facts.node_view import active_ports, dicts, field, number, text
+from fabtui.model.facts.node_view import active_ports, dicts, field, is_efa, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_table import SAME_DOMAIN, SAME_NODE, Flags, Ints, PairTable, parts
@@ -37,8 +37,9 @@ from fabtui.model.places import Places
 from fabtui.model.records import listed, probed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
-from fabtui_node.parsers.nccl.transports import Path, device_of
+from fabtui_node.parsers.nccl.transports import Path, device_of, transport_of
 
+_EFA_COMMAND = "fi_info -p efa"
 #: Environment variables that keep NCCL from a faster transport.
 _VARIABLES = {
     "Socket": ("NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"),
@@ -138,13 +139,18 @@ class TransportRule(Rule[PairContext]):
             nodes=nodes,
             cells=cells,
             facts=facts,
-            commands=(command, *(on_node(nodes[0], one, context.model) for one in self.commands)),
+            commands=(command, *(on_node(nodes[0], one, context.model) for one in self._commands(context, nodes[0]))),
             blames=subject,
         )
 
     def _facts(self, context: PairContext, nodes: Sequence[str]) -> dict[str, Any]:
         """Return further facts about some nodes."""
         return {}
+
+    def _commands(self, context: PairContext, node: str) -> tuple[str, ...]:
+        """Return the commands that inspect a node; libfabric lists the adapters of AWS, which verbs do not explain."""
+        efa = any(map(is_efa, active_ports(listed(context.model.nodes.get(node), "ib"))))
+        return (_EFA_COMMAND, *self.commands[1:]) if efa and self.variables == "Socket" else self.commands
 
     def _error_facts(self, variables: str) -> dict[str, str]:
         return meaning_named(self.error).facts
@@ -410,7 +416,8 @@ class _Sample(NamedTuple):
 class BelowLinkLimit(Rule[PairContext]):
     """The usual value of a class in p2p is far below the theoretical limit of its links, so that no pair stands out.
 
-    Limits come from active NVLinks, PCIe links, RDMA ports and interfaces. SHM, TCP and labs get notes.
+    Limits come from active NVLinks, PCIe links, RDMA ports and interfaces. SHM, TCP and labs get notes, and so do
+    plug-ins that may use several NICs: their limit is the sum of all that are near.
     """
 
     id = "FT043"
@@ -451,6 +458,7 @@ class BelowLinkLimit(Rule[PairContext]):
             limit, path, m = min(samples, key=lambda one: (one.measurement.value or 0.0) / one.limit.value)
             usual, manner = m.value or 0.0, "at worst"
         noted = path in (Path.SHM, Path.TCP)
+        several = path in (Path.RDMA, Path.GPUDIRECT) and not transport_of(m.transport).one_nic
         given = number(model.options.get("limit_share"))
         least = _LEAST_PCIE if path == Path.P2P and limit.what == PCIE else _LEAST_SHARE
         share = _LEAST_NOTED if noted else least if given is None else min(given, 1.0)
@@ -461,7 +469,7 @@ class BelowLinkLimit(Rule[PairContext]):
         facts |= {"transport": one_line(m.transport or "", 60), "manner": manner, "usual": usual, "limit": limit.value}
         facts |= {"example": Route(m.src, m.dst, False), "variables": _set_variables(context, nodes, "rate") or None}
         commands = [on_node(nodes[0], f"nvidia-smi {what}", model) for what in ("topo -m", "-q -d PERFORMANCE,CLOCK")]
-        severity = Severity.NOTE if noted or model.lab is not None else Severity.BAD
+        severity = Severity.NOTE if noted or several or model.lab is not None else Severity.BAD
         ends = {end for one in samples for end in (one.measurement.src, one.measurement.dst)}
         busy = tuple(Subject(Kind.GPU, end) for end in gpus_in_use(model) if end in ends)
         return self.finding(severity=severity, facts=facts, commands=commands).replace(rivals=busy)

@@ -5,7 +5,7 @@ A pair has no limit where a fact about its path is missing: rates of products ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
@@ -14,7 +14,7 @@ from fabtui.model.facts.node_view import ProbedNode, active_ports, connections, 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui_node.parsers.nccl.transports import Path, transport_of
+from fabtui_node.parsers.nccl.transports import Path, Transport, device_of, transport_of
 from fabtui_node.parsers.nvidia.topo import NEAR, nvlinks
 
 NVLINK, PCIE, RDMA, INTERFACE = "NVLink", "PCIe", "RDMA port", "interface"
@@ -42,6 +42,8 @@ class _Links(NamedTuple):
     nvlinks: tuple[int, float] | None  #: Number of active NVLinks, and GB/s of each.
     pcie: float | None  #: GB/s of its PCIe link.
     rdma: float | None  #: GB/s of its fastest active RDMA port.
+    near_rdma: float | None  #: GB/s of all active RDMA ports that are as near.
+    ports: Mapping[str, tuple[float, str]]  #: GB/s and connector of each active RDMA device of its node.
     name: str  #: Its name in the topology matrix.
     near: Mapping[str, str]  #: Its connection to each device of that matrix: ``NV18``, ``PIX``.
     interfaces: Mapping[str, float]  #: GB/s of each interface of its node, by name and by address.
@@ -90,7 +92,7 @@ class LinkLimits:
         if path is Path.SHM:
             return pcie
         # Within a node no network limits, nor between the nodes of a lab.
-        if inside or not kind.one_nic:
+        if inside:
             return []
         if path is Path.TCP and self._model.lab is None:
             return _both(
@@ -98,7 +100,8 @@ class LinkLimits:
                 _interface(here, transport, measurement.src_addr),
                 _interface(there, transport, measurement.dst_addr),
             )
-        rdma = _both(RDMA, here.rdma, there.rdma) if path in (Path.RDMA, Path.GPUDIRECT) else []
+        rates = (_rdma(end, kind, device_of(transport)) for end in (here, there))
+        rdma = _both(RDMA, *rates) if path in (Path.RDMA, Path.GPUDIRECT) else []
         if path is Path.GPUDIRECT:
             return rdma + pcie if rdma and pcie else []
         # Through host memory, data still leaves each GPU over its PCIe link.
@@ -118,6 +121,22 @@ def _rate(value: Any) -> float | None:
 
 def _both(what: str, here: float | None, there: float | None) -> list[Limit]:
     return [] if here is None or there is None else [Limit(min(here, there), what)]
+
+
+def _rdma(links: _Links, kind: Transport, device: str) -> float | None:
+    """Return the rate of the NICs that a transport used: NCCL joins the names of those that it uses as one."""
+    names = device.split("+")
+    if len(names) > 1:
+        return _together([links.ports.get(name) for name in names])
+    return links.rdma if kind.one_nic else links.near_rdma
+
+
+def _together(ports: Sequence[tuple[float, str] | None]) -> float | None:
+    """Return the sum of the rates of ports; those behind one connector share its rate. None if one is unknown."""
+    if not ports or None in ports:
+        return None
+    rates = {connector or str(at): rate for at, (rate, connector) in enumerate(filter(None, ports))}
+    return sum(rates.values())
 
 
 def _p2p(here: _Links, there: _Links, inside: bool) -> list[Limit]:
@@ -153,15 +172,26 @@ def _links_of(model: Model, end: Endpoint) -> _Links:
     ports = ports_of(end, record)
     active = active_ports(node.part("ib"))
     rates = [_rate(port.get("rate")) for port in active if (port.get("ca"), port.get("port")) in ports]
+    by_device = {
+        str(port.get("ca")): (rate / 8, str(port.get("connector") or ""))
+        for port in active
+        if (rate := _rate(port.get("rate"))) is not None
+    }
     return _Links(
         _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),
         _pcie(gpu_of(node.seen("gpuload", "gpus"), end), gpu),
         # NCCL may use one of two ports.
         max((rate / 8 for rate in rates if rate is not None), default=None),
+        _together([by_device.get(str(near)) for near in _names(gpu.get("near_nics"))]),
+        by_device,
         name,
         {column: word for (row, column), word in connections(node.seen("topology", "matrix")).items() if row == name},
         _interfaces(node),
     )
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _nvlinks(gpu: Mapping[str, Any]) -> tuple[int, float] | None:

@@ -60,6 +60,12 @@ def active_ports(ports: Any) -> list[dict[str, Any]]:
     return [port for port in dicts(ports) if port.get("state") == "Active"]
 
 
+def is_efa(port: Mapping[str, Any]) -> bool:
+    """Return True for a port of an Elastic Fabric Adapter of AWS, whose link layer is unspecified."""
+    names = str(port.get("ca")).startswith(("efa", "rdmap"))
+    return port.get("type") == "EFA" or (names and port.get("link_layer") not in ("InfiniBand", "Ethernet"))
+
+
 def connections(matrix: Any) -> dict[tuple[str, str], str]:
     """Return the words of a topology matrix by the names of row and column."""
     rows, columns, cells = (

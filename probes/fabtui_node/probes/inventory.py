@@ -27,6 +27,7 @@ _READ = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "NCCL_NET_PLUGIN
 #: Variables that name files which are written.
 _WRITTEN = ("NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _ENV_LIMIT = 4096
+_MOST_NEAR = 16
 #: Queueing disciplines that nobody has by default, with what they do to what is sent.
 _SHAPING = {"tbf": "limits the rate", "netem": "delays, drops or reorders packets"}
 
@@ -46,7 +47,10 @@ def parse_meminfo(text: str) -> Optional[int]:
 def place_nics(
     found: List[Dict[str, Any]], interfaces: List[Dict[str, Any]], devices: List[Dict[str, Any]], root: str
 ) -> None:
-    """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface on nodes without RDMA."""
+    """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface on nodes without RDMA.
+
+    ``near_nics`` are all that are equally near.
+    """
     near: Dict[str, pci.PciDevice] = {}
     for device in devices:
         active = any(port["state"] == "Active" for port in device["ports"])
@@ -61,20 +65,34 @@ def place_nics(
     for gpu in found:
         path = sysfs.real(root, "bus/pci/devices", gpu["bus"]) if gpu["bus"] else None
         places[str(gpu["index"])] = pci.PciDevice(path, gpu["numa"])
-    chosen = pci.closest(places, near)
+    chosen, equal = pci.closest(places, near), pci.nearest(places, near)
     for gpu in found:
-        gpu["nic"], gpu["nic_path"] = chosen[str(gpu["index"])]
+        name = str(gpu["index"])
+        gpu["nic"], gpu["nic_path"] = chosen[name]
+        gpu["near_nics"] = equal[name][:_MOST_NEAR]
 
 
 def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the ``ib`` list: one entry a port of ``rdma.devices``."""
+    """Return the ``ib`` list: one entry a port of ``rdma.devices``.
+
+    ``connector`` names the connector of ports that share it, as those of two PCI functions of one adapter do on a DGX
+    Spark and where an adapter is connected to both sockets.
+    """
     of_device = ("ca", "type", "firmware", "numa", "bus")
     of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")
-    found = []
+    found: List[Dict[str, Any]] = []
+    sharing: Dict[str, List[Dict[str, Any]]] = {}
     for device in devices:
         for port in device["ports"]:
             own = {name: port[name] for name in of_port}
             found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
+            if device["system_guid"] and port["place"]:
+                connector = "%s %s/%d" % (device["system_guid"], port["place"], port["port"])
+                sharing.setdefault(connector, []).append(found[-1])
+    for connector, ends in sharing.items():
+        if len({end["ca"] for end in ends}) > 1:
+            for end in ends:
+                end["connector"] = connector
     return found
 
 

@@ -68,12 +68,10 @@ def distance(one: PciDevice, other: PciDevice) -> Optional[str]:
     return "PIX" if len(first) - common <= 2 and len(second) - common <= 2 else "PXB"
 
 
-def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str, Tuple[Optional[str], Optional[str]]]:
-    """Return (nearest NIC, distance) for each GPU, (None, None) where nothing is known.
+def nearest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str, List[str]]:
+    """Return the nearest NICs of each GPU, several where they are equally near; none where nothing is known.
 
-    The deepest common ancestor wins, then the distance, then the NIC's rank. What is still equal is shared out: where
-    several GPUs have the same nearest NICs, as two of each behind one switch, the first GPU gets the first NIC and so
-    on.
+    The deepest common ancestor wins, then the distance, then the NIC's rank.
     """
     choices: Dict[str, List[str]] = {}
     for name, gpu in gpus.items():
@@ -85,6 +83,15 @@ def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str,
                 scores[nic] = (-DISTANCES.index(far), depth, nics[nic].rank)
         best = max(scores.values()) if scores else None
         choices[name] = [nic for nic, score in scores.items() if score == best]
+    return choices
+
+
+def closest(gpus: Dict[str, PciDevice], nics: Dict[str, PciDevice]) -> Dict[str, Tuple[Optional[str], Optional[str]]]:
+    """Return (nearest NIC, distance) for each GPU, (None, None) where nothing is known.
+
+    Of several that are equally near, as two of each behind one switch, the first GPU gets the first NIC and so on.
+    """
+    choices = nearest(gpus, nics)
     result: Dict[str, Tuple[Optional[str], Optional[str]]] = {}
     served: Dict[Tuple[str, ...], int] = {}
     for name in sorted(gpus, key=sysfs.natural):

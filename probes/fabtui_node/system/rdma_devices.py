@@ -49,7 +49,8 @@ def devices(root: str = "/sys") -> List[Dict[str, Any]]:
 
     Each device: ``ca``, ``type``, ``firmware``, ``hardware``, ``node_guid``, ``system_guid``, ``bus`` (PCI address),
     ``path`` (real path of its PCI device), ``numa``, ``ports``. Each port: ``port``, ``state``, ``physical_state``,
-    ``rate`` (Gb/s), ``lid``, ``sm_lid``, ``link_layer``, ``guid``, ``capability_mask``, ``netdev``, ``gids``.
+    ``rate`` (Gb/s), ``lid``, ``sm_lid``, ``link_layer``, ``guid``, ``capability_mask``, ``netdev``, ``gids``,
+    ``place`` (of its connector on the adapter, such as ``p0``; None of a virtual function).
     """
     folder = os.path.join(root, "class/infiniband")
     return [_device(folder, name) for name in sysfs.names(folder)]
@@ -79,7 +80,7 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
     path = sysfs.real(here, "device")
     return {
         "ca": ca,
-        "type": sysfs.text(here, "hca_type"),
+        "type": sysfs.text(here, "hca_type") or _type_of_driver(here),
         "firmware": sysfs.text(here, "fw_ver"),
         "hardware": sysfs.text(here, "hw_rev"),
         "node_guid": _guid(sysfs.text(here, "node_guid")),
@@ -91,6 +92,21 @@ def _device(folder: str, ca: str) -> Dict[str, Any]:
     }
 
 
+def _type_of_driver(device: str) -> Optional[str]:
+    """Return the type of a device whose driver names none, as that of Elastic Fabric Adapters."""
+    driver = os.path.basename(sysfs.real(device, "device/driver") or "")
+    return "EFA" if driver == "efa" else None
+
+
+def _place(device: str, netdev: Optional[str]) -> Optional[str]:
+    """Return which connector of an adapter a port is: by its interface, else by its PCI function."""
+    if sysfs.real(device, "device/physfn") is not None:
+        return None
+    named = sysfs.text(device, "device/net", netdev, "phys_port_name") if netdev else None
+    bus = pci.address(sysfs.real(device, "device"))
+    return named or ("f" + bus.rpartition(".")[2] if bus else None)
+
+
 def _guid(text: Optional[str]) -> Optional[str]:
     if not text:
         return None
@@ -100,6 +116,7 @@ def _guid(text: Optional[str]) -> Optional[str]:
 
 def _port(device: str, name: str) -> Dict[str, Any]:
     here = os.path.join(device, "ports", name)
+    netdev = _netdev(device, here, int(name))
     return {
         "port": int(name),
         "state": parse_state(sysfs.text(here, "state")),
@@ -110,7 +127,8 @@ def _port(device: str, name: str) -> Dict[str, Any]:
         "link_layer": sysfs.text(here, "link_layer") or "unknown",
         "guid": port_guid(sysfs.text(here, "gids/0")),
         "capability_mask": sysfs.text(here, "cap_mask"),
-        "netdev": _netdev(device, here, int(name)),
+        "netdev": netdev,
+        "place": _place(device, netdev),
         "gids": [
             {"index": index, "gid": gid, "type": kind}
             for index, gid, kind in itertools.islice(gids(here, _GIDS_READ), _GIDS_KEPT)

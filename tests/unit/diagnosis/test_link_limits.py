@@ -14,7 +14,7 @@ from fabtui.model.events import InventoryUpdate, Measured
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
-from tests.unit.model.test_link_limits import MIB, model_of, pair, swept
+from tests.unit.model.test_link_limits import MIB, both, model_of, pair, several, swept
 
 NVLINK, RDMA = (360.0, "P2P/CUMEM"), (46.0, "NET/IB/mlx5_0")
 
@@ -125,3 +125,11 @@ def test_json_has_the_limit_of_each_measurement() -> None:
     found = {(row["src"], row["dst"]): row["limit"] for row in rows}
     assert found["a:0", "a:1"] == {"value": 478.116, "what": "NVLink", "exact": True}
     assert found["a:0", "b:0"] == {"value": 50.0, "what": "RDMA port", "exact": True}
+
+
+def test_a_plugin_with_several_nics_far_below_their_sum_is_a_note() -> None:
+    model = both(model_of(generation=5), several)
+    assert below(swept(model, NVLINK, (40.0, "NET/Libfabric/0/GDRDMA"))) == []
+    (one,) = below(swept(both(model_of(generation=5), several), NVLINK, (12.0, "NET/Libfabric/0/GDRDMA")))
+    assert str(one.severity) == "note"
+    assert title(one) == "pairs between nodes usually reach 24 % of the RDMA port limit"

@@ -183,3 +183,29 @@ def test_gpus_with_nvlinks_that_do_not_use_them(slower: str) -> None:
 def test_an_unknown_transport_is_no_slower_one() -> None:
     assert diagnose(fabric(lambda s, d: None)).findings == []
     assert of("no-peer-to-peer", lambda s, d: SHM if s == "a:0" and not off(s, d) else None, per_node=4) != []
+
+
+PLUGINS = ("Libfabric", "AWS Libfabric", "OFI", "IBext_v10", "gIB", "FasTrak", "GPUDirectTCPX_v7", "AINIC", "UCX")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_plugins_without_gpudirect_and_sockets_beside_them(plugin: str) -> None:
+    def without(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else f"NET/{plugin}/0" + ("" if "c" in (src[0], dst[0]) else "/GDRDMA")
+
+    def sockets(src: str, dst: str) -> str:
+        return P2P if not off(src, dst) else SOCKET if "c" in (src[0], dst[0]) else f"NET/{plugin}/0/GDRDMA"
+
+    healthy = fabric(lambda s, d: f"NET/{plugin}/0/GDRDMA" if off(s, d) else P2P)
+    assert of("no-gpudirect", without) == [((Kind.NODE, "c"), 24)]
+    assert of("socket-fallback", sockets) == [((Kind.NODE, "c"), 24)]
+    assert diagnose(healthy).findings == []
+
+
+def test_sockets_beside_adapters_of_aws() -> None:
+    model = fabric(lambda s, d: SOCKET if off(s, d) else P2P)
+    for node in "abcd":
+        ports = [{"ca": "rdmap79s0", "port": 1, "state": "Active", "link_layer": "Unknown", "type": "EFA"}]
+        model.apply(InventoryUpdate(node=node, value={"ib": ports}, time=3.0))
+    (one,) = [one for one in diagnose(model).findings if one.rule.name == "socket-fallback"]
+    assert one.next == ("ssh a env | grep -E '^(NCCL|UCX)_'", "ssh a fi_info -p efa", "ssh a ls /dev/infiniband")

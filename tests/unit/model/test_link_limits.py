@@ -298,3 +298,43 @@ def swept(model: Model, inside: tuple[float, str], between: tuple[float, str], s
         row = pair(transport, str(a), str(b), value, bytes=size)
         model.apply(Measured(measurements=[row], time=2.0))
     return model
+
+
+def several(inventory: dict[str, Any], *, rate: float = 100.0, per_gpu: int = 4, shared: bool = False) -> None:
+    """Give each GPU several NICs that are equally near, of which two share a connector."""
+    names = [[f"rdmap{at}s{one}" for one in range(per_gpu)] for at in range(len(inventory["gpus"]))]
+    for gpu, near in zip(inventory["gpus"], names, strict=True):
+        gpu["near_nics"] = near
+    inventory["ib"] = [
+        {"ca": name, "port": 1, "state": "Active", "rate": rate, **({"connector": f"c{at // 2}"} if shared else {})}
+        for near in names
+        for at, name in enumerate(near)
+    ]
+
+
+def both(model: Model, change: Callable[[dict[str, Any]], None]) -> Model:
+    for record in list(model.nodes.values()):
+        inventory = dict(record.inventory or {})
+        change(inventory)
+        model.apply(InventoryUpdate(node=record.name, value=inventory, time=1.0))
+    return model
+
+
+def test_a_plugin_that_uses_several_nics_of_a_gpu_has_their_sum_as_limit() -> None:
+    model = both(model_of(generation=5), several)
+    for name in ("NET/Libfabric/0/GDRDMA", "NET/AWS Libfabric/0", "NET/OFI/0/GDRDMA"):
+        assert limit(model, pair(name)) == (50.0, "RDMA port")
+    faster = both(model_of(generation=5), lambda inventory: several(inventory, rate=200.0))
+    assert limit(faster, pair("NET/Libfabric/0/GDRDMA")) == (63.008, "PCIe")
+
+
+def test_nics_that_nccl_uses_as_one_have_their_sum_as_limit() -> None:
+    model = both(model_of(generation=5), lambda inventory: several(inventory, per_gpu=2))
+    assert limit(model, pair("NET/IB/rdmap0s0+rdmap0s1/GDRDMA", value=20.0)) == (25.0, "RDMA port")
+    assert limit(model, pair("NET/IB/rdmap0s0+gone/GDRDMA", value=20.0)) is None
+
+
+def test_ports_behind_one_connector_share_its_rate() -> None:
+    model = both(model_of(generation=5), lambda inventory: several(inventory, rate=200.0, per_gpu=2, shared=True))
+    assert limit(model, pair("NET/IB/rdmap0s0+rdmap0s1", value=20.0)) == (25.0, "RDMA port")
+    assert limit(model, pair("NET/Libfabric/0", value=20.0)) == (25.0, "RDMA port")

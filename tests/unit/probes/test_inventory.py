@@ -13,7 +13,7 @@ import pytest
 from fabtui_node import protocol, registry
 from fabtui_node.probes import inventory
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
-from fabtui_node.system import interpreters, limits, nccl_libraries
+from fabtui_node.system import interpreters, limits, nccl_libraries, rdma_devices
 
 from .places import Tree
 
@@ -301,3 +301,58 @@ def test_unlimited_is_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_gpus_that_the_driver_does_not_show(value: dict[str, Any], text: str | None) -> None:
     assert [one["text"] for one in inventory.judge(value)] == ([text] if text else [])
+
+
+def efa(tree: Tree, name: str, device: str) -> None:
+    """Make an Elastic Fabric Adapter: its driver names no type, and its link layer is unspecified."""
+    tree.ca(name, tree.pci(device), None, link_layer="Unknown", rate="100 Gb/sec (4X EDR)")
+    (tree.root / f"class/infiniband/{name}/hca_type").unlink()
+    tree.link(f"devices/{device}/driver", "bus/pci/drivers/efa")
+
+
+def test_adapters_of_aws_have_a_type_and_all_that_are_near_are_listed(tree: Tree) -> None:
+    for at in range(4):
+        efa(tree, f"rdmap{at}s0", f"pci0000:00/0000:00:01.0/0000:0{at + 1}:00.0")
+    tree.pci("pci0000:00/0000:00:01.0/0000:09:00.0")
+    devices = rdma_devices.devices(str(tree.root))
+    found = inventory.ports(devices)
+    assert [(one["type"], one["link_layer"], one["rate"], one["state"]) for one in found] == [
+        ("EFA", "Unknown", 100.0, "Active")
+    ] * 4
+    assert all("connector" not in one for one in found)
+    gpus: list[dict[str, Any]] = [{"index": 0, "bus": "0000:09:00.0", "numa": None}]
+    inventory.place_nics(gpus, [], devices, str(tree.root))
+    assert gpus[0]["near_nics"] == [f"rdmap{at}s0" for at in range(4)]
+    assert gpus[0]["nic"] == "rdmap0s0"
+
+
+def spark(tree: Tree, name: str, device: str, place: str, state: str = "4: ACTIVE") -> None:
+    """Make a function of the adapter of a DGX Spark; two functions lead to each of its two connectors."""
+    netdev = f"en{name.removeprefix('roce')}n{place}"
+    tree.ca(name, tree.pci(device), netdev, link_layer="Ethernet", rate="200 Gb/sec (4X HDR)", state=state)
+    tree.files(f"class/infiniband/{name}", sys_image_guid="fc4c:ea03:00f9:4230")
+    tree.files(f"devices/{device}/net/{netdev}", phys_port_name=place)
+
+
+def test_two_functions_of_one_connector_are_named(tree: Tree) -> None:
+    for domain, prefix in (("0000", "p1"), ("0002", "P2p1")):
+        for function in range(2):
+            device = f"pci{domain}:00/{domain}:00:00.0/{domain}:01:00.{function}"
+            spark(tree, f"roce{prefix}s0f{function}", device, f"p{function}")
+    found = {one["ca"]: one.get("connector") for one in inventory.ports(rdma_devices.devices(str(tree.root)))}
+    guid = "0xfc4cea0300f94230"
+    assert found == {
+        "rocep1s0f0": f"{guid} p0/1",
+        "roceP2p1s0f0": f"{guid} p0/1",
+        "rocep1s0f1": f"{guid} p1/1",
+        "roceP2p1s0f1": f"{guid} p1/1",
+    }
+
+
+def test_two_connectors_of_one_adapter_and_virtual_functions_share_nothing(tree: Tree) -> None:
+    for function in range(2):
+        spark(tree, f"rocep1s0f{function}", f"pci0000:00/0000:01:00.{function}", f"p{function}")
+    tree.ca("mlx5_9", tree.pci("pci0000:00/0000:02:00.0"), None, link_layer="Ethernet")
+    tree.files("class/infiniband/mlx5_9", sys_image_guid="fc4c:ea03:00f9:4230")
+    tree.link("devices/pci0000:00/0000:02:00.0/physfn", "devices/pci0000:00/0000:01:00.0")
+    assert all("connector" not in one for one in inventory.ports(rdma_devices.devices(str(tree.root))))

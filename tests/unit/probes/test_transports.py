@@ -33,8 +33,10 @@ NAMES = [
     ("NET/OFI/0/GDRDMA", Path.GPUDIRECT, "GDR", "RDMA", False, CellStyle.RDMA),
     ("NET/AWS Libfabric/0", Path.RDMA, "OFI", None, False, CellStyle.RDMA),
     ("NET/Libfabric/0/GDRDMA", Path.GPUDIRECT, "GDR", "RDMA", False, CellStyle.RDMA),
-    ("NET/FasTrak/0", Path.GPUDIRECT, "TCPX", None, False, CellStyle.RDMA),
-    ("NET/GPUDirectTCPX_v7/0", Path.GPUDIRECT, "TCPX", None, False, CellStyle.RDMA),
+    ("NET/FasTrak/0/GDRDMA", Path.GPUDIRECT, "TCPX", None, False, CellStyle.RDMA),
+    ("NET/GPUDirectTCPX_v7/0/GDRDMA", Path.GPUDIRECT, "TCPX", None, False, CellStyle.RDMA),
+    # NCCL names GPUDirect of any plug-in; without it, data goes through host memory.
+    ("NET/FasTrak/0", Path.RDMA, "TCPX", None, False, CellStyle.RDMA),
     ("RDMA", Path.RDMA, "IB", "RDMA", True, CellStyle.RDMA),
     ("TCP", Path.GLOO, "TCP", "TCP", True, CellStyle.SOCKET),
     ("gloo tcp", Path.GLOO, "TCP", "TCP", True, CellStyle.SOCKET),

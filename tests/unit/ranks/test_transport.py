@@ -74,6 +74,10 @@ def test_interfaces() -> None:
     assert log_lines.address_of("NET/Socket/7", nics) is None
     assert log_lines.address_of("P2P/CUMEM", nics) is None
     assert log_lines.parse_nics("NET/Socket: Using 2 threads and 8 sockets per thread") == {}
+    joined = "NET/IB : Made virtual device [8] name=mlx5_0+mlx5_1 speed=800000 ndevs=2 rail=0 plane=3"
+    nics = log_lines.parse_nics(joined)
+    assert nics == {("IB", 8): Nic("mlx5_0+mlx5_1", None)}
+    assert log_lines.short_name("NET/IB/8/GDRDMA", nics) == "NET/IB/mlx5_0+mlx5_1/GDRDMA"
 
 
 def test_the_worst_way_of_a_direction_counts() -> None:

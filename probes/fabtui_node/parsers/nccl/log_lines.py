@@ -33,6 +33,8 @@ _VIA = re.compile(
     r"(?P<shared>/Shared)?)\s*$"
 )
 _USING = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Using(?P<list>(?: \[\d+\]\S+)+)")
+#: NICs that NCCL uses as one: ``mlx5_0+mlx5_1``.
+_VIRTUAL = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Made virtual device \[(?P<index>\d{1,4})\] name=(?P<name>\S{1,200})")
 _ENTRY = re.compile(r"\[(\d+)\]([^\s:]+):(\S+)")
 
 _CHOICE = re.compile(
@@ -100,7 +102,10 @@ def parse_channel(text: str) -> Optional[NcclChannel]:
 
 
 def parse_nics(text: str) -> Nics:
-    """Return the interfaces that a ``Using`` line lists, by plugin and index."""
+    """Return the interfaces that a ``Using`` line lists, or the ones that become one, by plugin and index."""
+    joined = _VIRTUAL.match(text)
+    if joined is not None:
+        return {(joined["plugin"], int(joined["index"])): Nic(joined["name"], None)}
     match = _USING.match(text)
     if match is None:
         return {}

@@ -57,7 +57,7 @@ TRANSPORTS: Tuple[Transport, ...] = (
     ),
     _row(r"^shm\b|shared memory", Path.SHM, "SHM", "shared memory", "Shared memory: through the memory of the host."),
     _row(
-        r"fastrak|tcpx", Path.GPUDIRECT, "TCPX", "GPUDirect-TCPX",
+        r"fastrak|tcpx", Path.RDMA, "TCPX", "GPUDirect-TCPX",
         "Google's plug-in for GPUDirect-TCPX and TCPXO (FasTrak): TCP without the kernel, into GPU memory.",
     ),
     _row(
@@ -78,7 +78,7 @@ TRANSPORTS: Tuple[Transport, ...] = (
     _row(r"^tcp$|gloo", Path.GLOO, "TCP", "TCP", "gloo over TCP.", "TCP", True),
     _row(r"\btcp\b", Path.TCP, "TCP", "TCP", "TCP.", "TCP", True),
 )  # fmt: skip
-_GPUDIRECT = re.compile(r"gdrdma|gpudirect|\bgdr\b")
+_GPUDIRECT = re.compile(r"gdrdma|gpudirect(?!-?tcpx)|\bgdr\b")
 _UNNAMED = re.compile("$^")
 
 
@@ -93,7 +93,9 @@ def transport_of(name: Optional[str]) -> Transport:
     for row in TRANSPORTS:
         if row.pattern.search(lowered):
             if row.path is Path.RDMA and _GPUDIRECT.search(lowered):
-                return row._replace(path=Path.GPUDIRECT, short="GDR", way="RDMA")
+                # TCPX has a name of its own for it, and is no RDMA.
+                direct = row._replace(path=Path.GPUDIRECT)
+                return direct if "GPUDirect" in row.word else direct._replace(short="GDR", way="RDMA")
             return row
     shown = "".join(c for c in text if " " < c <= "~")
     return Transport(_UNNAMED, Path.UNKNOWN, shown[:4], text, "")

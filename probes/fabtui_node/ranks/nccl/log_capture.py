@@ -104,7 +104,7 @@ class Log:
                 kept.append((self._count, line))
                 if len(kept) > 2 * KEEP:
                     del kept[:-KEEP]
-                if "Using" in line.text:
+                if "Using" in line.text or "Made virtual" in line.text:
                     self._nics.update(log_lines.parse_nics(line.text))
             if self._offset - self._held > FREE_AFTER:
                 self._held = self._offset
