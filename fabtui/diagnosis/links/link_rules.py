@@ -13,6 +13,7 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.records import NodeRecord, listed, probed
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
+from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
 _Link = dict[str, Any]
 
@@ -76,7 +77,7 @@ class NvlinkInactive(_NvlinkRule):
 
 @register
 class NvlinkErrors(_NvlinkRule):
-    """Error counters of NVLinks grew since the session started."""
+    """Error counters of NVLinks grew since the session started; traffic and what FEC corrected are no errors."""
 
     id = "FT102"
     name = "nvlink-errors"
@@ -203,4 +204,4 @@ def _counters(link: dict[str, Any]) -> dict[str, int]:
     found = link.get("counters")
     if not isinstance(found, dict):
         return {}
-    return {one_line(str(k), 40): v for k, v in found.items() if isinstance(v, int) and not isinstance(v, bool)}
+    return {k: v for k, v in found.items() if k in ERRORS and isinstance(v, int) and not isinstance(v, bool)}

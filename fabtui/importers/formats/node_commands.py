@@ -108,7 +108,8 @@ def _gids(values: Values) -> Facts:
 
 def _nvlinks(values: Values) -> Facts:
     """Return the links of GPUs that the text shows whole: a text that was cut shows no link of the others."""
-    return {"nvlink": {"gpus": [gpu for gpu in values["gpus"] if not gpu.get("cut")]}}
+    gpus = [gpu for gpu in values["gpus"] if not gpu.get("cut")]
+    return {"nvlink": {"gpus": [{**gpu, "label": f"GPU {gpu['bus']}"} if gpu.get("bus") else gpu for gpu in gpus]}}
 
 
 def _links(values: Values) -> Facts:

@@ -308,6 +308,14 @@ FAULTS = [
         output="[   12.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus.\n",
     ),
     Fault(
+        "NVLink with many bit errors",
+        "FT129",
+        "NVLink 2: effective BER up to 3e-08 (limit 1e-09)",
+        "nvidia-smi nvlink -e",
+        facts={"nvlink": {"gpus": [{"index": 1, "links": [{"link": 2, "rates": {"effective_ber": 3e-8}}]}]}},
+        output=(SAMPLES / "nvlink5/nvlink-e-noisy-link.txt").read_text(),
+    ),
+    Fault(
         "NVLink that went down",
         "FT130",
         "Xid 149: the link went down (NETIR_LINK_EVT, fatal)",

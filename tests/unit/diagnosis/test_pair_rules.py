@@ -231,10 +231,15 @@ def nvlink_errors(*values: list[dict[str, Any]]) -> list[tuple[str, tuple[str, .
     [
         ({"replay": 3, "crc": 1, "x": None}, {"replay": 3, "crc": 12001, "x": 5}, ["crc +12000"]),
         ({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1}, []),
+        (
+            {"tx_packets": 1, "fec_errors_0": 1, "fec_errors_3": 0},
+            {"tx_packets": 9, "fec_errors_0": 9, "fec_errors_3": 7},
+            [],
+        ),
         ({}, {"replay": 4}, []),
         ({"replay": 4}, {}, []),
     ],
-    ids=["grown", "reset", "unknown before", "unknown after"],
+    ids=["grown", "reset", "traffic and corrected errors of NVLink5", "unknown before", "unknown after"],
 )
 def test_growth_of_nvlink_counters(
     before: dict[str, int | None], after: dict[str, int | None], expected: list[str]

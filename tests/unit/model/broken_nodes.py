@@ -73,6 +73,7 @@ BROKEN: dict[str, Results] = {
     "FT121": nvlink(speed=10.0),
     "FT122": nvlink(counters={"replay_errors": 5, "link_recovery_failed_events": 1}),
     "FT123": gpus(gpu(fabric={"state": "in progress"})),
+    "FT129": nvlink(rates={"effective_ber": 3e-8}),
     "FT130": kernel("xid", code=79, bus="0000:19:00.0", text="GPU has fallen off the bus."),
     "FT131": kernel("sxid", code=12028, text="Non-fatal"),
     "FT132": kernel("aer", code="fatal"),

@@ -100,6 +100,15 @@ def test_nvlinks_of_a_switch_limit_p2p() -> None:
     assert limit_text(model, measured) == "75 % of the NVLink limit 478"
 
 
+def test_links_of_nvlink5_have_their_own_speed() -> None:
+    def nvlink5(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+        for gpu in results["nvlink"]["gpus"]:
+            gpu["links"] = [{**link, "speed": 53.125} for link in gpu["links"]]
+
+    for transport, src, dst in (("P2P/CUMEM", "a:0", "a:1"), ("P2P/MNNVL", "a:0", "b:0")):
+        assert limit(model_of(change=nvlink5), pair(transport, src, dst)) == (956.25, "NVLink")
+
+
 def test_only_active_nvlinks_and_those_between_both_gpus_count() -> None:
     def inactive(inventory: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
         for link in results["nvlink"]["gpus"][1]["links"][:6]:

@@ -31,6 +31,7 @@ FAULTY = {
     },
     "imex": {"N-H-one-missing.txt", "N-j-waiting.json", "N-map-mismatch.txt"},
     "kernel": {"*"},
+    "nvlink5": {"*"},
     "pasted": {"*"},
     "ping": {"iputils-unknown-host.txt"},
     "ras": {"skip-rank0.log", "skip-rank1.log"},

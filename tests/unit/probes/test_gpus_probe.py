@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,7 +158,13 @@ def _fabric(**fields: Any) -> Any:
         ({"state": 2}, ["the NVLink fabric is in progress: CUDA fails with 'system not yet initialized'"]),
         ({"status": 5}, ["joining the NVLink fabric ended with error number 5"]),
         ({"healthMask": 0b01 | 0b10 << 2}, ["NVLink fabric: degraded bandwidth"]),
-        ({"healthMask": 4 << 8}, ["NVLink fabric: configuration 4"]),
+        ({"healthMask": 4 << 8}, ["NVLink fabric: incorrect configuration: no partition"]),
+        ({"healthMask": 14 << 8}, ["NVLink fabric: incorrect configuration: code 14"]),
+        ({"healthMask": 1 << 8 | 1 << 12 | 1 << 14}, []),
+        (
+            {"healthMask": 2 << 12 | 2 << 14},
+            ["NVLink fabric: no partition assigned", "NVLink fabric: global Fabric Manager not connected"],
+        ),
         ({"healthSummary": 3}, ["the NVLink fabric is limited capacity"]),
         ({"clusterUuid": b"\1" * 16, "cliqueId": 7}, []),
     ],
@@ -413,3 +420,41 @@ def test_a_broken_driver_costs_the_deadline_only(tree: Tree, smi: Smi, monkeypat
     never.set()
     assert value["source"] == "none"
     assert value["error"].startswith("NVML did not answer")
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "texts"),
+    [
+        (
+            "NVIDIA GB200",
+            None,
+            ["GPU 0: the NVLink fabric gave it no cluster: it reaches no GPU of another node over NVLink"],
+        ),
+        ("NVIDIA GB200", "6c1f", []),
+        ("NVIDIA H200", None, []),
+        ("NVIDIA GB10", None, []),
+    ],
+)
+def test_a_gpu_for_nvlink_between_nodes_needs_a_cluster(name: str, cluster: str | None, texts: list[str]) -> None:
+    fabric = {"state": "completed", "status": "success", "clique": 0, "cluster": cluster}
+    found = gpu_rules.judge({"gpus": [{"index": 0, "name": name, "fabric": fabric}]})
+    assert [one["text"] for one in found] == texts
+
+
+def test_the_health_of_the_fabric_in_text() -> None:
+    text = sample("h200x8/nvidia-smi-q.txt")
+    words = {
+        "Status": ("Success", "Insufficient Resources"),
+        "Incorrect Configuration": ("N/A", "Incorrect Chassis SN"),
+        "Partition Assigned": ("N/A", "No"),
+    }
+    for name, (old, new) in words.items():
+        text, changed = re.subn(rf"(\b{name} +: ){old}$", rf"\g<1>{new}", text, flags=re.MULTILINE)
+        assert changed == 8
+    fabric = gpu_health.from_query(0, smi_query.parse_query(text).values["gpus"][0])["fabric"]
+    found = gpu_rules.judge({"gpus": [{"index": 0, "fabric": fabric}]})
+    assert [one["text"] for one in found] == [
+        "GPU 0: joining the NVLink fabric ended with insufficient resources",
+        "GPU 0: NVLink fabric: incorrect configuration: incorrect chassis sn",
+        "GPU 0: NVLink fabric: no partition assigned",
+    ]

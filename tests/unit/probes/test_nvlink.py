@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -244,3 +244,88 @@ def test_counted_errors() -> None:
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     assert all(set(one) - {"devices"} == {"subject", "verdict", "text"} for one in nvlink.judge(value))
+
+
+class Blackwell(Library):
+    """A GPU 0 with NVLink5: its first link has many bit errors."""
+
+    NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS = 215
+    NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER = 220
+    NVML_FI_DEV_NVLINK_COUNT_SYMBOL_BER = 222
+    NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_0 = 235
+    NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 = 250
+    VALUES: ClassVar[dict[int, int]] = {164: 53125, 215: 40, 220: 3 << 8 | 8, 222: 15 << 8 | 255, 235: 10**9, 250: 20}
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
+        value = [SimpleNamespace(ullVal=self.VALUES[code], uiVal=self.VALUES[code]) for code, _ in fields]
+        return [SimpleNamespace(nvmlReturn=0, valueType=1, value=one) for one in value]
+
+
+def test_error_rates_from_nvml() -> None:
+    link = nvlink.from_library(Blackwell())[0]["links"][0]
+    assert link["speed"] == 53.125
+    assert link["rates"] == {"effective_ber": 3e-8, "symbol_ber": 15e-255}
+    assert link["fec"] == {"0": 10**9, "15": 20}
+    assert link["counters"]["total_link_recovery_events"] == 40
+
+
+def noisy(uptime: float | None = None, name: str = "NVIDIA GB200", **link: Any) -> list[tuple[str, str, str]]:
+    """Judge a GPU whose link 7 has these values, and link 8 those of a healthy link."""
+    healthy = {"state": "active", "speed": 53.125, "rates": {"effective_ber": 15e-255, "symbol_ber": 15e-255}}
+    links = [{"link": 7, **healthy, **link}, {"link": 8, **healthy, "fec": {"0": 10**12, "3": 10**6}}]
+    found = nvlink.judge({"gpus": [{"index": 3, "name": name, "links": links}], "uptime": uptime})
+    return [
+        (one["verdict"], one.get("check", ""), one["text"]) for one in found if one.get("check") != "nvlink-counters"
+    ]
+
+
+def test_bit_error_rates_above_their_limits() -> None:
+    assert noisy() == []
+    assert noisy(rates={"effective_ber": 1e-9, "symbol_ber": 1e-25}) == []
+    assert noisy(rates={"effective_ber": 3e-8, "symbol_ber": 1.5e-11}) == [
+        (
+            "warn",
+            "nvlink-error-rate",
+            "GPU 3: NVLink 7: effective BER up to 3e-08 (limit 1e-09), symbol BER up to 1.5e-11 (limit 1e-25);"
+            " limits of Google's health checks",
+        )
+    ]
+
+
+def test_recoveries_in_an_hour() -> None:
+    counters = {"total_link_recovery_events": 505}
+    assert noisy(5 * 86400.0, counters=counters) == [
+        (
+            "warn",
+            "nvlink-error-rate",
+            "GPU 3: NVLink 7: up to 4.2 recoveries an hour since the node was booted, more than 1",
+        )
+    ]
+    assert noisy(counters=counters) == [], "the time is unknown"
+    assert noisy(900 * 3600.0, counters=counters) == []
+    assert noisy(3600.0, counters={"total_link_recovery_events": 9}) == [], "links may recover when they start"
+
+
+def test_the_tail_of_the_histogram_of_fec() -> None:
+    ((verdict, check, text),) = noisy(fec={"0": 10**9, "12": 20, "15": 1, "x": 7})
+    assert (verdict, check) == ("note", "nvlink-error-rate")
+    assert text == (
+        "GPU 3: NVLink 7: FEC had to correct 12 or more symbols in a share of up to 2.1e-08 of the codewords;"
+        " no limit is published"
+    )
+    assert noisy(fec={"0": 10**12, "12": 20}) == []
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100 NVL", "NVIDIA H100 PCIe", "NVIDIA RTX A6000"])
+def test_links_without_a_bridge_are_inactive_by_design(name: str) -> None:
+    """An H100 NVL has 12 of 18 links active with all of its bridges, and none without."""
+    bridged = [{"link": at, "state": "inactive" if at % 6 > 3 else "active", "speed": 26.562} for at in range(18)]
+    bare = [{"link": at, "state": "inactive", "speed": None} for at in range(18)]
+    gpus = [{"index": at, "name": name, "links": links} for at, links in enumerate((bridged, bridged, bare, bare))]
+    assert nvlink.judge({"gpus": gpus}) == []
+    lines = [f"GPU {at}: {name} (UUID: GPU-{at})\n" for at in range(2)]
+    lines[0] += "".join(f"\t Link {at}: {'<inactive>' if at % 6 > 3 else '26.562 GB/s'}\n" for at in range(18))
+    lines[1] += "".join(f"\t Link {at}: <inactive>\n" for at in range(18))
+    reading = nvlink_format.parse_nvlink_status("".join(lines))
+    assert reading.warnings == []
+    assert reading.values["gpus"][0]["links"][4]["state"] == "inactive"

@@ -39,7 +39,18 @@ _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "co
 _FABRIC_SUMMARY = {1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 #: Offsets of two bits of the fabric's health: 1 is true, 2 is false, 0 is not supported. Four bits of them are a code.
 _FABRIC_HEALTH = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy": 4, "access_timeout_recovery": 6}
+#: The same of what is bad if it is false.
+_FABRIC_NEEDS = {"no partition assigned": 12, "global Fabric Manager not connected": 14}
 _CONFIGURATION_SHIFT = 8
+_CONFIGURATION = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid state of the GPU",
+}
 _RECOVERY = {
     0: "none",
     1: "GPU reset",
@@ -252,7 +263,8 @@ def _fabric_of(info: Any, library: Any) -> Optional[Dict[str, Any]]:
         "cluster": str(uuid.UUID(bytes=cluster)) if len(cluster) == 16 and any(cluster) else None,
         "summary": _FABRIC_SUMMARY.get(getattr(info, "healthSummary", None) or 0),
         "unhealthy": [name for name, shift in _FABRIC_HEALTH.items() if mask >> shift & 3 == 1]
-        + (["configuration %d" % wrong] if wrong > 1 else []),
+        + [name for name, shift in _FABRIC_NEEDS.items() if mask >> shift & 3 == 2]
+        + (["incorrect configuration: " + _CONFIGURATION.get(wrong, "code %d" % wrong)] if wrong > 1 else []),
     }
 
 
@@ -420,8 +432,17 @@ def _fabric(fabric: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         "clique": fabric["clique"],
         "cluster": cluster if cluster and cluster.strip("0-") else None,
         "summary": (health.pop("summary", None) or "").lower() or None,
-        "unhealthy": [name for name, word in health.items() if word.lower() in ("yes", "true", "degraded")],
+        "unhealthy": [text for name, word in health.items() for text in _wrong(name, word.lower())],
     }
+
+
+def _wrong(name: str, word: str) -> List[str]:
+    """Return what is wrong by a line about the fabric's health."""
+    if name == "partition_assigned":
+        return ["no partition assigned"] if word in ("no", "false") else []
+    if name == "incorrect_configuration":
+        return ["incorrect configuration: " + word] if word not in ("no", "false") else []
+    return [name] if word in ("yes", "true", "degraded") else []
 
 
 def compare(known: Dict[str, Any], table: Dict[str, Any], all_visible: bool) -> List[str]:

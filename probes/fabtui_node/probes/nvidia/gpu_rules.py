@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterable, List, Tuple
 
 from fabtui_node.probes.judgement import count, judgement, objects, part, some, texts
@@ -19,6 +20,8 @@ _LOWEST_STATE = 2
 #: Utilization (%) from which a GPU counts as at work: a display or a monitor takes some percent in a low state.
 _AT_WORK = 50
 _MOST = 200
+#: GPUs that are built for NVLink between nodes.
+_BETWEEN_NODES = re.compile(r"\bGB[0-9]00\b")
 
 
 def which(indexes: Iterable[Any]) -> str:
@@ -186,6 +189,9 @@ def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
         judged.add(gpu, "fabric", "bad", text, "nvlink-fabric")
     elif status not in (None, "success"):
         judged.add(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status, "nvlink-fabric")
+    elif "cluster" in fabric and not fabric["cluster"] and _BETWEEN_NODES.search(str(gpu.get("name"))):
+        text = "the NVLink fabric gave it no cluster: it reaches no GPU of another node over NVLink"
+        judged.add(gpu, "fabric", "bad", text, "nvlink-fabric")
     if fabric.get("summary") not in (None, "healthy"):
         judged.add(gpu, "fabric", "bad", "the NVLink fabric is %s" % fabric["summary"], "nvlink-fabric")
     for name in texts(fabric.get("unhealthy")):

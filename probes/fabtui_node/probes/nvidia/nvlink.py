@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.nvidia.smi_nvlink import (
     ERRORS,
     Gpu,
+    is_card,
     new_gpu,
     new_link,
     parse_nvlink_errors,
     parse_nvlink_status,
 )
 from fabtui_node.parsers.nvidia.values import parse_errors, problem_text
-from fabtui_node.probes.judgement import count, objects, part, some
+from fabtui_node.probes.judgement import count, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.nvidia.gpu_rules import Judgements
 from fabtui_node.probes.nvidia.nvlink_counters import OLDER
 from fabtui_node.registry import Judgement, ProbeSpec
-from fabtui_node.system import run_command
+from fabtui_node.system import run_command, sysfs
 
 _RAW_LIMIT = 256 * 1024
 #: Minimum number of links of GPUs on boards, where all links are connected.
 _BOARD_LINKS = 12
+#: Counters of NVLink5 by their names in nvidia-smi; older GPUs have none of them.
+_NVLINK5 = {
+    "link_recovery_successful_events": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS",
+    "link_recovery_failed_events": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+    "total_link_recovery_events": "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",
+    "effective_errors": "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS",
+    "symbol_errors": "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS",
+    "effective_ber": "NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER",
+    "symbol_ber": "NVML_FI_DEV_NVLINK_COUNT_SYMBOL_BER",
+    **{"fec_errors_%d" % at: "NVML_FI_DEV_NVLINK_COUNT_FEC_HISTORY_%d" % at for at in range(16)},
+}
+#: Limits of bit error rates: those of Google's health checks of GB200 and GB300 (GoogleCloudPlatform/cluster-toolkit).
+_RATES = {"effective_ber": ("effective BER", 1e-9), "symbol_ber": ("symbol BER", 1e-25)}
+#: Recoveries of a link: more than this number in an hour, and of at least this number since the boot.
+_RECOVERIES_PER_HOUR = 1.0
+_FEWEST_RECOVERIES = 10
+#: The buckets of FEC from this number on hold codewords that it could just correct; a link is noisy above this share.
+_FEC_TAIL = 12
+_TAIL_SHARE = 1e-9
 
 
 def merge(*sources: List[Gpu]) -> List[Gpu]:
@@ -78,6 +98,7 @@ def from_library(library: Any) -> List[Gpu]:
     handles, uuids = nvml.devices(library)
     for index, handle in enumerate(handles):
         gpu = new_gpu(index, nvml.words(nvml.ask(library.nvmlDeviceGetName, handle)), uuids[index])
+        nvlink5 = True
         for number in range(getattr(library, "NVML_NVLINK_MAX_LINKS", 18)):
             state = nvml.ask(library.nvmlDeviceGetNvLinkState, handle, number)
             if state is None:
@@ -85,26 +106,51 @@ def from_library(library: Any) -> List[Gpu]:
             link = new_link(gpu, number)
             link["state"] = "active" if state else "inactive"
             if state:
-                link["speed"] = _speed(library, handle, number)
+                fields = _fields(library, handle, number, nvlink5)
+                nvlink5 = nvlink5 and len(fields) > 1
+                if megabytes := fields.pop("speed", None):
+                    link["speed"] = round(megabytes / 1000.0, 3)
                 for name, kind in OLDER:
                     counter = getattr(library, kind, None)
                     count = nvml.ask(library.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
                     if count is not None:
                         link["counters"][name] = nvml.number(count)
+                _add_fields(link, fields)
         found.append(gpu)
     return found
 
 
-def _speed(library: Any, handle: Any, number: int) -> Optional[float]:
-    field = getattr(library, "NVML_FI_DEV_NVLINK_GET_SPEED", None)
-    values = nvml.ask(getattr(library, "nvmlDeviceGetFieldValues", None), handle, [(field, number)]) if field else None
+def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, int]:
+    """Return the fields that a link answers: its ``speed`` (MB/s), and those of `_NVLINK5` by their names."""
+    names = {"speed": "NVML_FI_DEV_NVLINK_GET_SPEED", **(_NVLINK5 if nvlink5 else {})}
+    known = {name: code for name, field in names.items() if (code := getattr(library, field, None)) is not None}
+    asked = [(code, number) for code in known.values()]
+    answers = nvml.ask(getattr(library, "nvmlDeviceGetFieldValues", None), handle, asked) if asked else None
+    counts = {}
+    for name, answer in zip(known, answers or ()):  # noqa: B905 - Python 3.8 knows no strict=
+        found = _megabytes(answer) if name == "speed" else nvml.field_count(answer)
+        if found is not None:
+            counts[name] = found
+    return counts
+
+
+def _megabytes(answer: Any) -> Optional[int]:
+    """Return a speed, whose type drivers do not always tell."""
     try:
-        if not values or values[0].nvmlReturn != 0:
-            return None
-        megabytes = int(values[0].value.uiVal)
-    except (AttributeError, IndexError, TypeError, ValueError):
+        return int(answer.value.uiVal) if answer.nvmlReturn == 0 else None
+    except (AttributeError, TypeError, ValueError):
         return None
-    return round(megabytes / 1000.0, 3) if megabytes else None
+
+
+def _add_fields(link: Dict[str, Any], fields: Dict[str, int]) -> None:
+    for name, number in fields.items():
+        if name in _RATES:
+            # NVML packs a rate: the mantissa above eight bits of a negative exponent; 15e-255 means none.
+            link.setdefault("rates", {})[name] = float("%de-%d" % (number >> 8 & 0xF, number & 0xFF))
+        else:
+            link["counters"][name] = number
+            if name.startswith("fec_errors_"):
+                link.setdefault("fec", {})[name.rpartition("_")[2]] = number
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
@@ -112,8 +158,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
     ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid", "links":
     [{"link", "state": "active"|"inactive"|"unknown", "speed" (GB/s) or None, "counters": {name: int or None}, "other":
-    {name: str}}], "message", "all_inactive"}], "raw": {"e": str, "s": str}, "error": str or None}``. A node without
-    NVLink has no links and no error.
+    {name: str}}], "message", "all_inactive"}], "uptime" (s), "raw": {"e": str, "s": str}, "error": str or None}``. A
+    node without NVLink has no links and no error. ``rates`` and ``fec`` of a link: see `parse_nvlink_errors`.
     """
     share = min(deadline * 0.4, 20.0)
     task = nvml.NvmlTask(from_library)
@@ -122,7 +168,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
         known, _ = task.result(share)
         if known is not None:
             source = "nvml" if any(gpu["links"] for gpu in known) else "none"
-            return {"source": source, "gpus": visible(known, setting), "raw": {}, "error": None}
+            return {"source": source, "gpus": visible(known, setting), "uptime": _uptime(), "raw": {}, "error": None}
     status = run_command.run(["nvidia-smi", "nvlink", "-s"], share)
     errors = status if status.missing else run_command.run(["nvidia-smi", "nvlink", "-e"], share)
     known, nvml_error = task.result(deadline * 0.1)
@@ -131,9 +177,14 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     return {
         "source": "+".join(name for name, found in sources if any(gpu["links"] for gpu in found)) or "none",
         "gpus": visible(merge(links, known or []), setting),
+        "uptime": _uptime(),
         "raw": {"e": errors.stdout[:_RAW_LIMIT], "s": status.stdout[:_RAW_LIMIT]},
         "error": _problem(status, errors, nvml_error),
     }
+
+
+def _uptime() -> Optional[float]:
+    return seconds_since_boot(sysfs.text("/proc/uptime"))
 
 
 def _problem(
@@ -160,6 +211,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
         _compared(alike, judged)
     for gpu in gpus:
         _counted(gpu, judged)
+        _noisy(gpu, count(value, "uptime"), judged)
     return judged.all()
 
 
@@ -174,7 +226,10 @@ def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
             which = ": %s inactive" % some(names) if names and mine else ""
             text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
             # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
-            board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
+            if not mine and is_card(gpu.get("name")):
+                # Nobody plugged a bridge in here.
+                continue
+            board = most >= _BOARD_LINKS and not is_card(gpu.get("name"))
             judged.add(gpu, "nvlink", "bad" if board else "warn", text, "nvlink-active")
         slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
         if slow:
@@ -193,7 +248,54 @@ def _counted(gpu: Dict[str, Any], judged: Judgements) -> None:
         words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
         verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
         text = "NVLink errors since the driver was loaded: %s" % words
-        judged.add(gpu, "nvlink", verdict, text, "nvlink-counters")
+        judged.add(gpu, "nvlink_errors", verdict, text, "nvlink-counters")
+
+
+def _noisy(gpu: Dict[str, Any], uptime: Optional[float], judged: Judgements) -> None:
+    """Judge error rates of links: bit errors, recoveries in an hour, and codewords that could just be corrected."""
+    links = objects(gpu.get("links"))
+    over: List[Tuple[float, Dict[str, Any]]] = []
+    words = []
+    for name, (title, limit) in _RATES.items():
+        rates = [(count(part(link, "rates"), name) or 0.0, link) for link in links]
+        above = [(rate, link) for rate, link in rates if rate > limit]
+        if above:
+            words.append("%s up to %.2g (limit %g)" % (title, max(rate for rate, _ in above), limit))
+        over += [one for one in above if one[1] not in [link for _, link in over]]
+    _add_noisy(gpu, over, ", ".join(words) + "; limits of Google's health checks", "warn", judged)
+    if uptime is not None and uptime >= 3600:
+        counted = [(_recoveries(link), link) for link in links]
+        often = [(many * 3600 / uptime, link) for many, link in counted if many >= _FEWEST_RECOVERIES]
+        over = [(rate, link) for rate, link in often if rate > _RECOVERIES_PER_HOUR]
+        most = max([rate for rate, _ in over], default=0.0)
+        text = "up to %.2g recoveries an hour since the node was booted, more than %g" % (most, _RECOVERIES_PER_HOUR)
+        _add_noisy(gpu, over, text, "warn", judged)
+    shares = [(_tail(part(link, "fec")), link) for link in links]
+    over = [(share, link) for share, link in shares if share > _TAIL_SHARE]
+    most = max([share for share, _ in over], default=0.0)
+    text = "FEC had to correct %d or more symbols in a share of up to %.2g of the codewords" % (_FEC_TAIL, most)
+    _add_noisy(gpu, over, text + "; no limit is published", "note", judged)
+
+
+def _add_noisy(
+    gpu: Dict[str, Any], over: List[Tuple[float, Dict[str, Any]]], text: str, verdict: str, judged: Judgements
+) -> None:
+    if over:
+        names = [str(link.get("link")) for _, link in over]
+        which = "NVLink%s %s: " % ("s" if len(names) > 1 else "", some(names))
+        judged.add(gpu, "nvlink_errors", verdict, which + text, "nvlink-error-rate")
+
+
+def _recoveries(link: Dict[str, Any]) -> float:
+    counters = part(link, "counters")
+    return max(count(counters, name) or 0 for name in ("total_link_recovery_events", "recovery"))
+
+
+def _tail(fec: Dict[str, Any]) -> float:
+    """Return the share of codewords in the last buckets of FEC."""
+    counts = {int(name): number for name in fec if name.isdecimal() and (number := count(fec, name)) is not None}
+    total = sum(counts.values())
+    return sum(number for name, number in counts.items() if name >= _FEC_TAIL) / total if total > 0 else 0.0
 
 
 PROBE = ProbeSpec(
