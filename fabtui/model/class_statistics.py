@@ -153,6 +153,16 @@ def turns(verdicts: Iterable[Verdict]) -> int:
     return sum(a != b for a, b in pairwise(found))
 
 
+def lasting(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return the verdicts of a pair's attempts without slow ones that neither the attempt before nor the next confirms.
+
+    A value that is low once, beside others or by chance, is no change of the pair.
+    """
+    found = [verdict for verdict in verdicts if verdict not in _INDECISIVE]
+    around = zip([None, *found], found, [*found[1:], None])
+    return [now for before, now, after in around if now is not Verdict.SLOW or any(one and one.bad for one in (before, after))]
+
+
 def flapping(verdicts: Iterable[Verdict]) -> int:
     """Return the number of turns of a pair's latest attempts if it flaps, else 0.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
+from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping, lasting
 from fabtui.model.endpoints import ClassKey, EndpointTable, PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -25,6 +26,8 @@ _MOST_GROUPED = 1 << 13
 DEFAULT_SLOW_BELOW = 0.7
 #: Layers of which either makes a pair a tested one.
 _OTHER = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}
+#: Maximum number of sweeps whose attempts are told apart.
+_MOST_SWEEPS = 1000
 #: Multiple of the median message time from which the 99th percentile is notable.
 STALL = 3.0
 
@@ -70,6 +73,9 @@ class PairResults:
         self.bidirectional = False  #: Whether a p2p test measured both directions at once.
         self.tested = 0  #: Number of ordered pairs that were tested in p2p or world.
         self._flapping: dict[Key, int] = {}
+        self._turning: dict[Key, int] = {}
+        #: Times (epoch seconds) from which attempts belong to the next sweep, and whether that is watching.
+        self._sweeps: deque[tuple[float, bool]] = deque(maxlen=_MOST_SWEEPS)
         #: Pairs with attempts since `flapping` was read.
         self._repeated: dict[Key, None] = {}
         #: Share of its class median below which a value of a narrow class is slow.
@@ -165,26 +171,55 @@ class PairResults:
 
     @property
     def flapping(self) -> dict[Key, int]:
-        """Number of turns of each flapping pair.
+        """Number of turns of each flapping pair, as far as they outlast retests; of CPU ranks, sweeps.
 
         Judged when it is read: each result changes the values that the attempts at a pair are judged by.
         """
+        self._judge_repeated()
+        return self._flapping
+
+    @property
+    def turning(self) -> dict[Key, int]:
+        """Number of turns of each pair, those within a retest included; evidence only beside a sign of the link."""
+        self._judge_repeated()
+        return self._turning
+
+    def _judge_repeated(self) -> None:
         if self._repeated:
             repeated, self._repeated = self._repeated, {}
             for key in repeated:
                 self._note_flapping(key)
-        return self._flapping
 
     def _note_flapping(self, key: Key) -> None:
         self._flapping.pop(key, None)
+        self._turning.pop(key, None)
         if key[0].spec.collective is None:
             rows = self.store.attempts(self._rows.get(*key), ATTEMPTS)
             values, counting = self._values_between(*key), self.store.shape(self._latest_row(*key)).asked
-            verdicts = (
-                self._judged(row, values if self.store.shape(row).asked == counting else None) for row in reversed(rows)
-            )
-            if turned := flapping(verdicts):
-                self._flapping[key] = turned
+            verdicts = {
+                row: self._judged(row, values if self.store.shape(row).asked == counting else None)
+                for row in reversed(rows)
+            }
+            if turned := flapping(verdicts.values()):
+                self._turning[key] = turned
+                if turned := flapping(lasting(self._of_sweeps(key, verdicts))):
+                    self._flapping[key] = turned
+
+    def _of_sweeps(self, key: Key, verdicts: dict[int, Verdict]) -> Iterable[Verdict]:
+        """Return the verdicts of attempts; of CPU ranks, which share cores, the last one of each sweep."""
+        numbers = [self._table.number(end) for end in key[1:]]
+        if not all(number is not None and self._table.endpoints[number].kind == "cpu" for number in numbers):
+            return verdicts.values()
+        return {self._sweep_of(row): verdict for row, verdict in verdicts.items()}.values()
+
+    def _sweep_of(self, row: int) -> tuple[int, int]:
+        """Return the sweep of a row; each attempt of watching is one."""
+        at = bisect_right(self._sweeps, self.store.time(row), key=lambda one: one[0])
+        return at, row if at and self._sweeps[at - 1][1] else -1
+
+    def begin_sweep(self, time: float, *, watching: bool = False) -> None:
+        """Note that attempts from a time on (epoch seconds) belong to another sweep, or to watching."""
+        self._sweeps.append((time, watching))
 
     def classes_changed(self) -> None:
         """Group the values again before the next reading: endpoints belong to other classes now."""
@@ -253,7 +288,7 @@ class PairResults:
         for (layer, _), values in self._values.items():
             self._changes[layer] += values.settle()
         # What turned around a limit may be usual by what is known now.
-        for key in list(self._flapping):
+        for key in list(self._turning):
             self._note_flapping(key)
 
     def _good_value(self, row: int) -> float | None:

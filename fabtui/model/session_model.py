@@ -265,6 +265,8 @@ class Model:
 
     def _on_phase(self, event: PhaseStart) -> None:
         self._find_structure()
+        if _WATCH in (event.name, self.phase.name) and event.name != self.phase.name:
+            self.results.begin_sweep(event.time, watching=event.name == _WATCH)
         self.phase = Phase(event.name, event.total, event.time)
         self._in_sweep |= event.total > 0 and event.name not in _ON_REQUEST
         if event.name == _WATCH and self.watching:
@@ -387,6 +389,7 @@ class Model:
         self._find_structure()
         self.exit_code = event.exit
         self.sweeps += self._in_sweep
+        self.results.begin_sweep(event.time)
         self._in_sweep = False
         self.end_text = event.text
         self._change_all(self.running)
