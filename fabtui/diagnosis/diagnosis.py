@@ -166,8 +166,12 @@ def _exit_code(model: Model, found: Iterable[Finding]) -> int:
     A fabric may be evenly slow: all pairs are alike, and only their transport shows that they could be faster. A GPU
     with memory errors may be as fast as the others.
     """
-    code = exit_codes.exit_code(model)
-    bad = any(one.severity is Severity.BAD and _counts(one) for one in found)
+    listed = list(found)
+    # Where the load of their cores explains slow ranks, what is slow by itself has a finding.
+    results = any(one.severity is Severity.BAD and one.rule.domain in (Domain.PAIRS, Domain.MESH) for one in listed)
+    by_load = any(isinstance(one.rule, pair_rules.CoresBusy) and one.severity is Severity.WARN for one in listed)
+    code = exit_codes.exit_code(model, slow_by_load=by_load and not results)
+    bad = any(one.severity is Severity.BAD and _counts(one) for one in listed)
     return exit_codes.BAD if bad else code
 
 

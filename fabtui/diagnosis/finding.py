@@ -91,6 +91,7 @@ class Kind(StrEnum):
     CROSS_RAIL = "cross-rail"
     CROSS_NODE = "cross-node"
     CONTENTION = "contention"
+    CORES = "cores"
     WORLD = "world"
     FABRIC = "fabric"
 

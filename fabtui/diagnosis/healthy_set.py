@@ -63,7 +63,8 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     names, node = list(dict.fromkeys(end.node for end in ends)), places.node
     relayed = _relayed(tally, findings)
     ok, bad = table.verdict == OK, np.isin(table.verdict, (SLOW, *DEAD))
-    ok[relayed], bad[relayed] = True, False
+    spared = [*relayed, *_slow_by_load(tally, findings)]
+    ok[spared], bad[spared] = True, False
     fit = np.zeros(len(ends), dtype=bool)
     for column in (table.source, table.target):
         fit[column[ok]] = True
@@ -133,6 +134,12 @@ def _relayed(tally: Tally, findings: Sequence[Finding]) -> list[int]:
         for pair in one.cells
         if pair in tally.place and tally.inside.get(pair) is Verdict.OK
     ]
+
+
+def _slow_by_load(tally: Tally, findings: Sequence[Finding]) -> list[int]:
+    """Return the places of pairs that are slow by the load of the cores that their ranks share, and by no fault."""
+    busy = [one for one in findings if one.subject.kind is Kind.CORES]
+    return [tally.place[pair] for one in busy for pair in one.cells if pair in tally.place]
 
 
 def _cause(model: Model, name: str, findings: Sequence[Finding]) -> Finding | str:

@@ -159,8 +159,12 @@ def lasting(verdicts: Iterable[Verdict]) -> list[Verdict]:
     A value that is low once, beside others or by chance, is no change of the pair.
     """
     found = [verdict for verdict in verdicts if verdict not in _INDECISIVE]
-    around = zip([None, *found], found, [*found[1:], None])
-    return [now for before, now, after in around if now is not Verdict.SLOW or any(one and one.bad for one in (before, after))]
+    around = zip([None, *found], found, [*found[1:], None], strict=False)
+    return [
+        now
+        for before, now, after in around
+        if now is not Verdict.SLOW or any(one and one.bad for one in (before, after))
+    ]
 
 
 def flapping(verdicts: Iterable[Verdict]) -> int:

@@ -14,9 +14,9 @@ INTERRUPTED = 130
 _MOST_ENDS = 8
 
 
-def exit_code(model: Model) -> int:
+def exit_code(model: Model, slow_by_load: bool = False) -> int:
     """Return 1 if anything is bad (`Model.confirmed`); else 3 if something wanted could not be tested; else 0."""
-    if any(verdict.bad for verdict in model.confirmed()):
+    if any(verdict.bad for verdict in model.confirmed(slow_by_load)):
         return BAD
     return NOT_TESTED if not_tested(model) else ALL_OK
 

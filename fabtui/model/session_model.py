@@ -39,7 +39,7 @@ from fabtui.model.job_evidence import JobEvidenceLog
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_results import PairResults
-from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
+from fabtui.model.records import Absence, Cell, LogLine, NodeRecord, Phase
 from fabtui.model.verdict_changes import FOLLOWED, VerdictChanges
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ class Model:
         record = self._record(event.node)
         if record.state.gone and event.state is NodeState.READY:
             self.log.append(LogLine(event.time, "notice", event.node, "is back"))
+            record.absence = Absence(record.since, event.time, record.text)
         if not (record.state.gone and event.state.gone and record.since):
             record.since = event.time
         record.state = event.state
@@ -657,13 +658,19 @@ class Model:
         pairs = self.addresses.node_pairs(layer)
         return (self.verdict(one) for pair in pairs for one in self.addresses.latest(layer, *pair))
 
-    def confirmed(self) -> set[Verdict]:
-        """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance."""
+    def confirmed(self, slow_by_load: bool = False) -> set[Verdict]:
+        """Return all verdicts, but slowness in world alone: a value beside all other traffic may be low by chance.
+
+        Args:
+            slow_by_load: Whether slow results of ranks are left out, because the load of their cores explains them.
+        """
         found = {self.verdict(one) for one in self.addresses.everything()}
         for layer in self.results.layers:
             counts = self._verdict_counts(layer)
             if layer is Layer.WORLD and counts.pop(Verdict.SLOW, 0) and not self._slow_by_chance():
                 found.add(Verdict.SLOW)
+            if slow_by_load:
+                counts.pop(Verdict.SLOW, None)
             found.update(counts)
         return found
 

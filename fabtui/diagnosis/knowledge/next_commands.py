@@ -27,6 +27,8 @@ LAB_NODE = " # on "
 _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
 _NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
+#: What TCP repeated, and what came out of order, on a node since it was booted.
+_REPEATED = "nstat -asz TcpRetransSegs TcpExtTCPOFOQueue"
 #: PyTorch program of a test by hand, a format string. No single quotes: the shell uses those.
 _BY_HAND = (
     "import sys, time, torch, torch.distributed as d; "
@@ -148,7 +150,7 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
     if here and there:
         # A source of the other family is an error of the command.
         alike = (":" in here) is (":" in there)
-        typed_ = [f"ping -c3 {f'-I {here} ' if alike else ''}{there}"]
+        typed_ = [f"ping -c3 {f'-I {here} ' if alike else ''}{there}", f"ip neigh show to {there}"]
         typed_.append(f"ip route get {there}{f' from {here}' if alike else ''}")
     return [*(on_node(src.node, command, model) for command in typed_), *rdma_command(model, src, dst)]
 
@@ -178,7 +180,27 @@ def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Me
 
 def link_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     """Return commands that inspect the NICs of two endpoints, for a path that works and is slow or stalls."""
+    if src.kind == dst.kind == "cpu" and not (_is_rdma(model, src) or _is_rdma(model, dst)):
+        ends = [command for end in (src, dst) for command in slow_nic_commands(model, end)]
+        return [by_fabtui(model, str(src), str(dst)), *ends]
     return [*nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
+
+
+def slow_nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
+    """Return commands that inspect a NIC that works and is slow: shapers of its node, and what TCP had to repeat."""
+    if _is_rdma(model, endpoint):
+        return nic_commands(model, endpoint)
+    shaper = f"tc -s qdisc show{f' dev {shlex.quote(one_line(endpoint.nic, 60))}' if endpoint.nic else ''}"
+    return [on_node(endpoint.node, command, model) for command in (shaper, _REPEATED)]
+
+
+def flap_commands(model: Model, src: str, dst: str) -> list[str]:
+    """Return commands that show whether the links of a pair went and came back; none within a node."""
+    numbers = [model.table.number(end) for end in (src, dst)]
+    ends = [model.endpoints[number] for number in numbers if number is not None]
+    if len({end.node for end in ends}) < len((src, dst)):
+        return within_commands(model, *ends)
+    return [command for end in ends for command in nic_commands(model, end)]
 
 
 def data_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
@@ -187,7 +209,9 @@ def data_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     for end in (src, dst):
         memory = f"nvidia-smi -q -i {end.index} -d ECC,ROW_REMAPPER" if end.kind == "gpu" else _MEMORY_ERRORS
         found.append(on_node(end.node, memory, model))
-    return found + (link_commands(model, src, dst) if src.node != dst.node else [])
+    if src.node == dst.node:
+        return found
+    return [*found, *nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
 
 
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
@@ -222,7 +246,7 @@ def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
 def node_commands(model: Model, node: str) -> list[str]:
     """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
     if not any(endpoint.kind == "gpu" for endpoint in model.table.of_node(node)):
-        return [on_node(node, "ip -s link", model)]
+        return [on_node(node, command, model) for command in ("uptime", "ip -s -s link")]
     return [
         on_node(node, "nvidia-smi topo -m", model),
         on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", model),
@@ -232,9 +256,10 @@ def node_commands(model: Model, node: str) -> list[str]:
 def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
     """Return commands that inspect the NIC of an endpoint."""
     if not endpoint.nic:
-        return [on_node(endpoint.node, "ip -s link", model)]
+        return [on_node(endpoint.node, "ip -s -s link", model)]
     nic = shlex.quote(one_line(endpoint.nic, 60))
-    command = f"ibstat {nic}" if _is_rdma(model, endpoint) else f"ip -s link show {nic}"
+    # Twice -s: with it, the changes of the carrier are counted (transns).
+    command = f"ibstat {nic}" if _is_rdma(model, endpoint) else f"ip -s -s link show {nic}"
     return [on_node(endpoint.node, command, model)]
 
 
@@ -274,6 +299,12 @@ def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     if model.lab is not None or not (_is_rdma(model, src) and _is_rdma(model, dst)):
         return []
     return [shlex.join(["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"])]
+
+
+def group_command(model: Model, nodes: Iterable[str], kind: str) -> str:
+    """Return the command that tests a collective over a few nodes."""
+    words = ["fabtui", "run", *_reached(model, nodes), "--probes", "all_reduce"]
+    return shlex.join([*words, *(["--collectives", kind] if kind != "all_reduce" else [])])
 
 
 def session_command(model: Model, *words: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fabtui.diagnosis.finding import Pair
-from fabtui.model.facts.node_view import field, number, text
+from fabtui.model.facts import node_view
+from fabtui.model.facts.node_view import field, text
 from fabtui.model.session_model import Model
 
 
@@ -15,13 +16,13 @@ class Cores(NamedTuple):
 
     nodes: tuple[str, ...]  #: The nodes on it that have CPU ranks.
     ranks: int  #: Number of their CPU ranks.
-    count: float  #: Number of cores they may use.
+    number: float  #: Number of cores they may use.
     load: float | None  #: Load average before the tests; None if unknown.
 
     @property
     def busy(self) -> bool:
         """True if ranks have to wait for cores."""
-        return self.ranks > self.count or (self.load is not None and self.load >= self.count)
+        return self.ranks > self.number or (self.load is not None and self.load >= self.number)
 
 
 class BusyCores:
@@ -54,17 +55,23 @@ class BusyCores:
         """Return True if all of some pairs share cores."""
         return bool(self._busy_nodes) and all(map(self.shared_by, pairs))
 
+    def on(self, nodes: Iterable[str]) -> bool:
+        """Return True if one of some nodes has busy cores, and all endpoints are CPU ranks."""
+        return self.only_cpus and not self._busy_nodes.isdisjoint(nodes)
+
 
 def _cores(model: Model, nodes: list[str]) -> Cores | None:
     """Return the cores of a machine with some nodes, or None if their number is unknown."""
-    usable = [number(field(model.nodes[node].inventory, "cpus")) for node in nodes]
+    usable = [node_view.number(field(model.nodes[node].inventory, "cpus")) for node in nodes]
     counts = [one for one in usable if one is not None and one > 0]
     if len(counts) < len(nodes):
         return None
-    online = [len(found) for node in nodes if isinstance(found := _host(model, node, "processors", "cpus_online"), list)]
+    online = [
+        len(found) for node in nodes if isinstance(found := _host(model, node, "processors", "cpus_online"), list)
+    ]
     # Nodes of one machine may have all of its cores each, or a part each.
     count = min([sum(counts), *(one for one in online if one)]) if len(nodes) > 1 else counts[0]
-    loads = [load for node in nodes if (load := number(_host(model, node, "processors", "load"))) is not None]
+    loads = [load for node in nodes if (load := node_view.number(_host(model, node, "processors", "load"))) is not None]
     ranks = sum(end.kind == "cpu" for node in nodes for end in model.table.of_node(node))
     return Cores(tuple(nodes), ranks, count, max(loads, default=None))
 

@@ -57,9 +57,9 @@ the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
         model = context.model
         failed: list[tuple[Measurement, set[str]]] = []
         slow: list[tuple[Measurement, set[str]]] = []
-        for one in _collectives(model):
+        for one in latest_collectives(model):
             yield None
-            if (nodes := _nodes_of(model, one)) is None:
+            if (nodes := nodes_of_group(model, one)) is None:
                 continue
             if one.value is None and _is_nvls_failure(one):
                 failed.append((one, nodes))
@@ -105,7 +105,7 @@ the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
         )
 
 
-def _collectives(model: Model) -> Iterator[Measurement]:
+def latest_collectives(model: Model) -> Iterator[Measurement]:
     """Yield the latest measurement of each collective and group, of its largest message."""
     found: dict[tuple[Layer, str, str], Measurement] = {}
     for one in model.measurements(*COLLECTIVES.values()):
@@ -115,7 +115,7 @@ def _collectives(model: Model) -> Iterator[Measurement]:
     yield from found.values()
 
 
-def _nodes_of(model: Model, one: Measurement) -> set[str] | None:
+def nodes_of_group(model: Model, one: Measurement) -> set[str] | None:
     """Return the nodes of a group of nodes; None for other groups."""
     if one.src == one.dst == "all" and "all" not in model.nodes:
         return {name for name in model.nodes if any(end.kind != "none" for end in model.table.of_node(name))}

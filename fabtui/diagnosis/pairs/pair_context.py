@@ -22,11 +22,12 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed
+from fabtui.diagnosis.pairs.busy_cores import BusyCores
 from fabtui.diagnosis.pairs.tally import DEAD, Tally
 from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
-from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_table import SAME_DOMAIN, Flags, PairTable, parts
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
@@ -59,6 +60,48 @@ class InWorldFact(NamedTuple):
     collectives_run: bool  #: Whether NCCL can relay for all of them, so that collective jobs run.
 
 
+class GroupResult(NamedTuple):
+    """Result of a collective over the ranks of some nodes, with its largest message."""
+
+    kind: str
+    name: str  #: The nodes as text, or the name of the group.
+    nodes: tuple[str, ...]
+    verdict: Verdict
+    value: float | None
+    unit: str
+    share: float | None  #: Share of the median of its class.
+
+    @property
+    def bad(self) -> bool:
+        """True if it is slow or fails."""
+        return self.verdict.bad
+
+    @property
+    def slow(self) -> bool:
+        """True if it is slow."""
+        return self.verdict is Verdict.SLOW
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.name}"
+
+
+def _group_results(model: Model) -> Iterator[GroupResult]:
+    latest: dict[tuple[Layer, str, str], Measurement] = {}
+    for one in model.measurements(*COLLECTIVES.values()):
+        key = one.layer, one.src, one.dst
+        if one.arm is None and (key not in latest or (one.asked_bytes or 0) >= (latest[key].asked_bytes or 0)):
+            latest[key] = one
+    # Whoever takes part in the other groups: rails, and all ranks.
+    everyone = tuple(dict.fromkeys(end.node for end in model.endpoints if end.kind != "none"))
+    for one in latest.values():
+        named = one.src in model.nodes and one.dst in model.nodes
+        nodes = tuple(dict.fromkeys((one.src, one.dst))) if named else everyone
+        usual = model.usual(one)
+        share = one.value / usual if one.value is not None and usual else None
+        name = one_line(" and ".join(nodes) if named else one.src, 200)
+        yield GroupResult(str(one.layer.spec.collective), name, nodes, model.verdict(one), one.value, one.unit, share)
+
+
 class PairContext:
     """Verdicts of pairs, as rules see them.
 
@@ -78,8 +121,14 @@ class PairContext:
         if settled:
             self.unexplained = {pair: one for pair, one in self.unexplained.items() if settled.isdisjoint(pair)}
             self.only_inside = [pair for pair in self.only_inside if settled.isdisjoint(pair)]
+        self.cores = BusyCores(model)  #: Cores that CPU ranks share.
+        #: What pairs showed that were slow beside other traffic only, where that may be the cores of CPU ranks.
+        self.contended: dict[str, Any] = {}
         #: Components that explain bad pairs, the one that explains most first; None until `search` has found them.
         self.blames: list[Blame] | None = None
+        self.groups = list(_group_results(model))  #: Results of collectives.
+        #: Bad results of collectives that no finding explains.
+        self.bad_groups = [one for one in self.groups if one.bad]
         self._port_notes = PortNotes(model)
 
     def explain(
@@ -225,6 +274,13 @@ class PairContext:
         return {"retest": found[0]} if found else {}
 
     # -- components to blame ------------------------------------------------------------------------------------------
+
+    def by_cores(self, pairs: Sequence[Pair]) -> bool:
+        """Return True if slow pairs may be slow because the ranks at their ends share cores, and for no fault."""
+        table, place, store = self.tally.table, self.tally.place, self.model.results.store
+        if table is None or not self.cores.among(pairs):
+            return False
+        return not any(store.shape(int(table.row[place[pair]])).made for pair in pairs if pair in place)
 
     def search(self) -> Iterator[None]:
         """Find the components to blame, once, in small steps; rules that explain pairs otherwise come before."""

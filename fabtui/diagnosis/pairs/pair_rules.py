@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from fabtui.diagnosis.experiment import PAIR_TRIALS, ends_of
@@ -29,7 +29,9 @@ from fabtui.diagnosis.finding import (
 )
 from fabtui.diagnosis.knowledge.error_catalogue import common_error, kind_of_error
 from fabtui.diagnosis.knowledge.next_commands import (
+    flap_commands,
     gpu_commands,
+    group_command,
     nic_commands,
     node_commands,
     on_node,
@@ -38,12 +40,14 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blocked_across
-from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, PairContext
+from fabtui.diagnosis.pairs.link_signs import LinkSigns
+from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.records import Absence
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -88,6 +92,10 @@ _FIRST = 1 << 30
 
 #: Minimum number of pairs that rails without a path to each other are blamed for.
 _FEWEST_BLOCKED = 4
+#: Minimum number of collectives over two nodes that a node is blamed for.
+_FEWEST_GROUPS = 2
+#: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
+_FEWEST_BESIDE_LOAD = 3
 #: Minimum number of pairs that contention is blamed for, and minimum share of all pairs.
 _FEWEST_CONTENDED, _FEW = 8, 0.05
 #: Share of the retested pairs that pass alone if contention is the cause.
@@ -98,7 +106,10 @@ _PairRule = Rule[PairContext]
 
 @register
 class NodeLost(_PairRule):
-    """A node could not be reached, or was lost during the session. It explains all its failed pairs."""
+    """A node could not be reached, or was lost during the session. It explains all its failed pairs.
+
+    One that came back is a warning: a machine that restarts, or a network that was away.
+    """
 
     id = "FT001"
     name = "node-lost"
@@ -108,6 +119,7 @@ class NodeLost(_PairRule):
     next_step = "Run the command of the hint, usually ssh to the node."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
+        yield from self._returned(context.model)
         for record in context.model.nodes.values():
             if not record.state.gone:
                 continue
@@ -131,6 +143,21 @@ class NodeLost(_PairRule):
                 commands=(on_node(record.name, "uptime", context.model) if asks or not hint else hint,),
                 weight=_FIRST,
             )
+
+    def _returned(self, model: Model) -> Iterator[Finding]:
+        by_reason: dict[str, list[tuple[str, Absence]]] = {}
+        for record in model.nodes.values():
+            # All are gone while this machine sleeps.
+            if (gone := record.absence) is not None and not record.state.gone and "slept" not in gone.text:
+                by_reason.setdefault(gone.text.replace(record.name, ""), []).append((record.name, gone))
+        for found in by_reason.values():
+            nodes = [node for node, _ in found]
+            seconds = max(gone.until - gone.since for _, gone in found)
+            facts = {"node": fold(nodes), "state": f"was gone for {seconds:.0f} s, and is back"}
+            facts["reason"] = one_line(found[0][1].text, 300)
+            topic = nodes[0] if len(nodes) == 1 else ""
+            command = on_node(nodes[0], "uptime", model)
+            yield self.finding(topic, severity=Severity.WARN, nodes=nodes, facts=facts, commands=(command,))
 
 
 @register
@@ -162,6 +189,9 @@ class Contention(_PairRule):
         many = len(inside) >= max(_FEWEST_CONTENDED, _FEW * len(context.tally.table or ()))
         proven = retested >= _FEWEST_CONTENDED and passed >= _MOSTLY * retested
         if max(passed, len(inside)) < 2:
+            return
+        if context.cores.only_cpus and not context.cores.enough:
+            context.contended = {"passed": passed or None, "retested": retested, "inside": len(inside) or None}
             return
         cells: list[Pair] = []
         for rows in in_steps(context.unexplained.items() if proven else ()):
@@ -230,6 +260,9 @@ class BlameRule(_PairRule):
             for some in in_steps(blame.bad):
                 cells += context.pairs_at(some)
                 yield None
+            few = len(cells) < _FEWEST_BESIDE_LOAD or blame.reach is Reach.INSIDE
+            if few and not blame.dead and context.by_cores(cells):
+                continue
             facts = self._facts(context, blame, cells)
             if not blame.dead:
                 facts["slowest"] = yield from context.slowest(cells)
@@ -240,7 +273,7 @@ class BlameRule(_PairRule):
                 cells,
                 facts=facts,
                 error=(yield from context.error(cells)) if alike else None,
-                commands=self._commands(context, blame),
+                commands=self._commands(context, blame, cells),
                 nodes=None if blame.subject.node is None else (blame.subject.node,),
             )
             yield found.replace(
@@ -280,14 +313,21 @@ class BlameRule(_PairRule):
                 facts |= {str(kind).replace("-", "_"): True}
         return facts
 
-    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+    def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
         kind, name = blame.subject
-        if kind in (Kind.GPU, Kind.NIC) and (ends := ends_of(context.model, blame.subject)):
-            return (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
         if kind is Kind.HALVES:
             return node_commands(context.model, name)
-        cells = context.pairs_at(blame.bad[:1])
-        return context.first_commands(cells) if cells else []
+        ends = ends_of(context.model, blame.subject) if kind in (Kind.GPU, Kind.NIC) else []
+        if not ends:
+            return context.first_commands(cells) if cells else []
+        own = (gpu_commands if kind is Kind.GPU else nic_commands)(context.model, ends[0])
+        if ends[0].kind != "cpu" or not cells:
+            return own
+        # A pair that the component sends shows it from its own node.
+        names = set(map(str, ends))
+        first = next((pair for pair in cells if pair[0] in names), cells[0])
+        found = context.first_commands([first])
+        return found if not blame.dead else [*found[:2], *own]
 
 
 def _two_ends(blame: Blame) -> Pair:
@@ -296,7 +336,7 @@ def _two_ends(blame: Blame) -> Pair:
 
 
 class _WholeNode(BlameRule):
-    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+    def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
         return node_commands(context.model, blame.subject.name)
 
 
@@ -310,9 +350,9 @@ class _RailIsolated(BlameRule):
             mine = {"across": len(blame.bad), "within": sum(tally.of_class[kind] for kind in WITHIN_RAIL)}
         return super()._facts(context, blame, cells) | mine
 
-    def _commands(self, context: PairContext, blame: Blame) -> list[str]:
+    def _commands(self, context: PairContext, blame: Blame, cells: Sequence[Pair]) -> list[str]:
         model = context.model
-        own = super()._commands(context, blame)
+        own = super()._commands(context, blame, cells)
         # Without PXN, pairs across rails have to fail in the world communicator too.
         gpus = model.lab is None and all(end.kind == "gpu" for end in model.endpoints)
         return [session_command(model, "--probes", "p2p", "--ab", "NCCL_PXN_DISABLE=0,1"), *own] if gpus else own
@@ -448,6 +488,114 @@ class PairFails(_SinglePair):
 
 
 @register
+class NodeOfCollectives(_PairRule):
+    """All collectives over two nodes that have a node in common are slow or fail, and those without it are well."""
+
+    id = "FT034"
+    name = "node-of-collectives"
+    title = "Collectives are bad with one node"
+    message = "{node}: all {bad} {kinds} with it {do}, the {good} without it {do_not}"
+    evidence = ("{worst}: {value:value} {unit}, {share:percent} of the median", "{worst_failed} fails")
+    next_step = "Look for what slows the ranks of this node: limits of its CPUs, clocks and power, other programs."
+
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        pairs = [one for one in context.groups if len(one.nodes) == 2]
+        yield None
+        bad = {node: [one for one in pairs if node in one.nodes] for one in pairs for node in one.nodes}
+        bad = {node: mine for node, mine in bad.items() if all(one.bad for one in mine)}
+        good = [one for one in pairs if bad.keys().isdisjoint(one.nodes)]
+        if not good or any(one.bad for one in good):
+            return
+        # What pairs show about a node explains its collectives.
+        known = {blame.subject.node for blame in context.blames or ()}
+        for node, mine in bad.items():
+            context.bad_groups = [one for one in context.bad_groups if node not in one.nodes]
+            least = _FEWEST_BESIDE_LOAD if context.cores.on((node,)) else _FEWEST_GROUPS
+            if node not in known and len({frozenset(one.nodes) for one in mine}) >= least:
+                yield self._found(context, node, mine, len(good))
+            yield None
+
+    def _found(self, context: PairContext, node: str, mine: list[GroupResult], good: int) -> Finding:
+        model = context.model
+        slow = all(one.slow for one in mine)
+        worst = min(mine, key=lambda one: (one.slow, one.share or 0.0))
+        kinds = ", ".join(dict.fromkeys(one.kind for one in mine))
+        facts: dict[str, Any] = {"node": node, "bad": len(mine), "good": good, "kinds": kinds}
+        facts |= {"do": "are slow", "do_not": "are not"} if slow else {"do": "fail or are slow", "do_not": "are well"}
+        if worst.slow:
+            facts |= {"worst": str(worst), "value": worst.value, "unit": worst.unit, "share": worst.share}
+        else:
+            facts["worst_failed"] = str(worst)
+        gpus = any(end.kind == "gpu" for end in model.table.of_node(node))
+        command = "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE" if gpus else "uptime"
+        commands = (group_command(model, worst.nodes, worst.kind), on_node(node, command, model))
+        return self.finding(node, nodes=(node,), facts=facts, commands=commands, weight=len(mine))
+
+
+@register
+class CoresBusy(_PairRule):
+    """CPU ranks share the cores of a machine with each other or with other programs, so that some values are low.
+
+    Such values are no evidence about the fabric. Pairs that share a NIC, a node or a path are reported as such.
+    """
+
+    id = "FT029"
+    name = "cores-busy"
+    title = "CPU ranks share busy cores"
+    severity = Severity.WARN
+    message = (
+        "[the cores of {busy} are busy: {ranks:count_CPU rank} on {cores:count_core}][, load {load:.1f}]"
+        "[CPU ranks of {unknown} are slow beside other traffic and pass alone: they may share cores]"
+    )
+    evidence = (
+        "{slow:count_pair} slow that have nothing in common: {names}",
+        "slow collectives: {groups}",
+        "{passed} of {retested} slow pairs passed when they were tested again, alone",
+        "{inside} pairs pass alone and are slow in the world communicator, beside all others",
+        "values of ranks that wait for a core are no evidence about NICs, cables or switches",
+    )
+    next_step = (
+        "Test with fewer ranks per node (--ranks-per-node 1), one pair at a time (--isolated), or on idle nodes."
+    )
+
+    def check(self, context: PairContext) -> Iterator[Finding | None]:
+        busy = context.cores.busy
+        cells: list[Pair] = []
+        for rows in in_steps(list(context.unexplained.items()) if busy else []):
+            cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW and context.by_cores([pair])]
+            yield None
+        groups = [one for one in context.bad_groups if one.slow and busy and context.cores.on(one.nodes)]
+        if not (cells or groups or context.contended):
+            return
+        nodes = list(dict.fromkeys(node for one in busy for node in one.nodes))
+        listed = nodes or list(dict.fromkeys(end.node for end in context.model.endpoints))
+        load = max((one.load for one in busy if one.load is not None and one.load >= one.number), default=None)
+        names = [f"{src} > {dst}" for src, dst in sorted(cells)]
+        found = yield from context.explain(
+            self,
+            "",
+            cells,
+            nodes=listed,
+            facts={
+                "busy": fold(nodes) if nodes else None,
+                "unknown": None if nodes else fold(listed),
+                "ranks": sum(one.ranks for one in busy),
+                "cores": round(sum(one.number for one in busy)),
+                "load": load,
+                "slow": len(cells) or None,
+                "names": tuple(names[:_MOST_SINGLE]),
+                "groups": tuple(map(str, groups[:_MOST_SINGLE])) or None,
+                **context.contended,
+            },
+            commands=(on_node(listed[0], "uptime", context.model), session_command(context.model, "--isolated")),
+        )
+        severity = Severity.WARN if cells or groups else Severity.NOTE
+        subject = Subject(Kind.CORES, fold(listed))
+        # Other warnings are about something to repair.
+        yield found.replace(severity=severity, blames=subject, weight=-len(cells))
+
+
+@register
 class PairsSlow(_PairRule):
     """Several pairs without a common end are slow."""
 
@@ -504,7 +652,10 @@ class OnlyInWorld(_PairRule):
 
 @register
 class PairFlaps(_PairRule):
-    """The verdict of a pair changed repeatedly between attempts."""
+    """The verdict of a pair changed repeatedly, and each change outlasted a retest, or its link shows a sign of it.
+
+    Of CPU ranks, which share cores, results of several sweeps count, or such a sign.
+    """
 
     id = "FT031"
     name = "pair-flaps"
@@ -513,22 +664,33 @@ class PairFlaps(_PairRule):
     message = "[{pair:arrow} flaps in {layer}][{flapping} pairs flap]"
     evidence = (
         "verdict changed {changes} times within its latest attempts",
+        "{sign}",
         "worst: {worst:arrow}, whose verdict changed {worst_changes} times within its latest attempts in {worst_layer}",
     )
     next_step = "Check the cable and its error counters; retest the pair (r)."
 
     def check(self, context: PairContext) -> Iterator[Finding | None]:
-        found = sorted(context.model.results.flapping.items(), key=lambda item: (-item[1], item[0]))
+        results, signs = context.model.results, LinkSigns(context.model)
+        shown = {key: sign for key in results.turning if (sign := signs.of(key[1], key[2]))}
+        lasting = {**results.flapping, **{key: results.turning[key] for key in shown}}
+        found = sorted(lasting.items(), key=lambda item: (-item[1], item[0]))
         if len(found) > _MOST_SINGLE:
             (layer, src, dst), changes = found[0]
             cells = {(key[1], key[2]) for key, _ in found}
             facts = {"flapping": len(cells), "worst": Route(src, dst, False), "worst_changes": changes}
-            yield self.finding("", cells=cells, facts={**facts, "worst_layer": str(layer)})
+            facts |= {"worst_layer": str(layer), "sign": shown.get((layer, src, dst))}
+            yield self.finding("", cells=cells, facts=facts, commands=flap_commands(context.model, src, dst))
             return
         for (layer, src, dst), changes in found:
             facts = {"pair": Route(src, dst, False), "layer": str(layer), "changes": changes}
-            subject = Subject(Kind.PAIR, f"{src} > {dst}")
-            yield self.finding(f"{src} > {dst}", cells=((src, dst),), facts=facts, blames=subject)
+            facts["sign"] = shown.get((layer, src, dst))
+            yield self.finding(
+                f"{src} > {dst}",
+                cells=((src, dst),),
+                facts=facts,
+                commands=flap_commands(context.model, src, dst),
+                blames=Subject(Kind.PAIR, f"{src} > {dst}"),
+            )
 
 
 @register

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.model.events import PhaseStart, PlanUpdate
-from fabtui.model.layers import Layer
+from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
 from fabtui.model.schedule import mode_for, pairs_for
@@ -446,3 +446,20 @@ class MeasurementRunner:
         for kind in kinds:
             test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
             await run_collective(self._context, test, groups, self._kept.begin_groups)
+        for kind in kinds if self._context.arm is None else ():
+            await self._slow_groups_again(kind, groups)
+
+    async def _slow_groups_again(self, kind: str, groups: Sequence[Group]) -> None:
+        """Test a collective again over the groups where it is slow, one at a time; what stays slow is slow."""
+        for at in range(SLOW_ROUNDS):
+            await self._pump.flush()
+            latest = {group: self._model.latest(COLLECTIVES[kind], group.src, group.dst) for group in groups}
+            bad = [group for group, one in latest.items() if one and self._model.verdict(one) is Verdict.SLOW]
+            if not bad or len(bad) > MAX_SUSPECTS:
+                return
+            names = ", ".join("+".join(sorted({group.src, group.dst})) for group in bad[:_MAX_NAMED])
+            more = ", ..." if len(bad) > _MAX_NAMED else ""
+            text = f"{kind}, tested again, alone (round {at + 1}): {count(len(bad), 'slow group')} ({names}{more})"
+            self._pump.log("info", text)
+            for group in bad:
+                await self.groups_alone(kind, [group])

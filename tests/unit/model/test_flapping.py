@@ -85,7 +85,7 @@ def test_what_turned_around_a_limit_that_proved_wrong_does_not_flap() -> None:
     pairs = [(a, b) for a in range(3) for b in range(3, 6)]
     for pair in pairs:
         add(*pair, 40.0)
-    add(*pairs[0], 20.0, 40.0, 20.0, 40.0)
+    add(*pairs[0], 20.0, 20.0, 40.0, 20.0, 20.0, 40.0)
     assert model.results.flapping
     for pair in pairs:
         add(*pair, 20.5)
