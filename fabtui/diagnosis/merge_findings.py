@@ -15,6 +15,15 @@ _MOST_COMMANDS = 5
 _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT211", "FT220", "FT221"})
 #: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
 _REPORTED = frozenset({"FT220", "FT221"})
+#: Rules about what a slow component has in common with its addresses: they say why it is slow.
+_REASONS = frozenset({"FT207", "FT208"})
+_SLOW = frozenset({"FT020", "FT021", "FT024", "FT025"})
+#: Rules about dead nodes and endpoints, and those about what a node does to all that it has.
+_DEAD_ENDS, _OF_NODES = frozenset({"FT013", "FT014"}), frozenset({"FT206"})
+#: Loss (%) that breaks connections.
+_MUCH_LOSS = 10.0
+#: Rules whose findings follow from any other about the same node.
+_CONSEQUENCES = frozenset({"FT034"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 
@@ -37,6 +46,7 @@ def joined(
         else:
             found[at] = _folded(found[at], one)
         yield
+    found = _of_same_subject(found)
     left: list[Finding] = []
     # What is about several devices first: what is about one of them alone is a part of it.
     for fact in sorted(facts, key=lambda one: -len(_devices_of(one))):
@@ -51,6 +61,30 @@ def joined(
             found[at] = _with_fact(found[at], fact)
         yield
     return found, left
+
+
+def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings with those folded into one that another about the same component explains, whatever its cells."""
+    left = list(found)
+    for one in found:
+        if one.rule.id in _SLOW:
+            cause = next((other for other in left if other.rule.id in _REASONS and other.subject == one.subject), None)
+        elif one.rule.id in _DEAD_ENDS:
+            walls = [other for other in left if other.rule.id in _OF_NODES and other.subject.node == one.subject.node]
+            cause = next((wall for wall in walls if wall.subject.kind is Kind.NODE and wall.cells & one.cells), None)
+        elif one.rule.id in _CONSEQUENCES:
+            cause = next((other for other in left if other is not one and _is_about(other, one.subject.node)), None)
+        else:
+            continue
+        if cause is not None:
+            left.remove(one)
+            left[left.index(cause)] = _with_consequence(cause, one)
+    return left
+
+
+def _is_about(one: Finding, node: str | None) -> bool:
+    """Return True if a finding blames a node, or something on it, for bad results."""
+    return one.subject.node == node and one.severity is Severity.BAD and bool(one.cells or one.measurements)
 
 
 def _same_device(fact: Finding, one: Finding) -> bool:
@@ -84,7 +118,7 @@ def _folded(cause: Finding, consequence: Finding) -> Finding:
     """Return two findings about the same cells as one."""
     if consequence.rule.id in _FACTS:
         cause, consequence = consequence, cause
-    elif consequence.rule.id in _CAUSES or len(consequence.cells) > 1.5 * len(cause.cells):
+    elif _names_cause(consequence, cause) or len(consequence.cells) > 1.5 * len(cause.cells):
         # A node with two GPUs has only one pair.
         larger = len(consequence.cells) > 1.5 * len(cause.cells) or cause.subject.kind is Kind.PAIR
         blamed = consequence if larger else cause
@@ -92,6 +126,21 @@ def _folded(cause: Finding, consequence: Finding) -> Finding:
             blames=blamed.subject, tested=blamed.tested, confidence=blamed.confidence, rivals=blamed.rivals
         )
         cause, consequence = merged, cause
+    return _with_consequence(cause, consequence)
+
+
+def _names_cause(one: Finding, other: Finding) -> bool:
+    """Return True if a finding names the reason of another about the same cells."""
+    if one.rule.id == "FT207":
+        # A few percent of loss slow what they do not break.
+        slow = other.rule.id in _SLOW and other.subject == one.subject and one.subject.node is not None
+        return slow or max(one.facts.get("loss", (0.0,))) >= _MUCH_LOSS
+    if one.rule.id == "FT201":
+        return bool(one.facts.get("beyond"))
+    return one.rule.id in _CAUSES
+
+
+def _with_consequence(cause: Finding, consequence: Finding) -> Finding:
     related = (*cause.facts.get("related", ()), consequence)
     return cause.replace(
         cells=cause.cells | consequence.cells,
@@ -111,7 +160,9 @@ def _with_fact(one: Finding, fact: Finding) -> Finding:
         rivals = (subject, *(rival for rival in rivals if rival != named))
         subject, confidence = named, None
     facts = {**one.facts, "known": (*one.facts.get("known", ()), fact)}
-    commands = tuple(dict.fromkeys((*fact.next, *one.next)))[:_MOST_COMMANDS]
+    # How to leave out an interface is no remedy for its fault.
+    first = () if one.rule.id in _REPORTED and fact.rule.domain is Domain.NODES else fact.next
+    commands = tuple(dict.fromkeys((*first, *one.next)))[:_MOST_COMMANDS]
     return one.replace(facts=facts, next=commands, blames=subject, rivals=rivals, confidence=confidence)
 
 
@@ -119,7 +170,7 @@ def _explains(model: Model, fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about the component that a finding blames, or about a rival of it."""
     if one.severity is Severity.NOTE:
         return False
-    if not (one.cells or one.measurements or one.rivals):
+    if not (one.cells or one.measurements or one.rivals) and one.rule.id not in _CONSEQUENCES:
         return one.rule.id in _REPORTED and _same_device(fact, one)
     suspects = {one.subject, *one.rivals}
     return any(_touches(model, subject, suspects) for subject in fact.about or (fact.subject,))

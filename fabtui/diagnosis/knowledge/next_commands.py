@@ -246,7 +246,7 @@ def gpu_commands(model: Model, endpoint: Endpoint) -> list[str]:
 def node_commands(model: Model, node: str) -> list[str]:
     """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
     if not any(endpoint.kind == "gpu" for endpoint in model.table.of_node(node)):
-        return [on_node(node, command, model) for command in ("uptime", "ip -s -s link")]
+        return [on_node(node, "ip -s link", model)]
     return [
         on_node(node, "nvidia-smi topo -m", model),
         on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", model),
@@ -256,7 +256,7 @@ def node_commands(model: Model, node: str) -> list[str]:
 def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
     """Return commands that inspect the NIC of an endpoint."""
     if not endpoint.nic:
-        return [on_node(endpoint.node, "ip -s -s link", model)]
+        return [on_node(endpoint.node, "ip -s link", model)]
     nic = shlex.quote(one_line(endpoint.nic, 60))
     # Twice -s: with it, the changes of the carrier are counted (transns).
     command = f"ibstat {nic}" if _is_rdma(model, endpoint) else f"ip -s -s link show {nic}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -81,8 +81,11 @@ def interface_faults(model: Model, seats: Iterable[Seat]) -> dict[Seat, Interfac
             nics[node] = {str(nic.get("name")): nic for nic in listed(model.nodes.get(node), "nics")}
         name = model.addresses.seat(node, address).nic
         known, flaps = nics[node].get(name, {"state": "unknown"}), model.counters.carrier_changes[node, name]
-        if flaps >= _FLAP or str(known.get("state")) not in _WORKING:
-            fault = InterfaceFault(one_line(name, 40), flaps if flaps >= _FLAP else 0, yes(known.get("enabled")))
+        down = str(known.get("state")) not in _WORKING
+        if flaps >= _FLAP or down:
+            # One that was down when it was listed, and whose carrier has changed since, came and went too.
+            counts = flaps >= _FLAP or (flaps > 0 and yes(known.get("enabled")) is not False)
+            fault = InterfaceFault(one_line(name, 40), flaps if counts else 0, yes(known.get("enabled")))
             found[node, address] = fault
     return found
 
@@ -308,7 +311,7 @@ class Mesh:
         scope: Scope,
         layers: Iterable[Layer],
         facts: Mapping[str, Any],
-        command: str = "",
+        command: str | Sequence[str] = "",
     ) -> Finding:
         """Return a finding about a scope. It explains what is bad in the layers and was not explained before."""
         bad = set()
@@ -328,7 +331,7 @@ class Mesh:
             nodes=sorted(nodes, key=lambda node: place.get(node, len(place))),
             cells={pair for path in {path for _, path in fresh} for pair in endpoint_pairs(self.model, path)},
             facts={"scope": self.describe(scope), "count": len(scope.pairs), "total": len(self.paths), **facts},
-            commands=(one_line(command, 300),) if command else (),
+            commands=[one_line(one, 300) for one in ([command] if isinstance(command, str) else command) if one],
             measurements=fresh,
             weight=len(fresh),
             blames=self._subject(scope),
@@ -432,10 +435,27 @@ class Mesh:
         if scope.kind is ComponentKind.ADDRESS:
             # A table of pings names addresses, but not interfaces.
             nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
-            return on_node(scope.nodes[0], "ip -s link show" + (f" {shlex.quote(nic)}" if nic else ""), self.model)
+            return on_node(
+                scope.nodes[0], f"ip -s -s link show {shlex.quote(nic)}" if nic else "ip -s link show", self.model
+            )
         path = min(scope.pairs)
         ends = f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"
         return on_node(path.src, f"ip route get {ends}", self.model)
+
+    def echo_commands(self, scope: Scope, options: str = "-c3") -> list[str]:
+        """Return commands that show what happens to packets on the first path of a scope, and where it begins.
+
+        Counters of an interface do not move by what is lost beyond it: echoes show that, and entries of neighbours.
+        """
+        path = min(scope.pairs, key=lambda one: (len(set(self.rails(one))), one.src not in scope.nodes[:1], one))
+        here, there = shlex.quote(path.src_addr), shlex.quote(path.dst_addr)
+        words = [f"ping {options} -I {here} {there}", f"ip neigh show to {there}"]
+        found = [on_node(path.src, command, self.model) for command in words]
+        if scope.kind is ComponentKind.ADDRESS:
+            nic = one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40)
+            counters = f"ip -s -s link show {shlex.quote(nic)}" if nic else "ip -s link show"
+            return [*found, on_node(scope.nodes[0], counters, self.model)]
+        return [*found, self.route_command(scope)]
 
     def mtu_rows(self, scope: Scope) -> list[Measurement]:
         """Return the measurements of large echoes in a scope, both directions."""

@@ -43,6 +43,8 @@ _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
 _FEWEST_OF_LOSS = 4
 #: Loss (%) at which a connection of several SYNs may fail by chance.
 _MUCH_LOSS = 10.0
+#: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
+_ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
 #: Maximum number of findings per rule.
 _MOST = 24
 #: Phases that fill the mesh: until they end, missing looks like lost.
@@ -74,9 +76,9 @@ class LinkFlaps(_InterfaceRule):
     id = "FT220"
     name = "link-flaps"
     title = "Link flaps"
-    message = "{scope:subject}: the link flaps (carrier changed {changes} times during the session)"
+    message = "{scope:subject}: the link flaps (carrier changed {changes:count_time} during the session)"
     next_step = "Check the cable, the transceiver and the switch port."
-    command = "sudo ethtool {}"
+    command = "ip -s -s link show {}"
 
 
 @register
@@ -93,7 +95,7 @@ class InterfaceDown(_InterfaceRule):
         *_InterfaceRule.evidence,
     )
     next_step = "Switch the interface on; if it has no carrier, check the cable and the switch port."
-    command = "ip -s link show {}"
+    command = "ip -s -s link show {}"
 
 
 @register
@@ -200,7 +202,7 @@ class _DeadScopes(MeshRule):
         for scope in mesh.dead_scopes:
             if (scope.direction == "both") is self.both and scope.kind is not ComponentKind.SPLIT:
                 facts = {**mesh.interface_state(scope), **mesh.udp_errors(scope)}
-                yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
+                yield mesh.finding(self, scope, MESH, facts, mesh.echo_commands(scope))
 
 
 @register
@@ -244,7 +246,8 @@ class IcmpDropped(MeshRule):
             if found.no_echo and found.small_arrived and back is not None and back.small_arrived:
                 bad.append(path)
         for scope in mesh.scopes(bad):
-            yield mesh.finding(self, scope, (Layer.PING,), {})
+            setting = on_node(min(scope.pairs).dst, "sysctl net.ipv4.icmp_echo_ignore_all", mesh.model)
+            yield mesh.finding(self, scope, (Layer.PING,), {}, [*mesh.echo_commands(scope)[:1], setting])
 
 
 class _MtuRule(MeshRule):
@@ -384,7 +387,7 @@ class PacketLoss(MeshRule):
                 "loss": (min(shares, default=0.0), max(shares, default=0.0)),
                 "lossy": len(scope.pairs & bad),
             }
-            yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
+            yield mesh.finding(self, scope, MESH, facts, mesh.echo_commands(scope, _ECHOES_OF_LOSS))
 
 
 @register
@@ -413,7 +416,8 @@ class HighRoundTrip(MeshRule):
                 slow[path] = (took, usual)
         for scope in mesh.scopes(slow, [path for path, found in mesh.paths.items() if found.echo]):
             worst, usual = max(slow[path] for path in scope.pairs)
-            yield mesh.finding(self, scope, (), {"worst": worst, "median": usual})
+            facts = {"worst": worst, "median": usual}
+            yield mesh.finding(self, scope, (), facts, mesh.echo_commands(scope, _ECHOES_OF_DELAY))
 
 
 def mesh_findings(model: Model) -> list[Finding]:

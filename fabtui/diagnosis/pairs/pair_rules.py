@@ -29,6 +29,7 @@ from fabtui.diagnosis.finding import (
 )
 from fabtui.diagnosis.knowledge.error_catalogue import common_error, kind_of_error
 from fabtui.diagnosis.knowledge.next_commands import (
+    by_fabtui,
     flap_commands,
     gpu_commands,
     group_command,
@@ -36,6 +37,7 @@ from fabtui.diagnosis.knowledge.next_commands import (
     node_commands,
     on_node,
     session_command,
+    slow_nic_commands,
 )
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
@@ -326,8 +328,9 @@ class BlameRule(_PairRule):
         # A pair that the component sends shows it from its own node.
         names = set(map(str, ends))
         first = next((pair for pair in cells if pair[0] in names), cells[0])
-        found = context.first_commands([first])
-        return found if not blame.dead else [*found[:2], *own]
+        if blame.dead:
+            return [*context.first_commands([first])[:2], *own]
+        return [by_fabtui(context.model, *first), *slow_nic_commands(context.model, ends[0])]
 
 
 def _two_ends(blame: Blame) -> Pair:

@@ -263,7 +263,7 @@ def test_a_cut_rail_is_named(tmp_path: Path, capsys: Out) -> None:
     out = capsys.readouterr().out
     assert "findings: 1" in out
     assert "n003 rail 1 (10.2.0.3) is cut off" in out
-    assert "next: ssh n003 ip -s link show\n" in out
+    assert "next: ssh n003 ping -c3 -I 10.2.0.3 10.2.0.1\n" in out
     # Only what does not answer is listed.
     assert "10.1.0.1  n002" not in out
 

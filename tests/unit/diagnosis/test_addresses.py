@@ -209,8 +209,9 @@ def test_a_node_of_another_address_family() -> None:
 def test_commands_do_not_mix_address_families() -> None:
     model = Kernels().model()
     ends = [Endpoint(0, "n0", 0, address="10.1.0.1"), Endpoint(1, "n1", 0, address="fd00::2")]
-    assert path_commands(model, ends[0], ends[1]) == ["ssh n0 ping -c3 fd00::2", "ssh n0 ip route get fd00::2"]
-    assert path_commands(model, ends[1], ends[1])[1] == "ssh n1 ip route get fd00::2 from fd00::2"
+    words = ["ping -c3 fd00::2", "ip neigh show to fd00::2", "ip route get fd00::2"]
+    assert path_commands(model, ends[0], ends[1]) == [f"ssh n0 {word}" for word in words]
+    assert path_commands(model, ends[1], ends[1])[2] == "ssh n1 ip route get fd00::2 from fd00::2"
 
 
 def test_a_cached_path_mtu_is_not_blamed_on_the_path() -> None:

@@ -155,7 +155,12 @@ def test_a_cut_rail(layers: tuple[Layer, ...]) -> None:
     assert (found.rule.name, title(found)) == ("unreachable", "n3 rail 2 (eth2 10.3.0.4) is cut off")
     assert found.nodes == ("n3",)
     assert "n3 reports eth2 up: the fault lies beyond it" in evidence(found)
-    assert found.next == ("ssh n3 ip -s link show eth2",)
+    # What its own counters do not show stands first.
+    assert found.next == (
+        "ssh n3 ping -c3 -I 10.3.0.4 10.3.0.1",
+        "ssh n3 ip neigh show to 10.3.0.1",
+        "ssh n3 ip -s -s link show eth2",
+    )
     assert any("--probes udp" in line for line in evidence(found)) == (layers != MESH)
 
 
@@ -260,7 +265,7 @@ def test_a_link_that_flaps_explains_what_is_lost_there() -> None:
     net.filters = lambda a, r, b, s: (a, r, b, s) == ("n7", 0, "n3", 2)
     (found,) = net.findings()
     assert (title(found), found.severity) == (text, "bad")
-    assert found.next == ("ssh n3 sudo ethtool eth2",)
+    assert found.next == ("ssh n3 ip -s -s link show eth2",)
     net.nics["n3", 2] = {"state": "down"}
     assert net.texts() == [text], "it was down when the node was looked at"
 
@@ -532,7 +537,11 @@ def test_the_share_of_loss_is_that_of_the_layer_that_counted() -> None:
     assert (found.rule.name, found.facts["lossy"], found.next) == (
         "packet-loss",
         1,
-        ("ssh n1 ip route get 10.1.0.3 from 10.1.0.2",),
+        (
+            "ssh n1 ping -q -c 80 -i 0.2 -I 10.1.0.2 10.1.0.3",
+            "ssh n1 ip neigh show to 10.1.0.3",
+            "ssh n1 ip route get 10.1.0.3 from 10.1.0.2",
+        ),
     )
 
 
@@ -614,7 +623,7 @@ def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
         entry["nic"] = "eth2; reboot\x1b[2J"
     model.apply(InventoryUpdate("n3", record, time=1.0))
     (cause,) = finished(settled_mesh_findings(model))
-    assert cause.next[0].startswith("ssh n3 ip -s link show 'eth2; reboot")
+    assert cause.next[2].startswith("ssh n3 ip -s -s link show 'eth2; reboot")
     assert all("\x1b" not in text for text in (title(cause), *evidence(cause), *cause.next))
 
 

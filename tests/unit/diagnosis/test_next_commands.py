@@ -81,6 +81,7 @@ def test_a_pair_of_nodes_is_pinged_and_its_nics_measured() -> None:
     measured(model, Layer.P2P, "a:0", "b:1")
     assert pair_commands(model, "a:0", "b:1") == [
         "ssh a ping -c3 -I 10.0.0.1 10.1.0.2",
+        "ssh a ip neigh show to 10.1.0.2",
         "ssh a ip route get 10.1.0.2 from 10.0.0.1",
         "fabtui run --nodes a,b --probes perftest",
     ]
@@ -115,7 +116,8 @@ def test_a_timeout_is_pinged_unless_the_network_passes(tcp: Verdict | None) -> N
         if verdict is not None:
             measured(model, layer, "a", "b", verdict, src_addr="10.0.0.1", dst_addr="10.1.0.2")
     nics = ["ssh a ibstat mlx5_0", "ssh b ibstat mlx5_1", "fabtui run --nodes a,b --probes perftest"]
-    pings = ["ssh a ping -c3 -I 10.0.0.1 10.1.0.2", "ssh a ip route get 10.1.0.2 from 10.0.0.1", nics[2]]
+    pings = ["ssh a ping -c3 -I 10.0.0.1 10.1.0.2", "ssh a ip neigh show to 10.1.0.2"]
+    pings += ["ssh a ip route get 10.1.0.2 from 10.0.0.1", nics[2]]
     assert pair_commands(model, "a:0", "b:1") == (pings if tcp is Verdict.TIMEOUT else nics)
 
 
@@ -145,6 +147,7 @@ def test_the_addresses_that_were_used_are_pinged() -> None:
     row = measured(without, Layer.P2P, "a:0", "b:1", dst_addr="10.0.0.9")
     assert path_commands(without, a, without.endpoints[3], row) == [
         "ssh a ping -c3 -I 10.0.0.1 10.0.0.9",
+        "ssh a ip neigh show to 10.0.0.9",
         "ssh a ip route get 10.0.0.9 from 10.0.0.1",
         "fabtui run --nodes a,b --probes perftest",
     ]
@@ -193,8 +196,8 @@ def test_a_node_of_gpus_has_its_topology_inspected_and_any_other_its_interfaces(
     [
         ("mlx5_{}", [], "ibstat mlx5_1"),
         ("bnxt_re{}", [{"ca": "bnxt_re1"}], "ibstat bnxt_re1"),
-        ("bnxt_re{}", [{"ca": "bnxt_re0"}], "ip -s link show bnxt_re1"),
-        ("eth{}", [], "ip -s link show eth1"),
+        ("bnxt_re{}", [{"ca": "bnxt_re0"}], "ip -s -s link show bnxt_re1"),
+        ("eth{}", [], "ip -s -s link show eth1"),
         (None, [], "ip -s link"),
     ],
 )

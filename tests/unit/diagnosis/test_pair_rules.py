@@ -388,7 +388,7 @@ def test_what_is_typed_next_takes_the_ssh_configuration_of_the_session() -> None
     assert pair_commands(model, "a:0", "b:0")[0] == "ssh -F '/home/me/my config' a ping -c3 -I 10.0.0.1 10.0.0.2"
     model.options["host_key_policy"] = "accept-new"
     again = "fabtui run --nodes a,b --ssh-config '/home/me/my config' --host-key-policy accept-new"
-    assert pair_commands(model, "a:0", "b:0")[2] == f"{again} --probes perftest", "NICs of RDMA, without their GPUs"
+    assert pair_commands(model, "a:0", "b:0")[3] == f"{again} --probes perftest", "NICs of RDMA, without their GPUs"
     model.options["ranks_per_node"] = 4
     assert by_fabtui(model, "a:0", "b:0") == f"{again} --ranks-per-node 4 --probes ping,p2p --pair 'a:0>b:0'"
     model.lab = "2x1"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fabtui.model.address_log import AddressLog
-from fabtui.model.class_statistics import ATTEMPTS, flapping
+from fabtui.model.class_statistics import ATTEMPTS, flapping, lasting
 from fabtui.model.endpoints import Endpoint, PairClass
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
@@ -147,9 +147,10 @@ def test_flapping_counts_the_verdicts_that_each_attempt_has() -> None:
         model = session(*rows[:count])
         attempts = model.history(Layer.P2P, "a:0", "b:0")
         assert model.history(Layer.P2P, "a:0", "b:0", most=2) == attempts[-2:]
-        turned = flapping(model.verdict(attempt) for attempt in attempts[-ATTEMPTS:])
+        verdicts = [model.verdict(attempt) for attempt in attempts[-ATTEMPTS:]]
         model.results.settle()
-        assert model.results.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == turned
+        assert model.results.turning.get((Layer.P2P, "a:0", "b:0"), 0) == flapping(verdicts)
+        assert model.results.flapping.get((Layer.P2P, "a:0", "b:0"), 0) == flapping(lasting(verdicts))
 
 
 def test_of_a_pair_of_addresses_the_latest_attempts_are_kept() -> None:
