@@ -1,0 +1,178 @@
+"""CPU ranks on shared cores: low values by their load are told as such; what has a common cause is still blamed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from fabtui.diagnosis.diagnosis import Diagnosis, diagnose
+from fabtui.diagnosis.finding import Finding
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import (
+    EndpointsAdded,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PhaseStart,
+    PlanUpdate,
+    ProbeResult,
+    SessionEnd,
+    SessionStart,
+)
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
+
+NODES = ("h0", "h1", "h2", "h3")
+
+
+def lab(
+    slow: Iterable[tuple[str, str]] = (),
+    *,
+    cores: int = 2,
+    load: float = 0.3,
+    kind: str = "cpu",
+    busbw: Callable[[str, str], float] = lambda a, b: 1.0,
+    dead: Iterable[tuple[str, str]] = (),
+) -> Model:
+    """Four nodes of two ranks each on one machine with some cores; some pairs are slow, some fail."""
+    model = Model()
+    model.apply(SessionStart(nodes=list(NODES), time=1.0))
+    for at, node in enumerate(NODES):
+        model.apply(NodeUpdate(node=node, state=NodeState.READY, time=1.0))
+        model.apply(InventoryUpdate(node=node, value={"cpus": cores}, time=1.0))
+        processors = {"load": load, "cpus_online": list(range(cores))}
+        host = {"identity": {"boot_id": "b-1", "hostname": node}, "processors": processors}
+        model.apply(ProbeResult(node=node, probe="host", value=host, time=1.0))
+        ends = [
+            Endpoint(2 * at + i, node, i, kind=kind, nic=f"eth{i}", rail=i, address=f"10.{i}.0.{at + 1}")
+            for i in (0, 1)
+        ]
+        model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model.apply(PlanUpdate(slow_below=0.2, time=1.0))
+    low, failing = set(slow), set(dead)
+    for src, dst in itertools.permutations(map(str, model.endpoints), 2):
+        add(model, Layer.P2P, src, dst, None if (src, dst) in failing else 0.01 if (src, dst) in low else 1.0)
+    for a, b in itertools.combinations(NODES, 2):
+        add(model, Layer.BUSBW, a, b, busbw(a, b))
+    model.apply(PhaseStart(name="done", time=9.0))
+    return model
+
+
+def add(model: Model, layer: Layer, src: str, dst: str, value: float | None, at: float = 2.0) -> None:
+    verdict, error = (Verdict.FAILED, "connect: refused") if value is None else (Verdict.OK, None)
+    one = Measurement(layer, src, dst, verdict, value, "GB/s", 1 << 20, at, error=error)
+    model.apply(Measured(measurements=[one], time=at))
+
+
+def of(found: Diagnosis, rule: str) -> list[Finding]:
+    return [one for one in found.findings if one.rule.id == rule]
+
+
+def test_single_slow_pairs_are_the_cores_and_no_reason_to_drain_a_node() -> None:
+    found = diagnose(lab([("h3:0", "h3:1"), ("h0:0", "h2:1")], load=4.25))
+    (one,) = found.findings
+    assert (one.rule.id, str(one.severity)) == ("FT029", "warn")
+    assert title(one) == "the cores of h[0-3] are busy: 8 CPU ranks on 2 cores, load 4.2"
+    assert evidence(one)[0] == "2 pairs slow that have nothing in common: h0:0 > h2:1, h3:0 > h3:1"
+    assert one.next[0] == "ssh h0 uptime"
+    assert found.code == 0
+    assert found.healthy is not None
+    assert (found.healthy.nodes, found.healthy.drain) == (NODES, ())
+
+
+@pytest.mark.parametrize(("cores", "load"), [(64, 0.3), (64, 63.0)])
+def test_ranks_with_cores_enough_are_judged_as_ever(cores: int, load: float) -> None:
+    found = diagnose(lab([("h3:0", "h3:1")], cores=cores, load=load))
+    assert [one.rule.id for one in found.findings] == ["FT023"]
+    assert found.code == 1
+
+
+def test_cores_that_other_programs_use_are_busy_too() -> None:
+    (one,) = diagnose(lab([("h3:0", "h3:1")], cores=64, load=70.0)).findings
+    assert title(one) == "the cores of h[0-3] are busy: 8 CPU ranks on 64 cores, load 70.0"
+
+
+def test_gpus_do_not_wait_for_cores() -> None:
+    found = diagnose(lab([("h3:0", "h3:1")], kind="gpu"))
+    assert [one.rule.id for one in found.findings] == ["FT023"]
+    assert found.code == 1
+
+
+def test_a_slow_nic_is_blamed_on_busy_cores_too() -> None:
+    slow = [(f"{node}:1", "h1:1") for node in NODES if node != "h1"]
+    found = diagnose(lab([*slow, ("h3:0", "h3:1")]))
+    assert [one.rule.id for one in found.findings] == ["FT021", "FT029"]
+    assert title(found.findings[0]).startswith("h1:1 is slow with")
+    assert found.code == 1
+    assert found.healthy is not None
+    assert found.healthy.drain == ("h1",)
+
+
+def test_what_fails_on_busy_cores_fails() -> None:
+    found = diagnose(lab([("h3:0", "h3:1")], dead=[("h0:0", "h2:1")]))
+    assert [one.rule.id for one in found.findings] == ["FT017", "FT029"]
+    assert found.code == 1
+
+
+def test_what_passes_alone_is_the_cores_and_not_the_fabric() -> None:
+    pairs = [(f"h0:{i}", f"{node}:{j}") for i in (0, 1) for node in NODES[1:] for j in (0, 1)]
+    model = lab(pairs)
+    for pair in pairs:
+        add(model, Layer.P2P, *pair, 1.0, at=5.0)
+    found = diagnose(model)
+    (one,) = found.findings
+    assert (one.rule.id, str(one.severity)) == ("FT029", "note")
+    assert evidence(one)[0] == "12 of 12 slow pairs passed when they were tested again, alone"
+    assert found.code == 0
+
+
+def test_collectives_with_one_node_that_are_slow_are_about_this_node() -> None:
+    found = diagnose(lab(busbw=lambda a, b: 0.01 if "h1" in (a, b) else 1.0))
+    (one,) = found.findings
+    assert title(one) == "h1: all 3 all_reduce with it are slow, the 3 without it are not"
+    assert evidence(one)[0] == "all_reduce of h0 and h1: 0.010 GB/s, 1.0 % of the median"
+    assert one.next == ("fabtui run --nodes h0,h1 --probes all_reduce", "ssh h1 uptime")
+    assert found.code == 1
+
+
+def test_one_slow_collective_on_busy_cores_is_the_cores() -> None:
+    found = diagnose(lab(busbw=lambda a, b: 0.01 if (a, b) == ("h1", "h2") else 1.0))
+    (one,) = found.findings
+    assert (one.rule.id, evidence(one)[0]) == ("FT029", "slow collectives: all_reduce of h1 and h2")
+    assert found.code == 0
+
+
+def test_collectives_follow_from_what_the_pairs_of_their_node_show() -> None:
+    slow = [(f"{node}:1", "h1:1") for node in NODES if node != "h1"]
+    found = diagnose(lab(slow, busbw=lambda a, b: 0.01 if "h1" in (a, b) else 1.0))
+    assert [one.rule.id for one in found.findings] == ["FT021"]
+
+
+def test_a_node_that_went_and_came_back_is_told() -> None:
+    model = lab()
+    model.apply(NodeUpdate(node="h2", state=NodeState.LOST, text="Connection lost", time=10.0))
+    model.apply(NodeUpdate(node="h2", state=NodeState.READY, time=18.0))
+    found = diagnose(model)
+    (one,) = found.findings
+    assert (title(one), str(one.severity)) == ("h2 was gone for 8 s, and is back", "warn")
+    assert evidence(one) == ("Connection lost",)
+    assert one.next == ("ssh h2 uptime",)
+    assert found.code == 0
+
+
+def test_cpu_ranks_flap_from_sweep_to_sweep_only() -> None:
+    model = lab()
+    pair = "h0:0", "h2:0"
+    for at, value in enumerate([0.01, 0.01, 1.0, 0.01, 0.01, 1.0]):
+        add(model, Layer.P2P, *pair, value, at=10.0 + at)
+    model.apply(SessionEnd(exit=0, time=20.0))
+    assert of(diagnose(model), "FT031") == []
+    for sweep, verdict in enumerate([None, 1.0, None, 1.0]):
+        add(model, Layer.P2P, *pair, verdict, at=30.0 + 10 * sweep)
+        model.apply(SessionEnd(exit=0, time=35.0 + 10 * sweep))
+    assert [title(one) for one in of(diagnose(model), "FT031")] == ["h0:0 > h2:0 flaps in p2p"]
