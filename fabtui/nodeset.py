@@ -145,7 +145,9 @@ def _numbers(text: str, part: str, where: str) -> Iterable[str]:
         numbers: Iterable[str] = RangeSet(text).striter()
     except RangeSetException as error:
         reason = str(error).partition(" : ")[0]
-        raise InputError(f"{where}: the range {text!r} in {part[:80]!r} is not valid: {reason}") from None
+        raise InputError(
+            f"{where}: the range {text!r} in {part[:80]!r} is not valid: {reason}; expected something like 060-067"
+        ) from None
     return numbers
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -62,6 +64,12 @@ _WIDEST = 26
 _NARROWEST = 60
 #: Maximum number of choices that the help lists.
 _MOST_CHOICES = 6
+
+
+#: Messages of argparse, whose words differ between versions of Python.
+_NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument")
+_NO_CHOICE = re.compile(r"argument ([\w-]+): invalid choice: (.*) \(choose from (.*)\)")
+_MISSING = re.compile(r"the following arguments are required: (.*)")
 
 
 def expanded(words: Sequence[str]) -> list[str]:
@@ -184,7 +192,20 @@ class OneLineParser(argparse.ArgumentParser):
             word = message.partition("invalid choice: ")[2].partition(" (choose from ")[0]
             near = nearest(word.strip("'\""), [*COMMANDS, *FURTHER]) or f"; {_NODES_HINT}"
             message = wrong or f"unknown command {word}{near}"
-        self._leave(message, self.prog)
+        self._leave(self._in_plain_words(message), self.prog)
+
+    def _in_plain_words(self, message: str) -> str:
+        """Return a message of argparse with the right form of what was given."""
+        specs = {spec.flag: spec for spec in options_of(self.command or APP)}
+        if (found := _NO_VALUE.fullmatch(message)) and (spec := specs.get(found[1])):
+            return f"{spec.flag} needs a value: {_row(spec)[0]}"
+        if found := _NO_CHOICE.fullmatch(message):
+            known = [one.strip(" '\"") for one in found[3].split(",")]
+            value = found[2].strip("'\"")
+            return f"{found[1]}: {value!r} is not one of {', '.join(known)}{nearest(value, known)}"
+        if found := _MISSING.fullmatch(message):
+            return f"{found[1]} is missing: {self.usage_text().removeprefix('usage: ')}"
+        return message
 
     def _leave(self, message: str, command: str) -> NoReturn:
         text = " ".join("".join(c if c.isprintable() else "?" for c in message).split())
@@ -201,7 +222,9 @@ class OneLineParser(argparse.ArgumentParser):
         elif rest:
             command = getattr(found, "command", None)
             is_node = command in LIVE and not any(word.startswith("-") for word in rest)
-            problem = f"unrecognized arguments: {' '.join(rest)}" + (f"; {_NODES_HINT}" if is_node else "")
+            own = f"fabtui {command}" if command else "fabtui"
+            hint = f"; did you mean {own} --nodes {shlex.quote(','.join(rest))}?" if is_node else ""
+            problem = f"unrecognized arguments: {' '.join(rest)}{hint}"
             self._leave(_unknown_option(rest, command or APP) or problem, f"{self.prog} {command or ''}".strip())
         return found
 

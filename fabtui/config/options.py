@@ -235,7 +235,7 @@ _PREFLIGHT = (
         "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"),
     OptionSpec("expect", "expected value of a fact: gpus='8 x H200', numa_nodes=2", "report", ("preflight",), "list",
         "FACT=VALUE"),
-    OptionSpec("master", "address and port of rank 0 that each node tries to connect to", "report", ("preflight",),
+    OptionSpec("master", "address and port of rank 0, tried from each node", "report", ("preflight",),
         metavar="HOST:PORT", parse=values.host_and_port, field="master"),
     OptionSpec("fail-on", "exit with 1 for findings at least this severe", "report", ("preflight",), default="warn",
         choices=("bad", "warn", "note")),

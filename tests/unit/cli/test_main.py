@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -71,8 +72,12 @@ def recording(path: Path, maker: Any, more: str = "") -> Path:
         (["run", "--no-such-option"], "fabtui run has no option --no-such-option; see"),
         (["--nodse", "a"], "fabtui has no option --nodse; did you mean --nodes?; see fabtui --help"),
         (["run", "--nodse=a"], "fabtui run has no option --nodse; did you mean --nodes?; see fabtui run --help"),
-        (["run", "a"], "unrecognized arguments: a; nodes are given as --nodes n060,n061"),
+        (["run", "a"], "unrecognized arguments: a; did you mean fabtui run --nodes a?"),
         (["rnu", "--nodes", "a"], "unknown command 'rnu'; did you mean run?"),
+        (["--nodes"], "--nodes needs a value: --nodes SET; see fabtui --help"),
+        (["run", "--lab", "1x1", "--mode", "fast"], "--mode: 'fast' is not one of auto, quick, sampled, full"),
+        (["config", "shw"], "action: 'shw' is not one of show, validate, init, path; did you mean show?"),
+        (["diff", "a"], "FILE is missing: fabtui diff [options] FILE FILE; see fabtui diff --help"),
         (["n060"], "unknown command 'n060'; nodes are given as --nodes n060,n061"),
         (["--nodes", "run", "run", "--bytes", "x"], "--bytes: 'x' is not a size"),
         (["run", "--nodes", "n[0-999999999]"], "1000000000 nodes; at most"),
@@ -98,6 +103,92 @@ def _is_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
     assert "\x1b" not in done.stderr
+
+
+#: Command lines as people mistype them.
+MISTYPED = """
+--node a,b
+--nodes
+--nodes ''
+--nodes n[1-
+--nodes n[5-1]
+--nodes a --nodes
+nodes a,b
+node n1
+n060,n061
+run n060,n061
+run --lab 0x4
+run --lab 2x4x8
+run --lab 2x4 --bytes 1Q
+run --lab 2x4 --bytes -1
+run --lab 2x4 --sizes 1M-
+run --lab 2x4 --layers foo
+run --lab 2x4 --probes p2p,foo
+run --lab 2x4 --mode fast
+run --lab 2x4 --pair a
+run --lab 2x4 --pair 'n000:0>n000:0'
+run --lab 2x4 --pair 'n009:0>n000:0'
+run --lab 2x4 --csv /nowhere/a.csv
+run --lab 2x4 --report x.pdf
+run --lab 2x4 --timeout 0
+run --lab 2x4 --timeout abc
+run --lab 2x4 --env FOO
+run --lab 2x4 --ab NCCL_IB
+run --lab 2x4 --groups x
+run --lab 2x4 --quick
+run --lab 2x4 --output x
+run --jobid abc
+run --hostfile /nowhere
+run --hostfile
+replay /nowhere
+replay a b
+replay --speed 0 x
+replay --fast x
+diff a
+diff
+diff - -
+report
+report /nowhere
+explain
+explain E999
+explain FT999
+nodes
+nodes /nowhere
+nodes x --for ring
+hang --wait x y
+hang --jobid
+job --once --follow
+preflight --fail-on never --lab 1x1
+preflight --expect gpus
+serve --port 99999 --lab 1x1
+serve --replay /nowhere
+share
+share /nowhere
+config
+config edit
+schema foo
+completion ksh
+help foo
+lab
+lab up --nodes 0
+--colors 7 --lab 1x1
+--transport telnet --nodes a
+--help-me
+ras 4711
+watch --every 0 --prom /tmp/x.prom --lab 1x1
+run --nodes a --hostfile
+run --lab 2x4 --iters 0
+run --lab 2x4 --collectives foo
+"""
+
+
+@pytest.mark.parametrize("line", MISTYPED.strip().splitlines())
+def test_what_people_mistype_has_one_line_that_says_what_is_wrong(line: str, here: Here) -> None:
+    done = here(*shlex.split(line))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("fabtui: error: ")
+    assert done.stderr.count("\n") == 1
+    assert "argument " not in done.stderr, "the words of argparse"
 
 
 @pytest.mark.slow
@@ -290,7 +381,7 @@ def test_standard_files_may_be_closed(closed: str) -> None:
     [
         (
             ["run", "n060", "n061"],
-            "unrecognized arguments: n060 n061; nodes are given as --nodes n060,n061; see fabtui run",
+            "unrecognized arguments: n060 n061; did you mean fabtui run --nodes n060,n061?; see fabtui run",
         ),
         (["run", "--baseline", "x"], "fabtui run has no option --baseline; see fabtui run --help"),
         (["n060,n061"], "nodes are given as --nodes n060,n061; see fabtui --help"),
