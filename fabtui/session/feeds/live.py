@@ -31,6 +31,7 @@ from fabtui.model.events import (
     SessionStart,
 )
 from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
+from fabtui.model.facts.node_view import ProbedNode, number, text
 from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
@@ -52,6 +53,7 @@ from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, LostKind, Message, NodeUnreachable, UnreachableKind
 from fabtui.transport.registry import command_on_node
+from fabtui_node.parsers.lines import bytes_text
 from fabtui_node.protocol import ErrorKind
 
 if TYPE_CHECKING:
@@ -557,10 +559,17 @@ class LiveFeed(Feed):
             host.halted = message.get("on") is True
         else:
             reason, kind = exit_reason(name, message)
-            reason += host.limits
+            reason += host.limits + (self._memory_limit(name) if message.get("why") else "")
             if not host.stopped:
                 self._pump.log("warning", reason, name)
             host.end(reason, kind)
+
+    def _memory_limit(self, name: str) -> str:
+        """Return the memory limit of a node's control group for a reason, or ""."""
+        group = ProbedNode(name, {}, self.model.nodes[name].probe_results)
+        limit = number(group.seen("host", "cgroup", "memory"))
+        file = text(group.seen("host", "cgroup", "files", "memory")) or ""
+        return "" if limit is None else f"; its control group is limited to {bytes_text(limit)} ({Path(file).name})"
 
     def _open_nodes(self) -> list[str]:
         return [name for name in self._order if name not in self._ready and name not in self._gone]

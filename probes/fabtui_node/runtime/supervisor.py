@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import os
+import re
 import resource
 import select
 import signal
@@ -75,11 +75,14 @@ class RankHostProcess:
         self.pid: Optional[int] = None
         self.end: Optional[Message] = None  #: Its exit message, if it ended before it became the rank host.
         self.killed = False
-        self._oom = _oom_watch()
+        self._oom_kills = oom_kills()
 
     def why_killed(self, signal_number: Optional[int]) -> str:
         """Return why the kernel may have killed it, or ""."""
-        return str(self._oom.reason()) if signal_number == signal.SIGKILL and self._oom and not self.killed else ""
+        if signal_number != signal.SIGKILL or self.killed or self._oom_kills is None:
+            return ""
+        now = oom_kills() or 0
+        return "out of memory: oom_kill %d in /proc/vmstat" % now if now > self._oom_kills else ""
 
     def close(self) -> None:
         """Close its channels."""
@@ -87,12 +90,12 @@ class RankHostProcess:
         self.printed.close()
 
 
-def _oom_watch() -> Any:
-    try:
-        return importlib.import_module("fabtui_node.system.cgroups").OomWatch()
-    except Exception:
-        # A rank host must start where its control group cannot be read.
-        return None
+def oom_kills(path: str = "/proc/vmstat") -> Optional[int]:
+    """Return how many processes of the machine the kernel killed for lack of memory, of control groups too."""
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        found = re.search(r"^oom_kill ([0-9]{1,18})$", file.read(1 << 18), re.MULTILINE)
+        return int(found.group(1)) if found else None
+    return None
 
 
 def _order(message: Message) -> List[Any]:

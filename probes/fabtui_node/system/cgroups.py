@@ -122,30 +122,3 @@ def oom_kills(sys: str = "/sys", proc: str = "/proc") -> Optional[int]:
         if found is not None:
             return found
     return None
-
-
-class OomWatch:
-    """Finds whether the kernel has killed a process for lack of memory since this was made."""
-
-    def __init__(self, sys: str = "/sys", proc: str = "/proc") -> None:
-        self._from = sys, proc
-        self._group, self._machine = self._counts()
-
-    def _counts(self) -> Tuple[Optional[int], Optional[int]]:
-        sys, proc = self._from
-        of_machine = parse_numbers(sysfs.text(proc, "vmstat", limit=1 << 18)).get("oom_kill")
-        return oom_kills(sys, proc), of_machine
-
-    def reason(self) -> str:
-        """Return why a process may have been killed, or ""."""
-        group, machine = self._counts()
-        if group is not None and self._group is not None and group > self._group:
-            limits = read(*self._from)
-            limit = limits["memory"]
-            of = ""
-            if limit is not None:
-                of = " is limited to %.4g MiB (%s)" % (limit / (1 << 20), os.path.basename(limits["files"]["memory"]))
-            return "out of memory: its control group%s; oom_kill %d" % (of, group)
-        if machine is not None and self._machine is not None and machine > self._machine:
-            return "out of memory: the kernel killed a process of the machine meanwhile; oom_kill %d" % machine
-        return ""

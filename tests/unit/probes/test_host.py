@@ -172,22 +172,6 @@ def test_limits_of_control_groups_of_version_1(tree: Tree) -> None:
     ]
 
 
-def test_who_was_killed_for_lack_of_memory(tree: Tree) -> None:
-    folders = str(tree.root), str(tree.root / "proc")
-    tree.files("proc", vmstat="nr_free_pages 7\noom_kill 3")
-    tree.files("proc/self", cgroup="0::/s1")
-    tree.files("fs/cgroup/s1", **{"memory.events": "max 9\noom_kill 0", "memory.max": 160 * MIB})
-    watch = cgroups.OomWatch(*folders)
-    assert watch.reason() == ""
-    tree.files("fs/cgroup/s1", **{"memory.events": "max 19\noom_kill 1"})
-    assert watch.reason() == "out of memory: its control group is limited to 160 MiB (memory.max); oom_kill 1"
-    tree.files("fs/cgroup/s1", **{"memory.events": "nonsense"})
-    tree.files("proc", vmstat="oom_kill 4")
-    assert "a process of the machine meanwhile; oom_kill 4" in watch.reason()
-    tree.files("proc", vmstat="")
-    assert watch.reason() == ""
-
-
 def test_folders_where_programs_cannot_run_or_write(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {"/tmp": os.ST_NOEXEC | os.ST_NOSUID, "/var/tmp": 0, "/home/a": os.ST_RDONLY}
 
