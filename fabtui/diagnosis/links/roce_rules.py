@@ -1,18 +1,28 @@
-"""Rules about the quality of service of RoCE ports."""
+"""Rules about RoCE ports: the class of their traffic, and halves of a port that carry nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject, register
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Rule, Severity, Subject, register
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.pairs.traffic_path import latest_pairs
 from fabtui.diagnosis.preflight.node_context import NodeContext, NodeRule
+from fabtui.model.endpoints import node_of
 from fabtui.model.facts.network import priorities_text
-from fabtui.model.facts.node_view import ProbedNode, dicts, field, text
+from fabtui.model.facts.node_view import ProbedNode, active_ports, dicts, field, number, text
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.records import NodeRecord, listed
+from fabtui.model.session_model import Model
 from fabtui.nodeset import fold, ranges
 from fabtui.sanitize import one_line
 
 _DSCPS = range(64)
+#: Share of the rate of a port from which the PCIe link of one function fills it.
+_FILLS = 0.9
+_PortEntry = dict[str, Any]
+_Ports = list[_PortEntry]
 
 
 class _Class(NamedTuple):
@@ -151,3 +161,87 @@ def _whole(value: Any) -> int | None:
     except ValueError:
         return None
     return found if 0 <= found < 256 else None
+
+
+#: Share of what the busier half of a port carried, below which the other one is unused.
+_UNUSED = 0.02
+
+
+@register
+class HalfPort(Rule[Model]):
+    """Of two PCI functions that lead to one connector, one carries nothing, and the other cannot fill the port.
+
+    So it is on a DGX Spark (GB10), whose functions have four PCIe lanes each, and with adapters that are connected to
+    both sockets. Counters of the ports show it while pairs are tested, or one half is not active.
+    """
+
+    id = "FT151"
+    name = "half-port"
+    title = "Half of a port is unused"
+    domain = Domain.LINKS
+    severity = Severity.WARN
+    message = "{node}: half of the port is unused: {unused} {how}"
+    evidence = (
+        "{used} passes {pcie:.0f} of {rate:.0f} Gb/s: its PCIe link is no faster",
+        "both lead to one connector: NCCL_IB_HCA={hca} uses both",
+        "set: {variables}",
+    )
+    next_step = "Bring both interfaces up, each with an address, and set NCCL_IB_HCA to both devices on all nodes."
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        pairs: list[Measurement] | None = None
+        for record in model.nodes.values():
+            for halves in _halves(listed(record, "ib")):
+                pairs = latest_pairs(model) if pairs is None else pairs
+                unused, how = _unused(model, record.name, halves, pairs)
+                if unused is not None:
+                    yield self._of_half(model, record, halves, unused, how)
+
+    def _of_half(self, model: Model, record: NodeRecord, halves: _Ports, unused: _PortEntry, how: str) -> Finding:
+        used = next(port for port in halves if port is not unused)
+        names = [one_line(str(port.get("ca")), 40) for port in halves]
+        setting = field(record.inventory, "env", "NCCL_IB_HCA")
+        facts: dict[str, Any] = {"node": record.name, "unused": one_line(str(unused.get("ca")), 40), "how": how}
+        facts |= {"used": one_line(str(used.get("ca")), 40), "hca": ",".join(names)}
+        facts["variables"] = one_line(f"NCCL_IB_HCA={setting} on {record.name}", 120) if setting else None
+        numbers = {"pcie": number(used.get("pcie_rate")), "rate": number(used.get("rate"))}
+        return self.finding(
+            f"{record.name} {facts['unused']}",
+            nodes=(record.name,),
+            facts={**facts, **numbers},
+            commands=(f"export NCCL_IB_HCA={facts['hca']}", on_node(record.name, "ibdev2netdev", model)),
+            weight=1,
+            blames=Subject(Kind.NIC, f"{record.name} {facts['unused']}"),
+        )
+
+
+def _halves(ports: _Ports) -> Iterator[_Ports]:
+    """Yield the ports of each connector that two share, of which neither can fill it."""
+    found: dict[str, _Ports] = {}
+    for port in ports:
+        if isinstance(connector := port.get("connector"), str):
+            found.setdefault(connector, []).append(port)
+    for halves in found.values():
+        rates = [(number(port.get("pcie_rate")), number(port.get("rate"))) for port in active_ports(halves)]
+        if len(halves) == 2 and rates and all(pcie and rate and pcie < _FILLS * rate for pcie, rate in rates):
+            yield halves
+
+
+def _unused(model: Model, node: str, halves: _Ports, pairs: Iterable[Measurement]) -> tuple[_PortEntry | None, str]:
+    """Return the half that carries nothing, and how that is known."""
+    down = [port for port in halves if port.get("state") != "Active"]
+    if down:
+        return down[0], "is not active"
+    names = [f"{port.get('ca')}/{port.get('port')}" for port in halves]
+    moved, most = [0, 0], 0
+    for one in pairs:
+        ends = node_of(one.src), node_of(one.dst)
+        if one.verdict is not Verdict.OK or ends[0] == ends[1] or node not in ends:
+            continue
+        traffic = model.counters.traffic(one).get(node)
+        if traffic is not None and traffic.exact and all(name in traffic.ports for name in names):
+            moved = [total + sum(traffic.ports[name]) for total, name in zip(moved, names, strict=True)]
+            most = max(most, one.bytes or 0)
+    if not most or max(moved) < most or min(moved) >= _UNUSED * max(moved):
+        return None, ""
+    return halves[moved.index(min(moved))], "carried nothing while pairs were tested"

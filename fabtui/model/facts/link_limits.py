@@ -36,6 +36,14 @@ class Limit(NamedTuple):
     exact: bool = True  #: False for NVLinks without a topology matrix, some of which may connect other GPUs.
 
 
+class _Port(NamedTuple):
+    """An active RDMA port."""
+
+    rate: float  #: GB/s of its link.
+    passes: float  #: GB/s that it passes: less where the PCIe link of its function is slower.
+    connector: str  #: Its connector where it shares that with another function, or "".
+
+
 class _Links(NamedTuple):
     """Links of an endpoint; None where unknown."""
 
@@ -43,7 +51,7 @@ class _Links(NamedTuple):
     pcie: float | None  #: GB/s of its PCIe link.
     rdma: float | None  #: GB/s of its fastest active RDMA port.
     near_rdma: float | None  #: GB/s of all active RDMA ports that are as near.
-    ports: Mapping[str, tuple[float, str]]  #: GB/s and connector of each active RDMA device of its node.
+    ports: Mapping[str, _Port]  #: Active RDMA devices of its node, by name.
     name: str  #: Its name in the topology matrix.
     near: Mapping[str, str]  #: Its connection to each device of that matrix: ``NV18``, ``PIX``.
     interfaces: Mapping[str, float]  #: GB/s of each interface of its node, by name and by address.
@@ -131,12 +139,21 @@ def _rdma(links: _Links, kind: Transport, device: str) -> float | None:
     return links.rdma if kind.one_nic else links.near_rdma
 
 
-def _together(ports: Sequence[tuple[float, str] | None]) -> float | None:
-    """Return the sum of the rates of ports; those behind one connector share its rate. None if one is unknown."""
-    if not ports or None in ports:
+def _together(ports: Sequence[_Port | None]) -> float | None:
+    """Return what ports pass together; those behind one connector share its rate. None if one is unknown."""
+    found: dict[str, list[_Port]] = {}
+    for at, port in enumerate(ports):
+        if port is None:
+            return None
+        found.setdefault(port.connector or str(at), []).append(port)
+    return sum(min(sum(one.passes for one in alike), alike[0].rate) for alike in found.values()) or None
+
+
+def _port(entry: Mapping[str, Any]) -> _Port | None:
+    rate, pcie = _rate(entry.get("rate")), _rate(entry.get("pcie_rate"))
+    if rate is None:
         return None
-    rates = {connector or str(at): rate for at, (rate, connector) in enumerate(filter(None, ports))}
-    return sum(rates.values())
+    return _Port(rate / 8, min(rate, pcie or rate) / 8, str(entry.get("connector") or ""))
 
 
 def _p2p(here: _Links, there: _Links, inside: bool) -> list[Limit]:
@@ -171,17 +188,13 @@ def _links_of(model: Model, end: Endpoint) -> _Links:
     name = f"GPU{gpu.get('nvml_index')}"
     ports = ports_of(end, record)
     active = active_ports(node.part("ib"))
-    rates = [_rate(port.get("rate")) for port in active if (port.get("ca"), port.get("port")) in ports]
-    by_device = {
-        str(port.get("ca")): (rate / 8, str(port.get("connector") or ""))
-        for port in active
-        if (rate := _rate(port.get("rate"))) is not None
-    }
+    mine = [_port(port) for port in active if (port.get("ca"), port.get("port")) in ports]
+    by_device = {str(port.get("ca")): known for port in active if (known := _port(port)) is not None}
     return _Links(
         _nvlinks(gpu_of(node.seen("nvlink", "gpus"), end)),
         _pcie(gpu_of(node.seen("gpuload", "gpus"), end), gpu),
         # NCCL may use one of two ports.
-        max((rate / 8 for rate in rates if rate is not None), default=None),
+        max((one.passes for one in mine if one is not None), default=None),
         _together([by_device.get(str(near)) for near in _names(gpu.get("near_nics"))]),
         by_device,
         name,

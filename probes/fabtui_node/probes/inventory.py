@@ -7,7 +7,7 @@ import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from fabtui_node.probes.amd import kfd_inventory
 from fabtui_node.probes.judgement import judgement, objects, part
@@ -76,23 +76,24 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the ``ib`` list: one entry a port of ``rdma.devices``.
 
     ``connector`` names the connector of ports that share it, as those of two PCI functions of one adapter do on a DGX
-    Spark and where an adapter is connected to both sockets.
+    Spark and where an adapter is connected to both sockets; ``pcie_rate`` is what the function of such a port passes
+    (Gb/s).
     """
     of_device = ("ca", "type", "firmware", "numa", "bus")
     of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")
     found: List[Dict[str, Any]] = []
-    sharing: Dict[str, List[Dict[str, Any]]] = {}
+    sharing: Dict[str, List[Tuple[Dict[str, Any], Optional[str]]]] = {}
     for device in devices:
         for port in device["ports"]:
             own = {name: port[name] for name in of_port}
             found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
             if device["system_guid"] and port["place"]:
                 connector = "%s %s/%d" % (device["system_guid"], port["place"], port["port"])
-                sharing.setdefault(connector, []).append(found[-1])
+                sharing.setdefault(connector, []).append((found[-1], device["path"]))
     for connector, ends in sharing.items():
-        if len({end["ca"] for end in ends}) > 1:
-            for end in ends:
-                end["connector"] = connector
+        if len({end["ca"] for end, _ in ends}) > 1:
+            for end, path in ends:
+                end.update(connector=connector, pcie_rate=pci.link_rate(path))
     return found
 
 

@@ -22,6 +22,20 @@ _ADDRESS = re.compile("[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]", re.ASCII 
 _ROOT = re.compile("pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII | re.IGNORECASE)
 
 
+#: Share of a PCIe link's bits that are data: up to 5 GT/s, and from 8 GT/s on.
+_CODE = (8.0 / 10.0, 128.0 / 130.0)
+
+
+def link_rate(path: Optional[str]) -> Optional[float]:
+    """Return the Gb/s that the PCIe link of a device passes now, given the real path of its folder, or None."""
+    speed = re.match(r"([0-9]{1,3}(?:\.[0-9])?) GT/s", sysfs.text(path or "", "current_link_speed") or "", re.ASCII)
+    width = sysfs.integer(path or "", "current_link_width")
+    if speed is None or not width or not 0 < width <= 32:
+        return None
+    each = float(speed.group(1))
+    return round(each * width * _CODE[each > 5.0], 2)
+
+
 class PciDevice(NamedTuple):
     """A device on the PCI tree."""
 

@@ -329,7 +329,8 @@ def test_adapters_of_aws_have_a_type_and_all_that_are_near_are_listed(tree: Tree
 def spark(tree: Tree, name: str, device: str, place: str, state: str = "4: ACTIVE") -> None:
     """Make a function of the adapter of a DGX Spark; two functions lead to each of its two connectors."""
     netdev = f"en{name.removeprefix('roce')}n{place}"
-    tree.ca(name, tree.pci(device), netdev, link_layer="Ethernet", rate="200 Gb/sec (4X HDR)", state=state)
+    link = {"current_link_speed": "32.0 GT/s PCIe", "current_link_width": 4}
+    tree.ca(name, tree.pci(device, **link), netdev, link_layer="Ethernet", rate="200 Gb/sec (4X HDR)", state=state)
     tree.files(f"class/infiniband/{name}", sys_image_guid="fc4c:ea03:00f9:4230")
     tree.files(f"devices/{device}/net/{netdev}", phys_port_name=place)
 
@@ -347,6 +348,7 @@ def test_two_functions_of_one_connector_are_named(tree: Tree) -> None:
         "rocep1s0f1": f"{guid} p1/1",
         "roceP2p1s0f1": f"{guid} p1/1",
     }
+    assert {one["pcie_rate"] for one in inventory.ports(rdma_devices.devices(str(tree.root)))} == {126.03}
 
 
 def test_two_connectors_of_one_adapter_and_virtual_functions_share_nothing(tree: Tree) -> None:
