@@ -293,6 +293,9 @@ int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
 int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
 int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }
 int cuDeviceGetPCIBusId(char *text, int size, int dev) { return snprintf(text, size, "0000:%02X:00.0", 16 + dev), 0; }
+int cuDeviceGetAttribute(int *value, int which, int device) {
+    return *value = which == 18 && getenv("FAKE_INTEGRATED") != NULL, 0;
+}
 int cuMemGetInfo_v2(size_t *free_, size_t *total) { return *free_ = *total = 1ul << 30, 0; }
 int cuMemAlloc_v2(void **pointer, size_t size) { return size > 1ul << 30 ? 2 : (*pointer = malloc(size), 0); }
 int cuMemFree_v2(void *pointer) { return free(pointer), 0; }

@@ -7,6 +7,7 @@ Every wait polls and has a deadline: a kernel that waits for a dead peer must no
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 import time
 import uuid as uuids
@@ -52,6 +53,25 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
 }
 
 
+#: Attribute of a device that uses the memory of the host, as the GPU of a DGX Spark (GB10) does.
+_INTEGRATED = 18
+#: Share of the memory of a host that its system keeps: without any, the machine stands still.
+_KEPT = 1.0 / 16
+
+
+def spare_host_memory(path: str = "/proc/meminfo") -> Optional[int]:
+    """Return how many bytes of the host's memory buffers may take, None if that is not known."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read(65536)
+    except OSError:
+        return None
+    found = {name: 1024 * int(size) for name, size in re.findall(r"^(Mem\w+):\s+([0-9]{1,15}) kB", text, re.MULTILINE)}
+    if "MemAvailable" not in found or "MemTotal" not in found:
+        return None
+    return max(0, found["MemAvailable"] - int(_KEPT * found["MemTotal"]))
+
+
 class CudaError(Exception):
     """The driver refused a call, or did not complete the work in time."""
 
@@ -79,6 +99,8 @@ class Driver:
         if self.can_hold:
             arguments = (c_void_p, c_void_p, c_uint, c_uint)
             self._take("cuStreamWaitValue32_v2", library.cuStreamWaitValue32_v2, arguments)
+        if hasattr(library, "cuDeviceGetAttribute"):
+            self._take("cuDeviceGetAttribute", library.cuDeviceGetAttribute, (POINTER(c_int), c_int, c_int))
 
     def _take(self, name: str, function: Any, arguments: Tuple[Any, ...]) -> None:
         function.argtypes = arguments
@@ -134,6 +156,15 @@ class Driver:
         self.call("cuDeviceGetPCIBusId", text, 32, self._handle(ordinal))
         return text.value.decode("ascii", "replace").lower()
 
+    def shares_host_memory(self, ordinal: int) -> bool:
+        """Return True if a device has no memory of its own; False if that is not known."""
+        if "cuDeviceGetAttribute" not in self._functions:
+            return False
+        try:
+            return bool(self.make(c_int, "cuDeviceGetAttribute", _INTEGRATED, self._handle(ordinal)).value)
+        except CudaError:
+            return False
+
     def find(self, index: int, uuid: Optional[str]) -> int:
         """Return the ordinal of the device with a UUID, or else of that with an index; raise if it is not visible."""
         count = self.count()
@@ -165,6 +196,7 @@ class CudaDevice:
         self.driver = driver
         self.ordinal = ordinal
         self.bus_id = driver.bus_id(ordinal)
+        self._of_host = driver.shares_host_memory(ordinal)
         self._context = driver.primary(ordinal)
         driver.make_current(self._context)
         self.renew_stream()
@@ -213,7 +245,11 @@ class CudaDevice:
     def allocate(self, size: int) -> int:
         """Return new device memory; raise `CudaError` with the requested and the free memory if there is not enough."""
         free, total = self.memory()
+        spare = spare_host_memory() if self._of_host else None
+        free = free if spare is None else min(free, spare)
         wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
+        if self._of_host:
+            wanted += ", which are the host's, too"
         if size > free:
             raise CudaError(wanted, ErrorKind.OUT_OF_MEMORY)
         try:

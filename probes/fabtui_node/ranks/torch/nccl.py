@@ -16,7 +16,7 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
 from fabtui_node.ranks.nccl import log_capture
-from fabtui_node.ranks.nccl.ctypes_cuda import Driver
+from fabtui_node.ranks.nccl.ctypes_cuda import Driver, spare_host_memory
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
@@ -63,12 +63,21 @@ class TorchNcclEngine(TorchEngine):
     def attach(self, rank: Rank) -> RankEndpoint:
         """Make the GPU's context."""
         began = time.monotonic()
-        self._ordinal = Driver().find(rank.index, rank.uuid)
+        driver = Driver()
+        self._ordinal = driver.find(rank.index, rank.uuid)
         self.device = "cuda:%d" % self._ordinal
         self.enter()
         self.torch.zeros(1, device=self.device).item()
+        if driver.shares_host_memory(self._ordinal):
+            self._spare_the_host()
         self.seconds["contexts"] = time.monotonic() - began
         return TorchEndpoint(rank, self)
+
+    def _spare_the_host(self) -> None:
+        """Let torch raise an error rather than take the last memory of a host that its GPU has none beside."""
+        spare, total = spare_host_memory(), int(self.torch.cuda.mem_get_info(self._ordinal)[1])
+        if spare is not None and total > 0:
+            self.torch.cuda.set_per_process_memory_fraction(min(1.0, spare / total), self._ordinal)
 
     def enter(self) -> None:
         """Select the GPU for the calling thread."""
