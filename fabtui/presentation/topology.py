@@ -1,4 +1,4 @@
-"""The fabric as a tree: leaf switches, rails, and nodes with their GPUs, switches and NICs."""
+"""The fabric as a tree: NVLink domains, leaf switches, rails, and nodes with their GPUs, switches and NICs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fabtui.diagnosis.pairs.tally import Pair, Tally
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.leaf_switches import leaf_names
 from fabtui.model.facts.node_layout import Device, node_layout
+from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -55,7 +56,7 @@ class Topology:
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
 
     def roots(self) -> list[Branch]:
-        """Return leaf switches, rails and nodes."""
+        """Return NVLink domains, if any are known, leaf switches, rails and nodes."""
         model = self._model
         ends = [end for end in model.endpoints if end.kind != "none"]
         by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
@@ -73,10 +74,26 @@ class Topology:
         about = f"{len(leaves)}, {source}" if leaves else "unknown: no probe reports them, and results show no groups"
         about += f", unknown of {count(unknown, 'endpoint')}" if leaves and unknown else ""
         return [
+            *self._domains(ends),
             self._section("leaf switches", about, leaves),
             self._section("rails", str(len(rails)) if rails else "unknown", rails),
             self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
         ]
+
+    def _domains(self, ends: list[Endpoint]) -> list[Branch]:
+        """Return NVLink domains with their nodes, and the GPUs that are in none."""
+        domain_of = self._model.table.domains
+        by_domain: dict[str, list[Endpoint]] = {}
+        for end in ends:
+            if (domain := domain_of.get(end.number)) is not None:
+                by_domain.setdefault(domain, []).append(end)
+        if not by_domain:
+            return []
+        names = domain_names(by_domain)
+        lines = [self._group("domain", domain, names[domain], own) for domain, own in by_domain.items()]
+        if others := [end for end in ends if end.number not in domain_of and end.kind == "gpu"]:
+            lines.append(self._group("domain", "-", "in no NVLink domain, or unknown", others))
+        return [self._section("NVLink domains", f"{len(by_domain)}, reported by probes", lines)]
 
     def _section(self, name: str, about: str, below: list[Branch]) -> Branch:
         parts: list[Part] = [(name, "bold $accent"), (f"  {about}", MUTED)]

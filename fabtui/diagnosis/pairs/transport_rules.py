@@ -307,7 +307,8 @@ class NvlinkUnused(TransportRule):
 
     def _facts(self, context: PairContext, nodes: Sequence[str]) -> dict[str, Any]:
         states: dict[str, list[str]] = {}
-        for node in nodes:
+        # IMEX of one node is a finding that explains this one.
+        for node in nodes if len(nodes) > 1 else ():
             record = context.model.nodes.get(node)
             state = text(field(record.probe_results.get("imex"), "state")) if record is not None else None
             if state is not None and state != "READY":

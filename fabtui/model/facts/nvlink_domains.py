@@ -5,6 +5,7 @@ A domain is a cluster UUID and a clique, a partition of the cluster. Probe resul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -26,11 +27,6 @@ class NvlinkDomain(NamedTuple):
     def __str__(self) -> str:
         return f"{self.cluster}/{self.clique}"
 
-    @property
-    def short(self) -> str:
-        """Name for readers: the beginning of the UUID, and the clique."""
-        return f"{self.cluster[:_UUID]}/{self.clique}"
-
 
 def domain_in(gpu: dict[str, Any]) -> NvlinkDomain | None:
     """Return the domain in an entry of the probe ``gpus``; None if the GPU is in none, or it is unknown."""
@@ -44,14 +40,12 @@ def domain_of(endpoint: Endpoint, record: NodeRecord) -> NvlinkDomain | None:
     return domain_in(gpu_of(field(record.probe_results.get(DOMAIN_PROBE), "gpus"), endpoint))
 
 
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each domain: its beginning and its clique, or all of it where that is ambiguous."""
-    listed = list(dict.fromkeys(names))
-    short = {}
-    for name in listed:
-        cluster, _, clique = name.rpartition("/")
-        short[name] = f"{cluster[:_UUID]}/{clique}"
-    return {name: one if list(short.values()).count(one) == 1 else name for name, one in short.items()}
+def domain_names(domains: Iterable[str]) -> dict[str, str]:
+    """Return a name of each domain for readers: the beginning of its UUID, or all of it, and its clique."""
+    parts = {domain: domain.rpartition("/") for domain in domains}
+    short = {domain: f"NVLink {cluster[:_UUID]}/{clique}" for domain, (cluster, _, clique) in parts.items()}
+    counts = Counter(short.values())
+    return {domain: name if counts[name] == 1 else f"NVLink {domain}" for domain, name in short.items()}
 
 
 def fabrics_of(record: NodeRecord) -> dict[int, dict[str, Any]]:

@@ -32,6 +32,7 @@ class RowOrder(StrEnum):
     GIVEN = "given"
     BADNESS = "badness"
     BLAME = "blame"
+    DOMAIN = "domain"
     LEAF = "leaf"
     RAIL = "rail"
 

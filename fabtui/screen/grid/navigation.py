@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabtui.errors import InputError
 from fabtui.model.cell_level import BY_PATH, FINE, Level
 from fabtui.model.facts.leaf_switches import leaf_names
+from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import STYLES, CellStyle, Glyphs
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 #: Why an order by groups is not possible, and what to do.
 UNKNOWN = {
+    RowOrder.DOMAIN: "NVLink domains are unknown: no GPU reports one",
     RowOrder.LEAF: "leaf switches are unknown: the probe ibfabric reports none, and results show no groups of nodes",
     RowOrder.RAIL: "rails are unknown: no node has reported a NIC for its endpoints",
 }
@@ -45,17 +47,17 @@ class Grouped(NamedTuple):
 
 
 def group_by(model: Model, axis: Axis, order: RowOrder) -> Grouped | None:
-    """Return the endpoints by leaf switch or rail, in the order of the axis within a group; None if none is known.
+    """Return the endpoints by NVLink domain, leaf switch or rail, in the order of the axis within a group.
 
-    Leaf switches come in the order of their first endpoint, rails by number, and endpoints of which neither is known
-    last.
+    Domains and leaf switches come in the order of their first endpoint, rails by number, and endpoints of which it is
+    unknown last. None if it is unknown of all.
     """
-    if order is RowOrder.LEAF:
-        words = leaf_names(model.nodes.values())
-        leaves = {
-            at: leaf for number, at in axis.position.items() if (leaf := model.table.leaves.get(number)) is not None
-        }
-        names = {at: fit_text(words.get(leaf, leaf), 24) for at, leaf in sorted(leaves.items())}
+    if order is not RowOrder.RAIL:
+        by_domain = order is RowOrder.DOMAIN
+        group_of = model.table.domains if by_domain else model.table.leaves
+        words = domain_names(group_of.values()) if by_domain else leaf_names(model.nodes.values())
+        groups = {at: group for number, at in axis.position.items() if (group := group_of.get(number)) is not None}
+        names = {at: fit_text(words.get(group, group), 24) for at, group in sorted(groups.items())}
         known = list(dict.fromkeys(names.values()))
     else:
         rails = {at: rail for number, at in axis.position.items() if (rail := model.endpoints[number].rail) is not None}
@@ -65,7 +67,8 @@ def group_by(model: Model, axis: Axis, order: RowOrder) -> Grouped | None:
         return None
     ranks = {name: rank for rank, name in enumerate(known)}
     positions = sorted(range(axis.size), key=lambda at: ranks.get(names.get(at, ""), len(ranks)))
-    return Grouped(positions, {at: names.get(at, f"{order} unknown") for at in positions})
+    other = "no NVLink domain" if order is RowOrder.DOMAIN else f"{order} unknown"
+    return Grouped(positions, {at: names.get(at, other) for at in positions})
 
 
 def groups_of_nodes(axis: Axis, names: dict[int, str]) -> dict[int, str]:
@@ -193,8 +196,8 @@ class ViewState:
         return self.filter is not None and self.filter.by_result and not self.filter.all_rows
 
     def grouped(self, order: RowOrder) -> Grouped | None:
-        """Return the endpoints by leaf switch or by rail; None for other orders, or if none is known."""
-        if order not in (RowOrder.LEAF, RowOrder.RAIL):
+        """Return the endpoints by domain, leaf switch or rail; None for other orders, or if none is known."""
+        if order not in UNKNOWN:
             return None
         return group_by(self.source.model, self.source.axis, order)
 
@@ -234,7 +237,7 @@ class ViewState:
         self.blocks.show_in(
             None if rows is None else self._nodes_of(rows),
             None if columns is None else self._nodes_of(columns),
-            groups_of_nodes(source.axis, groups) if groups is not None and self.order is RowOrder.LEAF else None,
+            groups_of_nodes(source.axis, groups) if groups is not None and self.order is not RowOrder.RAIL else None,
         )
 
     def _nodes_of(self, positions: list[int]) -> list[int]:
@@ -331,11 +334,12 @@ _STEP, _PAUSE = 0.002, 0.002
 _ORDER_LABELS = {
     RowOrder.BADNESS: ("rows: worst first", "s"),
     RowOrder.BLAME: ("rows and columns: likely causes first", "b"),
+    RowOrder.DOMAIN: ("by NVLink domain", "O"),
     RowOrder.LEAF: ("by leaf switch", "O"),
     RowOrder.RAIL: ("by rail", "O"),
 }
 #: Orders by groups, in the order in which one key goes through them.
-_GROUPINGS = (RowOrder.LEAF, RowOrder.RAIL, RowOrder.GIVEN)
+_GROUPINGS = (RowOrder.DOMAIN, RowOrder.LEAF, RowOrder.RAIL, RowOrder.GIVEN)
 
 
 class GridNavigation:
@@ -521,7 +525,7 @@ class GridNavigation:
         self.show()
 
     def next_grouping(self) -> None:
-        """RowOrder rows and columns by leaf switch, then by rail, then as given; skip what is unknown."""
+        """Order rows and columns by NVLink domain, leaf switch, rail, then as given; skip what is unknown."""
         view = self.view_state
         here = _GROUPINGS.index(view.order) if view.order in _GROUPINGS else -1
         after = _GROUPINGS[here + 1 :] if view.order in UNKNOWN else _GROUPINGS

@@ -187,7 +187,7 @@ _EFFECTS = (
     ("node", "NODE", "show a node"),
     ("pair", "PAIR", "show a pair in both directions"),
     ("sort", "ORDER", "sort the rows"),
-    ("order", "ORDER", "sort the rows, or group rows and columns by leaf switch or rail"),
+    ("order", "ORDER", "sort the rows, or group rows and columns by NVLink domain, leaf switch or rail"),
     ("theme", "THEME", "change the colors of the screen"),
     ("replay", "FILE", "play a recording in place of this session"),
     ("report", "FILE", "write a one-page report, to a file that ends in .html or .md"),

@@ -134,7 +134,12 @@ class MainScreen(Screen[None]):
         _grid_key(
             "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
         ),
-        _grid_key("O", "grouping", "main.grouping", "order rows and columns by leaf switch, by rail, or as given"),
+        _grid_key(
+            "O",
+            "grouping",
+            "main.grouping",
+            "order rows and columns by domain, leaf switch, rail, or as given",
+        ),
         shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
         shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
@@ -143,7 +148,7 @@ class MainScreen(Screen[None]):
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
         shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
         shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
-        shortcut("T", "view('topology')", "main.topology", "show leaf switches, rails and nodes as a tree"),
+        shortcut("T", "view('topology')", "main.topology", "show domains, leaf switches, rails and nodes as a tree"),
         shortcut("J", "view('job')", "main.job", "show the job whose nodes these are"),
         shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
         shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),

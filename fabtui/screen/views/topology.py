@@ -1,4 +1,4 @@
-"""View of the topology: leaf switches, rails, and nodes with their devices, as a tree with verdicts."""
+"""View of the topology: NVLink domains, leaf switches, rails, and nodes with devices, as a tree with verdicts."""
 
 from __future__ import annotations
 
