@@ -24,6 +24,8 @@ _DEAD_ENDS, _OF_NODES = frozenset({"FT013", "FT014"}), frozenset({"FT206"})
 _MUCH_LOSS = 10.0
 #: Rules whose findings follow from any other about the same node.
 _CONSEQUENCES = frozenset({"FT034"})
+#: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
+_PARTS = {"FT123": "FT124"}
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 
@@ -49,7 +51,7 @@ def joined(
     found = _of_same_subject(found)
     left: list[Finding] = []
     # What is about several devices first: what is about one of them alone is a part of it.
-    for fact in sorted(facts, key=lambda one: -len(_devices_of(one))):
+    for fact in sorted(facts, key=lambda one: (one.rule.id not in _PARTS.values(), -len(_devices_of(one)))):
         at = next((at for at, one in enumerate(found) if _explains(model, fact, one)), None)
         if at is None:
             at = next((at for at, one in enumerate(left) if _same_device(fact, one)), None)
@@ -89,6 +91,8 @@ def _is_about(one: Finding, node: str | None) -> bool:
 
 def _same_device(fact: Finding, one: Finding) -> bool:
     """Return True if a fact is about GPUs or NICs that another is about: several probes report one problem."""
+    if _PARTS.get(fact.rule.id) == one.rule.id and set(fact.nodes) <= set(one.nodes):
+        return True
     devices = _devices_of(fact)
     return bool(devices) and devices <= _devices_of(one)
 

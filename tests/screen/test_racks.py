@@ -66,10 +66,11 @@ async def test_the_key_of_groups_begins_with_domains(opened: Opened) -> None:
         await pilot.press("O")
         await pilot.pause()
         assert " by NVLink domain " in screen_text(app)
-        assert app.main.view_state.order is RowOrder.DOMAIN
+        seen = [app.main.view_state.order]
         await pilot.press("O")
         await pilot.pause()
-        assert app.main.view_state.order is RowOrder.RAIL, "leaf switches are unknown"
+        seen.append(app.main.view_state.order)
+        assert seen == [RowOrder.DOMAIN, RowOrder.RAIL], "leaf switches are unknown"
 
 
 def test_the_topology_has_domains_with_their_trays() -> None:
@@ -85,7 +86,7 @@ def test_the_topology_has_domains_with_their_trays() -> None:
 
 
 @pytest.mark.snapshot
-@pytest.mark.parametrize("keys", [("O",), ("T", "space", "down", "space")], ids=["grid", "topology"])
+@pytest.mark.parametrize("keys", [("O",), ("T",)], ids=["grid", "topology"])
 def test_pictures_of_racks(snap_compare: Callable[..., bool], keys: tuple[str, ...]) -> None:
     app = make_app(FakeFeed(racks().events))
     assert snap_compare(app, terminal_size=(140, 46), run_before=pressed(*keys))

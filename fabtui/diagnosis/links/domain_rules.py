@@ -135,9 +135,8 @@ class OutsideDomain(_DomainRule):
         gpus: list[str] | None = None,
         severity: Severity | None = None,
     ) -> Finding:
-        ends = gpus or [str(end) for end in model.table.of_node(node) if end.kind == "gpu"]
-        subject = Subject(Kind.GPU, ends[0]) if gpus and len(gpus) == 1 else Subject(Kind.NODE, node)
-        found = self.finding(
+        subject = Subject(Kind.GPU, gpus[0]) if gpus and len(gpus) == 1 else Subject(Kind.NODE, node)
+        return self.finding(
             node,
             nodes=(node,),
             severity=severity,
@@ -145,8 +144,6 @@ class OutsideDomain(_DomainRule):
             commands=(on_node(node, _FABRIC, model),),
             blames=subject,
         )
-        # What a probe reports about one of its GPUs is a part of it.
-        return found.replace(about=tuple(Subject(Kind.GPU, end) for end in ends))
 
 
 @register
