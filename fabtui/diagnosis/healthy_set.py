@@ -14,9 +14,11 @@ from fabtui.diagnosis.pairs.pair_context import crosses_nodes
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.rank_order import Hop, rank_order
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.nvlink_domains import domain_names
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.pair_table import DEAD, OK, SLOW, Flags, Floats, Ints, PairTable
+from fabtui.model.places import Places
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 
@@ -53,6 +55,8 @@ class HealthySet:
     untested: int = 0  #: Number of ordered pairs of these nodes between which nothing was tested.
     #: The slowest hops of a ring over the nodes; None if unknown, or for fewer than four nodes.
     ring: Ring | None = None
+    #: Nodes of the set in each NVLink domain, by its name; empty if none has two of them.
+    domains: dict[str, list[str]] = field(default_factory=dict)
 
 
 def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> HealthySet | None:
@@ -85,9 +89,9 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
     most, _ = independent(fit, a, b, later[node])
     if most.sum() <= kept.sum() + joining.sum():
         most[:] = False
-    numbers = np.flatnonzero(chosen)
+    numbers, domains = _by_domain(model, places, chosen)
     kinds = [model.table.of_node(names[number])[0].name for number in numbers.tolist()]
-    order, ring = _ordered(names, numbers, _hops(model, table, ok, node, chosen), kinds)
+    order, ring = _ordered(names, numbers, _hops(model, table, ok, node, numbers), kinds)
     ranks = tuple(end for name in order for end in model.table.of_node(name))
     hit = {names[number] for number in set(node[np.concatenate((a, b))].tolist())}
     reasons, chosen_names = _reasons(model), frozenset(order)
@@ -109,7 +113,27 @@ def healthy_set(model: Model, tally: Tally, findings: Sequence[Finding]) -> Heal
         len(relayed),
         len(order) * (len(order) - 1) - tested,
         ring,
+        domains,
     )
+
+
+def _by_domain(model: Model, places: Places, chosen: Flags) -> tuple[Ints, dict[str, list[str]]]:
+    """Return the numbers of the chosen nodes, those of an NVLink domain together, and the nodes of each domain.
+
+    Nodes of no domain come last, without a name.
+    """
+    numbers = np.flatnonzero(chosen)
+    found: dict[str, list[int]] = {}
+    words = domain_names(model.table.domains.values())
+    for number in numbers.tolist():
+        own = {model.table.domains.get(end.number) for end in model.table.of_node(places.nodes[number])}
+        domain = own.pop() if len(own) == 1 else None
+        found.setdefault("" if domain is None else words[domain], []).append(number)
+    named = {name: nodes for name, nodes in found.items() if name}
+    if all(len(nodes) < 2 for nodes in named.values()):
+        return numbers, {}
+    ordered = [number for nodes in (*named.values(), found.get("", [])) for number in nodes]
+    return np.array(ordered), {name: [places.nodes[one] for one in nodes] for name, nodes in named.items()}
 
 
 def _blames_one_node(finding: Finding) -> bool:
@@ -264,15 +288,16 @@ def _bits(number: int) -> list[int]:
 # -- ring over the nodes ------------------------------------------------------------------------------------------
 
 
-def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Flags) -> Floats:
-    """Return the value of the best pair between any two chosen nodes, in the slower direction; NaN if unknown."""
-    place = np.where(chosen, np.cumsum(chosen) - 1, -1)
+def _hops(model: Model, table: PairTable, ok: Flags, node: Ints, chosen: Ints) -> Floats:
+    """Return the value of the best pair between any two of some nodes, in the slower direction; NaN if unknown."""
+    place = np.full(int(node.max(initial=-1)) + 1, -1)
+    place[chosen] = np.arange(len(chosen))
     source, target = place[node[table.source]], place[node[table.target]]
     mine = ok & (source >= 0) & (target >= 0) & (source != target)
     values = values_at(model, Layer.P2P, table.row[mine])
     if np.isnan(values).all():
         values = values_at(model, Layer.WORLD, table.row[mine])
-    best = np.full((int(chosen.sum()), int(chosen.sum())), -np.inf)
+    best = np.full((len(chosen), len(chosen)), -np.inf)
     np.maximum.at(best, (source[mine], target[mine]), np.where(np.isnan(values), -np.inf, values))
     best[np.isinf(best)] = np.nan
     slower: Floats = np.fmin(best, best.T)

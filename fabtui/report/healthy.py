@@ -8,7 +8,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.healthy_set import HealthySet
 from fabtui.diagnosis.rank_order import Hop
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
+from fabtui.nodeset import count, fold
 from fabtui.presentation.healthy_text import cause_text, drain_commands, host_lines, shares, slurm_options
 from fabtui.presentation.numbers import spoken_text
 from fabtui.presentation.text_table import aligned
@@ -61,6 +61,10 @@ def _blocks(model: Model, found: HealthySet) -> Iterator[Block]:
         pairs = count(found.untested, "ordered pair")
         head.append(f"nothing was tested between {pairs} of these nodes, which count as healthy")
     yield Items("", head)
+    if len(found.domains) > 1 or len(found.nodes) > sum(map(len, found.domains.values())) > 0:
+        rows = [[name, fold(nodes), count(len(nodes), "node")] for name, nodes in found.domains.items()]
+        head_domains = "of these, together in an NVLink domain, which is faster than the network"
+        yield Lines(head_domains, capped(aligned(rows, (0, 1, 2)), "domains", where=_WHERE, indent="  "))
     if found.nodes:
         yield Items("Slurm", [f"srun --nodes={len(found.nodes)} {' '.join(slurm_options(found))}"])
         where = "--hostfile FILE writes them all"
@@ -100,7 +104,7 @@ def _number(found: HealthySet, number: int) -> str:
 def _ring(found: HealthySet) -> Items:
     assert found.ring is not None
     before, after = found.ring
-    lines = [f"{_hop(before)} in the given order"]
+    lines = [f"{_hop(before)} {'with the nodes of a domain together' if found.domains else 'in the given order'}"]
     if after is not before:
         lines.append(f"{_hop(after)} in the order of the host file: {', '.join(map(one_line, found.nodes))}")
     else:

@@ -16,6 +16,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
+from fabtui.report.healthy import healthy_text
 
 #: Cluster and clique of each tray; the cluster of one without a domain is "".
 Trays = dict[str, tuple[str, int]]
@@ -182,3 +183,21 @@ def test_a_tray_that_fails_within_its_domain_or_with_others_is_named_with_that(t
     (one,) = found(model)
     assert one.subject == (Kind.NODE, "c")
     assert title(one).endswith(words)
+
+
+def test_a_healthy_set_keeps_the_nodes_of_a_domain_together_and_names_them() -> None:
+    mixed = {name: RACKS[name] for name in "aebfcgdh"}
+    healthy = diagnose(model := model_of(mixed | {"i": ("", 0)})).healthy
+    assert healthy is not None
+    assert healthy.nodes == ("a", "b", "c", "d", "e", "f", "g", "h", "i")
+    assert healthy.domains == {"NVLink aa/1": ["a", "b", "c", "d"], "NVLink bb/1": ["e", "f", "g", "h"]}
+    text = healthy_text(model, healthy)
+    assert "NVLink aa/1  a,b,c,d  4 nodes" in text
+    assert "together in an NVLink domain" in text
+
+
+def test_a_healthy_set_of_one_domain_needs_no_word_about_it() -> None:
+    model = model_of(dict.fromkeys("abcd", ("aa", 1)))
+    healthy = diagnose(model).healthy
+    assert healthy is not None
+    assert "NVLink" not in healthy_text(model, healthy)
