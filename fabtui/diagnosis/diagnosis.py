@@ -31,7 +31,7 @@ from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_finding
 from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
-from fabtui.diagnosis.pairs.pair_context import PairContext
+from fabtui.diagnosis.pairs.pair_context import PairContext, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
@@ -211,7 +211,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     for one, ends in zip(mesh, explained, strict=True):
         cells: list[tuple[str, str]] = []
         for some in in_steps([*context.tally.bad, *context.tally.only_inside] if ends else []):
-            cells += [pair for pair in some if not ends.isdisjoint(pair)]
+            cells += [pair for pair in some if uses_any(model, pair, ends)]
             yield None
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None

@@ -118,8 +118,19 @@ def _of_same_cells(found: Sequence[Finding], one: Finding) -> int | None:
     return None if best is None else best[1]
 
 
+def _beyond(cause: Finding, cut_off: Finding) -> Finding:
+    """Return a finding that blames a NIC, with its switch port instead if its node reports that the NIC is up."""
+    ends = cause.facts.get("sharing") or cause.facts.get("no_nic")
+    if cut_off.rule.id != "FT201" or not cut_off.facts.get("beyond") or not ends:
+        return cause
+    kept = {name: value for name, value in cause.facts.items() if name not in ("sharing", "no_nic", "nic")}
+    facts = {**kept, "beyond": ends, "interface": cut_off.facts["interface"], "reporter": cut_off.facts["node"]}
+    return cause.replace(facts=facts, next=(*cut_off.next, *cause.next))
+
+
 def _folded(cause: Finding, consequence: Finding) -> Finding:
     """Return two findings about the same cells as one."""
+    cause = _beyond(cause, consequence)
     if consequence.rule.id in _FACTS:
         cause, consequence = consequence, cause
     elif _names_cause(consequence, cause) or len(consequence.cells) > 1.5 * len(cause.cells):

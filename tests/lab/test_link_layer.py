@@ -13,7 +13,7 @@ import pytest
 
 from fabtui.lab.namespaces.holder import Holder, missing
 from fabtui.lab.namespaces.network import Network
-from tests.lab.field import network_in, run
+from tests.lab.field import QUICK, network_in, run
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -124,3 +124,27 @@ def test_a_path_between_leaf_switches(network: Network, tmp_path: Path, match: s
     found = run(network, tmp_path, *MESH)
     assert found.titles == [f"{what} between n[0-1] and n[2-3] on rail 0"], found.printed
     assert found.saved["findings"][0]["subject"] == {"kind": "leaf-cut", "name": "n[0-1] - n[2-3] on rail 0"}
+
+
+def test_a_switch_port_that_passes_nothing_is_not_blamed_on_the_nic(network: Network, tmp_path: Path) -> None:
+    network.plant("n2.eth1=misplug")
+    found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK)
+    assert found.titles[0] == "n2:1 reaches no other node: check the switch port of eth1", found.printed
+    first = found.saved["findings"][0]
+    assert "n2 reports eth1 up: the fault lies beyond it" in first["evidence"]
+    assert "ping -c3 -I 10.2.0.3" in first["next"][0]
+    assert "check its NIC" not in found.printed.partition("not ok:")[0]
+
+
+def test_a_duplicate_address_drains_no_node_alone(network: Network, tmp_path: Path) -> None:
+    lines = ("addr del 10.1.0.4/24 dev eth0", "addr add 10.1.0.2/24 dev eth0", "rule add from 10.1.0.2 table 100")
+    back = ("addr del 10.1.0.2/24 dev eth0", "addr add 10.1.0.4/24 dev eth0", "rule del from 10.1.0.2 table 100")
+    network.on("n3", "ip", "-batch", "-", text="\n".join(lines) + "\n")
+    try:
+        found = run(network, tmp_path, "--probes", "ping,udp,p2p", "--layers", "p2p", *QUICK)
+    finally:
+        network.on("n3", "ip", "-batch", "-", text="\n".join((*back, network.routes("n3", 0))) + "\n")
+    assert found.titles[0] == "n[1,3] have the same address 10.1.0.2: packets reach only one of them", found.printed
+    assert not any("n1:0" in text or "n3:0" in text or " - n3:" in text for text in found.titles[1:]), found.printed
+    assert "to drain" not in found.printed
+    assert "--exclude='n[1,3]'" in found.printed

@@ -102,6 +102,17 @@ def _group_results(model: Model) -> Iterator[GroupResult]:
         yield GroupResult(str(one.layer.spec.collective), name, nodes, model.verdict(one), one.value, one.unit, share)
 
 
+def uses_any(model: Model, pair: Pair, ends: frozenset[str]) -> bool:
+    """Return True if a pair has one of some endpoints, or its data goes over the NIC of one."""
+    if not ends.isdisjoint(pair):
+        return True
+    numbers = [number for name in pair if (number := model.table.number(name)) is not None]
+    if len(numbers) < 2:
+        return False
+    carriers = model.table.carriers(*(model.endpoints[number] for number in numbers))
+    return not ends.isdisjoint(map(str, carriers))
+
+
 class PairContext:
     """Verdicts of pairs, as rules see them.
 
@@ -119,8 +130,8 @@ class PairContext:
         #: Pairs that pass alone and are bad in world, likewise.
         self.only_inside = self.tally.only_inside
         if settled:
-            self.unexplained = {pair: one for pair, one in self.unexplained.items() if settled.isdisjoint(pair)}
-            self.only_inside = [pair for pair in self.only_inside if settled.isdisjoint(pair)]
+            self.unexplained = {p: one for p, one in self.unexplained.items() if not uses_any(model, p, settled)}
+            self.only_inside = [pair for pair in self.only_inside if not uses_any(model, pair, settled)]
         self.cores = BusyCores(model)  #: Cores that CPU ranks share.
         #: What pairs showed that were slow beside other traffic only, where that may be the cores of CPU ranks.
         self.contended: dict[str, Any] = {}
