@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import stat
 import subprocess
@@ -356,3 +357,20 @@ async def test_the_advice_for_an_unknown_key_adds_it_under_its_alias(field: sshd
     await asyncio.to_thread(subprocess.run, ["sh", "-c", advice], check=True, capture_output=True, timeout=60)
     assert field.known_hosts.read_text().count("cluster-node-2 ") >= 1
     await (await reach_for(field.config(), **fakeside.options()).open("n1")).close()
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [("keyboard-interactive", "KbdInteractiveAuthentication"), ("password", "PasswordAuthentication")],
+)
+async def test_a_key_that_is_accepted_and_not_enough(
+    field: sshd.Field, reach_for: Reaching, method: str, setting: str
+) -> None:
+    for name in ("n0", "n1", "n2"):
+        field.serve(name, sshd=[f"{setting} yes", f"AuthenticationMethods publickey,{method}"])
+    reach = reach_for(field.config(), **fakeside.options())
+    failures = [await refused(reach, name) for name in ("n0", "n1", "n2")]
+    assert {failure.kind for failure in failures} == {"auth"}
+    for failure in failures:
+        assert f"accepted the key of {getpass.getuser()} and asks for a second factor ({method})" in failure.text
+        assert "no key is offered" not in failure.text, "they did not refuse the key"

@@ -43,6 +43,8 @@ class Offer:
     keys: list[Any] = field(default_factory=list)
     locked: list[Path] = field(default_factory=list)
     hardware: list[Path] = field(default_factory=list)
+    accepted: bool = False  #: Whether the server accepted one of the keys.
+    factor: str = ""  #: What it asked for besides, such as ``keyboard-interactive``, or "".
     agent: SSHAgentClient | None = None
 
     def close(self) -> None:

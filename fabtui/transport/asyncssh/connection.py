@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,8 @@ class Client(asyncssh.SSHClient):
         self.trial = trial
         self.keys: list[Any] = []  #: The keys to offer, once.
         self.tried = False  #: Whether keys were offered.
+        self.signed = False  #: Whether the server accepted one: it was asked to prove that it is there.
+        self.factor = ""  #: The method that the server asked for after that, or "".
         self.has_turn = False
         self.over = False  #: Whether the login has ended.
         self._keyboard = False
@@ -100,10 +103,20 @@ class Client(asyncssh.SSHClient):
         if self.trial.why_not:
             return None
         self.tried = True
-        return keys
+        pairs = list(asyncssh.load_keypairs(keys))
+        for pair in pairs:
+            for name in ("sign", "sign_async"):
+                if (sign := getattr(pair, name, None)) is not None:
+                    setattr(pair, name, functools.partial(self._sign, sign))
+        return pairs
+
+    def _sign(self, sign: Callable[[bytes], Any], data: bytes) -> Any:
+        self.signed = True
+        return sign(data)
 
     def kbdint_auth_requested(self) -> str | None:
         """Return that any kind of question is fit, or None if nobody can answer."""
+        self.factor = "keyboard-interactive" if self.signed else ""
         return "" if self.turn.may_answer else None
 
     async def kbdint_challenge_received(
@@ -115,7 +128,11 @@ class Client(asyncssh.SSHClient):
 
     async def password_auth_requested(self) -> str | None:
         """Return a password, unless the server has asked for it by its own questions."""
-        found = await self.turn.answer("", [("Password:", False)]) if not self._keyboard else None
+        if self.signed and not self.factor:
+            self.factor = "password"
+        if self._keyboard or not self.turn.may_answer:
+            return None
+        found = await self.turn.answer("", [("Password:", False)])
         return found[0] if found else None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -219,7 +236,7 @@ async def log_in(resolved: SshSettings, road: Road, client: Client, offer: Offer
             hint = "sshd there hangs, or the node is out of memory: look at its console"
             raise NodeUnreachable("banner", text, hint) from None
         if str(error):
-            raise explain_login(error, resolved, client.known, offer, client.shown, client.greeted) from None
+            raise _explained(error, resolved, client, offer) from None
         text = f"the login to {resolved.hostname} did not end within {within:g} s (name service, home or agent slow?)"
         raise NodeUnreachable("timeout", text) from None
     except asyncssh.ChannelOpenError as error:
@@ -228,10 +245,15 @@ async def log_in(resolved: SshSettings, road: Road, client: Client, offer: Offer
         _drop(over, client)
         if proxy is not None and not client.greeted:
             raise await _proxy_failure(resolved, proxy) from None
-        raise explain_login(error, resolved, client.known, offer, client.shown, client.greeted) from None
+        raise _explained(error, resolved, client, offer) from None
     except BaseException:
         _drop(over, client)
         raise
+
+
+def _explained(error: Exception, resolved: SshSettings, client: Client, offer: Offer) -> NodeUnreachable:
+    offer.accepted, offer.factor = client.signed, client.factor
+    return explain_login(error, resolved, client.known, offer, client.shown, client.greeted)
 
 
 def _drop(over: dict[str, Any], client: Client) -> None:
@@ -271,8 +293,9 @@ def _options(resolved: SshSettings, client: Client, offer: Offer, within: float)
         "pkcs11_provider": None,
         "gss_host": None,
         "host_based_auth": False,
-        "kbdint_auth": client.turn.may_answer,
-        "password_auth": client.turn.may_answer,
+        # `Client` declines where nobody can answer; that it is asked shows what the server wants.
+        "kbdint_auth": True,
+        "password_auth": True,
         "preferred_auth": ["publickey", "keyboard-interactive", "password"],
         "x11_forwarding": False,
         "compression_algs": ["none"],

@@ -162,7 +162,7 @@ class Logins:
         finally:
             client.over = True
             turn.end(accepted)
-            trial.end(resolved.name, accepted if client.tried else None, has_turn=client.has_turn)
+            trial.end(resolved.name, (accepted or client.signed) if client.tried else None, has_turn=client.has_turn)
         return login
 
     async def _over_road(self, resolved: SshSettings, via: Login | None, client: Client) -> Login:
