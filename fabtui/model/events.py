@@ -99,14 +99,14 @@ def _is_counts(value: Any) -> bool:
 
 #: Rules of values in the extras of a measurement.
 _EXTRA: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("algorithm", "came_from", "error_kind"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("algorithm", "came_from", "error_kind", "last_hop"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _is_number),
     **dict.fromkeys(("no_room", "retransmits", "both_ways"), _is_number),
     # Bytes of a collective, or numbers of datagrams by their size.
     **dict.fromkeys(("sent", "arrived"), lambda value: _is_number(value) or _is_counts(value)),
     **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _is_number),
     "asked_bytes": lambda value: type(value) is int and _is_integer(value),
-    "times": _is_counts,
+    **dict.fromkeys(("times", "flows"), _is_counts),
 }
 
 

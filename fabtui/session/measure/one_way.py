@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,7 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
+from fabtui.session.measure.flow_test import DEAD, FlowTest, is_silent
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.node_client import OnPart, ProbeFailed
@@ -29,6 +31,8 @@ TRIES_AGAIN = 3
 MOST_BESIDE = 512
 OPEN_DEADLINE = 10.0
 LISTEN_DEADLINE = 120.0
+#: Time (s) that the ports have to stay open for tests of several flows.
+FLOWS_TAKE = 30.0
 #: Time (s) between sending and counting.
 SETTLE = 0.15
 
@@ -51,6 +55,7 @@ class OneWay(MeshTest):
                 group.create_task(self._listen(node, sorted(addresses), opened[node]))
             await asyncio.wait(opened.values(), timeout=OPEN_DEADLINE)
             try:
+                until = time.monotonic() + LISTEN_DEADLINE - FLOWS_TAKE
                 ports: Ports = {}
                 for node, future in opened.items():
                     for address, pair in (future.result() if future.done() else {}).items():
@@ -58,15 +63,23 @@ class OneWay(MeshTest):
                 of_address = max(Counter((t.node, t.here.address) for t in targets).values())
                 small = max(SMALL, OF_ADDRESS // of_address)
                 lost = await self._round(list(enumerate(targets)), ports, small, BIG)
+                failed = [target for target in lost if self._failed_at_first(target)]
                 if lost:
                     lost = self._with_others(targets, lost)
                     self._pump.emit(PhaseStart(name="udp again", total=2 * len(lost)))
                     await self._again(lost, len(targets), ports)
                     # A node that stalled for a moment loses packets of any path: only a second loss counts.
                     await self._again(self._losing(Layer.UDP, lost), len(targets) + len(lost), ports)
+                # What one source port meets is one path of several.
+                if lost and time.monotonic() < until:
+                    await FlowTest(self._pump, self._call, ports, 3 * len(targets)).run(targets, failed)
             finally:
                 for node in wanted:
                     group.create_task(self._call(node, {"role": "end"}))
+
+    def _failed_at_first(self, target: Target) -> bool:
+        udp, tcp = self._latest(Layer.UDP, target), self._latest(Layer.TCP, target)
+        return is_silent(udp) or (tcp is not None and tcp.verdict in DEAD)
 
     def _with_others(self, targets: list[Target], lost: list[Target]) -> list[Target]:
         """Return targets that failed, with those that share an address and direction with one that lost something.

@@ -187,3 +187,47 @@ def test_one_of_several_connections_is_enough(listening: Listening, monkeypatch:
     (row,) = send(target(0, listening.ports[HERE[0]]), tries=3)
     assert len(tried) == 3
     assert row["connected"] is not None
+
+
+def flows(*targets: dict[str, Any], **more: int) -> list[dict[str, Any]]:
+    plan = {"flows": 4, "rounds": 2, "datagrams": 3, "pause_ms": 0, **more}
+    args = {"role": "flows", "token": TOKEN, "targets": list(targets), **plan}
+    found: list[dict[str, Any]] = udp_one_way.run(args, lambda value: None, 20.0)["rows"]
+    return found
+
+
+def test_flows_have_the_same_ports_in_each_round_and_are_counted_apart(listening: Listening) -> None:
+    rows = flows(target(100, listening.ports[HERE[0]]), target(200, listening.ports[HERE[1]]))
+    assert [row["number"] for row in rows] == [100, 200]
+    for row in rows:
+        assert len({flow["port"] for flow in row["flows"]}) == 4
+        for at, flow in enumerate(row["flows"]):
+            assert flow == {"port": flow["port"], "sent": [3, 3], "refused": False, "tcp": [1, 1]}
+            for number in range(2):
+                assert listening.until(row["number"] + 2 * at + number, 3, 0)["small"] == 3
+    assert len(listening.count()) == 16
+
+
+def test_flows_that_are_refused() -> None:
+    with socket.socket() as sock:
+        sock.bind((HERE[0], 0))
+        port = sock.getsockname()[1]
+        (row,) = flows(target(0, {"address": HERE[0], "udp": port, "tcp": port}), flows=2)
+    assert [flow["tcp"] for flow in row["flows"]] == [[-1, -1], [-1, -1]]
+    assert all(flow["refused"] for flow in row["flows"]), "ICMP: port unreachable"
+
+
+def test_flows_without_ports_or_bounds(listening: Listening) -> None:
+    (row,) = flows({**target(3, listening.ports[HERE[0]]), "udp": None, "tcp": None}, flows=10**9)
+    assert len(row["flows"]) == 1
+    assert row["flows"][0] | {"port": 0} == {"port": 0, "sent": [], "refused": False, "tcp": []}
+    (row,) = flows({**target(3, listening.ports[HERE[0]]), "src": "192.0.2.1"}, flows=1)
+    assert row["flows"][0]["sent"] == [0, 0]
+    assert row["flows"][0]["tcp"] == [None, None], "the address is not of this node"
+
+
+def test_nobody_answers_for_a_flow_within_this_machine(listening: Listening) -> None:
+    args = {"role": "trace", "token": TOKEN, "targets": [5, {**target(7, listening.ports[HERE[0]]), "port": 40123}]}
+    assert udp_one_way.run(args, lambda value: None, 20.0) == {"rows": [{"number": 7, "hops": []}]}
+    args["targets"] = [target(7, listening.ports[HERE[0]])]
+    assert udp_one_way.run(args, lambda value: None, 20.0) == {"rows": []}

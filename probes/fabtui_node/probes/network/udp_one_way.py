@@ -5,7 +5,8 @@ ephemeral UDP and TCP port on its data addresses for a bounded time; the control
 send small datagrams and unfragmented ones that fill the MTU, and try to connect. No root is needed.
 
 One run of the probe plays one role: ``listen`` holds the ports until ``end`` or its deadline, ``send`` sends, ``count``
-returns the datagrams received until then.
+returns the datagrams received until then. ``flows`` sends and connects from several source ports (`flows`), ``trace``
+finds the last router that answers for a flow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from fabtui_node.probes.network import icmp_socket
+from fabtui_node.probes.network import flows, icmp_socket
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.registry import Emit, ProbeSpec, Value
 from fabtui_node.system import sysfs
@@ -45,6 +46,8 @@ _SENT_AT_ONCE = 200
 _CONNECT_WAIT = 1.0
 _CONNECTED_AT_ONCE = 256
 _MAX_TRIES = 8
+#: Maximum pause (ms) between rounds of flows.
+_MAX_PAUSE = 10_000
 
 
 _listeners: Dict[str, "UdpListener"] = {}
@@ -309,6 +312,27 @@ def _send(args: Value, token: bytes, end: float) -> Value:
     return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
 
 
+def _flows(args: Value, token: bytes, end: float) -> Value:
+    most = {"flows": flows.MAX_FLOWS, "rounds": flows.MAX_ROUNDS, "datagrams": flows.MAX_DATAGRAMS}
+    plan = {name: _whole(args.get(name), 1, limit) or 1 for name, limit in most.items()}
+
+    def datagram(number: int, place: int) -> bytes:
+        return _HEAD.pack(token, number & 0xFFFFFFFF, place, _SMALL_BYTES).ljust(_SMALL_BYTES, b"\0")
+
+    pause = _whole(args.get("pause_ms"), 0, _MAX_PAUSE) or 0
+    return {"rows": flows.try_flows(_targets(args), plan, datagram, pause / 1000, end)}
+
+
+def _trace(args: Value, end: float) -> Value:
+    rows: List[Value] = []
+    listed = [target for target in args.get("targets") or [] if isinstance(target, dict)]
+    for at, target in enumerate(_targets(args)):
+        port = _whole(listed[at].get("port"), 1, 65535)
+        if port and target["udp"] and time.monotonic() < end:
+            rows.append({"number": target["number"], "hops": flows.trace(target, port)})
+    return {"rows": rows}
+
+
 def _listen(args: Value, token: str, emit: Emit, end: float) -> Value:
     addresses = [text for text in args.get("addresses") or [] if isinstance(text, str)][:_MAX_ADDRESSES]
     listener = UdpListener(bytes.fromhex(token), addresses)
@@ -326,15 +350,20 @@ def _listen(args: Value, token: str, emit: Emit, end: float) -> Value:
 def run(args: Value, emit: Emit, deadline: float) -> Value:
     """Play a role in a test of one-way datagrams and TCP connections.
 
-    ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of a test
-    share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp" and "tcp" (ports, or
-    null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each; ``tries``: connections to
-    each, of which one is enough. A listener emits ``{"ports": [{"address", "udp", "tcp", "error"}]}`` once they are
-    open.
+    ``role``: ``listen``, ``send``, ``flows``, ``trace``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that
+    all nodes of a test share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp"
+    and "tcp" (ports, or null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each;
+    ``tries``: connections to each, of which one is enough. A listener emits ``{"ports": [{"address", "udp", "tcp",
+    "error"}]}`` once they are open.
 
     Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms, or
     null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
     [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
+
+    For ``flows``: ``targets``, ``flows`` (number of source ports), ``rounds``, ``datagrams`` of each flow and round,
+    and ``pause_ms`` between rounds; of it ``{"rows": [{"number", "flows": [{"port", "refused", "sent" and "tcp" (by
+    round)}]}]}``, with 1 for a connection, 0 for no answer, -1 for a refusal and null where none was tried. For
+    ``trace``: ``targets`` with a ``port`` to send from; of it ``{"rows": [{"number", "hops" (addresses or null)}]}``.
 
     Raises ValueError: the arguments fit no role.
     """
@@ -344,6 +373,10 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
         raise ValueError("a token of 32 hexadecimal digits is missing")
     if role == "send":
         return _send(args, bytes.fromhex(token), end)
+    if role == "flows":
+        return _flows(args, bytes.fromhex(token), end)
+    if role == "trace":
+        return _trace(args, end)
     if role == "listen":
         return _listen(args, token, emit, end)
     with _lock:
@@ -354,7 +387,7 @@ def run(args: Value, emit: Emit, deadline: float) -> Value:
         if listener is not None:
             listener.over.set()
         return {}
-    raise ValueError("the role is listen, send, count or end, not %r" % (role,))
+    raise ValueError("the role is listen, send, flows, trace, count or end, not %r" % (role,))
 
 
 PROBE = ProbeSpec(
