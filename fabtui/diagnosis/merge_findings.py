@@ -12,7 +12,7 @@ from fabtui.model.session_model import Model
 _SAME = 0.7
 _MOST_COMMANDS = 5
 #: Rules whose findings name the reason why pairs fail, rather than that they fail: they give the title.
-_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT206", "FT211", "FT220", "FT221"})
+_CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT211", "FT220", "FT221"})
 #: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
 _REPORTED = frozenset({"FT220", "FT221"})
 #: Rules about what a slow component has in common with its addresses: they say why it is slow.
@@ -26,6 +26,8 @@ _MUCH_LOSS = 10.0
 _CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
+#: Rules about connections that never pass: whatever else these pairs show follows from it.
+CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
 
@@ -42,6 +44,9 @@ def joined(
     """
     found: list[Finding] = []
     for one in results:
+        if one.rule.id in CONNECTIONS and one.facts.get("protocols") != "UDP":
+            found = [*_without_consequences(found, one), one]
+            continue
         at = _of_same_cells(found, one)
         if at is None:
             found.append(one)
@@ -87,6 +92,15 @@ def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
 def _is_about(one: Finding, node: str | None) -> bool:
     """Return True if a finding blames a node, or something on it, for bad results."""
     return one.subject.node == node and one.severity is Severity.BAD and bool(one.cells or one.measurements)
+
+
+def _without_consequences(found: Iterable[Finding], cause: Finding) -> list[Finding]:
+    """Return findings without those whose pairs of endpoints cannot connect, for a cause that is known."""
+    return [
+        one
+        for one in found
+        if not one.cells or len(one.cells & cause.cells) < _SAME * len(one.cells) or one.severity is Severity.NOTE
+    ]
 
 
 def _same_device(fact: Finding, one: Finding) -> bool:

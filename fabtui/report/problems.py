@@ -8,6 +8,7 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Kind
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.merge_findings import CONNECTIONS
 from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.pairs.p2p_vs_world import LAB_FAULT, comparison_text
 from fabtui.diagnosis.pairs.tally import notable
@@ -111,7 +112,8 @@ def _facts_of_pair(
 
 def not_in_findings(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
     """Yield the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
-    covered = {pair for found in one.findings if found.rule.domain is Domain.PAIRS for pair in found.cells}
+    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
+    covered = {pair for found in about_pairs for pair in found.cells}
     explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
     yield from _bad(one.model, signs, explained, covered)
     yield from _notable(one.model, signs, covered)

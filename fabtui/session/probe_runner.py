@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabtui.model.events import CommandEnd, CommandStart, InventoryUpdate, ProbeResult
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.layers import MESH
+from fabtui.model.layers import MESH, Layer
 from fabtui.model.records import listed
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -202,6 +202,15 @@ class ProbeRunner:
             for node, pairs in failed.items():
                 args = {"pairs": [list(pair) for pair in sorted(pairs)[:MOST_ROUTES]]}
                 group.create_task(self._probe(node, "routes", args))
+
+    async def firewalls(self, nodes: Sequence[str]) -> None:
+        """Have nodes report their rules that datagrams or connections do not reach."""
+        log = self._pump.model.addresses
+        silent = {m.dst for layer in (Layer.UDP, Layer.TCP) for m in log.pairs(layer) if m.verdict.bad}
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                if node in silent:
+                    group.create_task(self._probe(node, "firewall"))
 
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""

@@ -324,7 +324,9 @@ class Sweep:
             if self._wants("udp"):
                 await OneWay(self._pump, self.clients).run(targets)
         await self._pump.flush()
-        await self.probes.routes(self.alive(addresses))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.probes.routes(self.alive(addresses)))
+            group.create_task(self.probes.firewalls(self.alive(addresses)))
 
     async def mesh_again(self) -> None:
         """Test the pairs of addresses again that have a bad result, or none because of a node."""

@@ -102,6 +102,7 @@ def test_every_address_reaches_every_other(network: Network, tmp_path: Path) -> 
     result = run(network, tmp_path, "--csv", str(tmp_path / "s.csv"), "--json", str(tmp_path / "s.json"))
     result.check(network)
     assert (result.code, result.texts()) == (0, [])
+    assert "flows:" not in result.printed, "healthy pairs are tried once"
     expected = {
         (a, network.address(a, r), b, network.address(b, s))
         for a, b in itertools.permutations(network.names, 2)

@@ -14,7 +14,7 @@ from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Rule, Subject
 from fabtui.diagnosis.finding import Kind as Component
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Rail, Scope, Seat, scopes
-from fabtui.model.facts.node_view import dicts, yes
+from fabtui.model.facts.node_view import dicts, number, yes
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.records import listed
@@ -127,6 +127,19 @@ def address_pair(measurement: Measurement) -> AddressPair:
     return AddressPair(measurement.src, measurement.src_addr or "", measurement.dst, measurement.dst_addr or "")
 
 
+class Flows(NamedTuple):
+    """Number of source ports of a pair by what became of them in several rounds."""
+
+    tried: int
+    always: int  #: Passed each time.
+    never: int  #: Passed at no time.
+
+    @property
+    def unsteady(self) -> int:
+        """Number of those that passed at one time and not at another."""
+        return self.tried - self.always - self.never
+
+
 @dataclass(slots=True)
 class PathMeasurements:
     """Measurements of one ordered pair of addresses."""
@@ -151,6 +164,9 @@ class PathMeasurements:
     @property
     def lossy(self) -> bool:
         """Return True if some packets were lost, but not all."""
+        if (flows := self.flows(Layer.UDP)) is not None and flows.always + flows.never == flows.tried != flows.always:
+            # Whole flows are lost, and no packets of the others.
+            return False
         slow = [m for m in (self.ping, self.mtu, self.udp) if m is not None and m.verdict is Verdict.SLOW]
         return any(not is_blocked(m) for m in slow)
 
@@ -164,6 +180,9 @@ class PathMeasurements:
         """Return True if small datagrams arrived; None if unknown."""
         if self.udp is not None and self.udp.verdict is Verdict.OK:
             return True
+        # Another source port may take another path.
+        if (flows := self.flows(Layer.UDP)) is not None:
+            return flows.never < flows.tried
         _, arrived = self._counted()
         return None if arrived is None else bool(arrived.get("small"))
 
@@ -178,6 +197,21 @@ class PathMeasurements:
         if not sent.get("big"):
             return False if self.udp.verdict is Verdict.FAILED else None
         return bool(arrived.get("big"))
+
+    def flows(self, layer: Layer) -> Flows | None:
+        """Return what became of several source ports; None if one was tried."""
+        m = self.of(layer)
+        counted: Any = (m.extra or {}).get("flows") if m is not None else None
+        if not isinstance(counted, dict):
+            return None
+        tried, always, never = (int(number(counted.get(name)) or 0) for name in Flows._fields)
+        return Flows(tried, always, never) if tried > 0 <= min(always, never) and always + never <= tried else None
+
+    @property
+    def last_hop(self) -> str | None:
+        """Last router that answers for a flow that is lost."""
+        hop: Any = (self.udp.extra or {}).get("last_hop") if self.udp is not None else None
+        return hop if isinstance(hop, str) else None
 
     def _counted(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         if self._datagrams is None:

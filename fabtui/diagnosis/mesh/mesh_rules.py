@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, permutations
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -30,7 +30,9 @@ from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
+from fabtui.diagnosis.mesh.flow_rules import MUCH_LOSS, PathDropsFlows, dropping_rules, loss, passes_in_p2p
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, MeshRule, endpoint_pairs
+from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -41,14 +43,12 @@ from fabtui_node.protocol import ErrorKind
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
 #: Minimum number of pairs of an address before the address itself is blamed for loss.
 _FEWEST_OF_LOSS = 4
-#: Loss (%) at which a connection of several SYNs may fail by chance.
-_MUCH_LOSS = 10.0
 #: Options of ping that show a loss of a few percent, and a delay that varies. 0.2 s is the shortest interval for users.
 _ECHOES_OF_LOSS, _ECHOES_OF_DELAY = "-q -c 80 -i 0.2", "-c 20 -i 0.2"
 #: Maximum number of findings per rule.
 _MOST = 24
 #: Phases that fill the mesh: until they end, missing looks like lost.
-_FILLING = frozenset(f"{layer}{again}" for layer in MESH for again in ("", " again"))
+_FILLING = frozenset(["flows", *(f"{layer}{again}" for layer in MESH for again in ("", " again"))])
 
 
 class _InterfaceRule(MeshRule):
@@ -322,43 +322,85 @@ class OutdatedPathMtu(MeshRule):
 
 @register
 class Firewall(MeshRule):
-    """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports."""
+    """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports.
+
+    It is called a firewall of the node if a rule was seen there, or if connections are refused, as firewalls do.
+    """
 
     id = "FT206"
     name = "firewall"
     title = "Ephemeral ports are blocked"
-    message = "{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports (ping passes)"
-    evidence = ("{count} of {total} address pairs", "TCP: {tcp_errors}")
+    message = (
+        "[{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports]"
+        "[no answer on ephemeral ports of {silent} to {protocols} from {scope:senders}]"
+        "[UDP from {scope:senders} does not arrive on ephemeral ports of {deaf}] (ping passes)"
+    )
+    evidence = (
+        "{rules:lines}",
+        "{unread:flag}a firewall of {node} drops them, or something on the path to it; {why}",
+        "{unruled:flag}no rule was found on {node} that drops them: something on the path to it does",
+        "{p2p:flag}the pairs pass in p2p, where the other end may connect",
+        "{count} of {total} address pairs",
+        "TCP: {tcp_errors}",
+    )
     next_step = "Allow the ephemeral port range between the nodes of a job."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
         paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
         tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
         # Where much is lost, so are all SYNs now and then.
-        tcp -= {p for p in tcp if any((_loss(mesh, way) or 0.0) > _MUCH_LOSS for way in (p, p.reverse))}
+        tcp -= {p for p in tcp if any((loss(mesh, way) or 0.0) > MUCH_LOSS for way in (p, p.reverse))}
         udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
         both = tcp & udp
         tested = {path for path, _ in paths if mesh.passes_small(path)}
+        answers: set[AddressPair] = set()
         for bad, protocols, layers in (
             (both, "TCP and UDP", (Layer.TCP, Layer.UDP)),
             (tcp - both, "TCP", (Layer.TCP,)),
             (udp - both, "UDP", (Layer.UDP,)),
         ):
             for scope in _by_destination(mesh, bad, tested) if bad else ():
-                yield self._finding(mesh, scope, protocols, layers)
+                # What a node drops of all others, it drops of the answers to its own connections.
+                if scope.pairs <= answers:
+                    continue
+                found = self._finding(mesh, scope, protocols, layers)
+                yield found
+                if scope.kind is ComponentKind.NODE and found.facts["action"] and Layer.TCP in layers:
+                    answers |= {path.reverse for path in scope.pairs}
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
         rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
+        # Echoes are answered, so that somebody on the path says "no".
         refused = protocols == "TCP" and all(map(_is_refused, rows))
         errors = Counter(m.error for m in rows if m.error)
         node = scope.nodes[-1]
+        sources = {path.src_addr for path in scope.pairs}
+        rules = dropping_rules(mesh, node, protocols[:3].lower(), sources)
+        passes = Layer.TCP in layers and passes_in_p2p(mesh, scope.pairs)
+        known = refused or bool(rules and not passes)
         facts = {
             "node": node,
-            "action": "refuses" if refused else "blocks",
+            "action": ("refuses" if refused else "blocks") if known else None,
+            "silent": node if not known and Layer.TCP in layers else None,
+            "deaf": node if not known and Layer.TCP not in layers else None,
             "protocols": protocols,
+            "rules": tuple(f"{node} has the rule: {rule}" for rule in rules or ()) or None,
+            "unread": rules is None and not known,
+            "unruled": rules == () and not known,
+            "why": one_line(str(field(self._rules_of(mesh, node), "why") or "its rules were not read"), 120),
+            "p2p": passes,
             "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
         }
-        return mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
+        found = mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
+        if known and scope.kind is ComponentKind.NODE:
+            # Connections within the node meet the same rules.
+            found = found.replace(cells=found.cells | _failed_within(mesh.model, node))
+        return found.replace(severity=Severity.WARN) if passes else found
+
+    @staticmethod
+    def _rules_of(mesh: Mesh, node: str) -> object:
+        record = mesh.model.nodes.get(node)
+        return record.probe_results.get("firewall") if record is not None else None
 
 
 @register
@@ -373,16 +415,17 @@ class PacketLoss(MeshRule):
     next_step = "Check error counters of the NICs, and the cable."
 
     def check(self, mesh: Mesh) -> Iterator[Finding]:
-        one_way = {p for p, found in mesh.paths.items() if found.udp and found.udp.verdict is Verdict.SLOW}
+        paths = [(path, found) for path, found in mesh.paths.items() if path not in mesh.clouded]
+        one_way = {p for p, found in paths if found.udp and found.udp.verdict is Verdict.SLOW}
         # Before paths of an end that lost nothing by chance are added, which are those within a group here.
         splits = _splits(mesh.scopes(one_way))
         apart = {one for scope in splits for path in scope.pairs for one in (path, path.reverse)}
         sure = _widened(mesh, one_way - apart)
         # An echo is lost with either direction.
-        echoes = {p for p, found in mesh.paths.items() if found.lossy and not {p, p.reverse} & sure} - mesh.dead - apart
+        echoes = {p for p, found in paths if found.lossy and not {p, p.reverse} & sure} - mesh.dead - apart
         bad = one_way | echoes
         for scope in [*splits, *mesh.scopes(sure - apart), *mesh.scopes(_widened(mesh, echoes) - sure - apart)]:
-            shares = [share for path in scope.pairs if (share := _loss(mesh, path)) is not None]
+            shares = [share for path in scope.pairs if (share := loss(mesh, path)) is not None]
             facts = {
                 "loss": (min(shares, default=0.0), max(shares, default=0.0)),
                 "lossy": len(scope.pairs & bad),
@@ -473,6 +516,8 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
         return {path for _, path in finding.measurements}
     if isinstance(finding.rule, BlockedBetweenGroups) and not finding.facts.get("udp"):
         return {path for _, path in finding.measurements}
+    if isinstance(finding.rule, PathDropsFlows):
+        return {path for layer, path in finding.measurements if layer in (Layer.UDP, Layer.TCP)}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
 
 
@@ -480,6 +525,12 @@ def _is_refused(m: Measurement) -> bool:
     kind = error_kind(m)
     # Recordings of fabtui 0.1.0 have no kind.
     return "refused" in (m.error or "") if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value
+
+
+def _failed_within(model: Model, node: str) -> set[Pair]:
+    ends = model.table.of_node(node)
+    rows = ((a, b, model.latest(Layer.P2P, str(a), str(b))) for a, b in permutations(ends, 2))
+    return {(str(a), str(b)) for a, b, m in rows if m is not None and m.verdict in DEAD}
 
 
 def _path_mtu(rows: list[Measurement]) -> int | None:
@@ -536,14 +587,3 @@ def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
         if len(paths) >= _FEWEST_OF_LOSS and 2 * len(paths & bad) >= len(paths):
             found |= paths - mesh.dead
     return found
-
-
-def _loss(mesh: Mesh, path: AddressPair) -> float | None:
-    found = mesh.paths.get(path)
-    if found is None or not found.lossy:
-        return None
-    if found.udp is not None and found.udp.verdict is Verdict.SLOW:
-        return found.udp.value
-    shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]
-    known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
-    return float(max(known)) if known else None

@@ -13,7 +13,7 @@ from fabtui.model.session_model import Model
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 PAIRS = [(f"a:{i}", f"b:{j}") for i in range(8) for j in range(8)]
-NODE_SLOW, GPU_SLOW, FIREWALL, LOSS, JUDGEMENT = "FT020", "FT021", "FT206", "FT207", "FT301"
+NODE_SLOW, GPU_SLOW, HOLE, FIREWALL, LOSS, JUDGEMENT = "FT020", "FT021", "FT204", "FT206", "FT207", "FT301"
 
 
 def about(rule: str, first: int = 0, last: int = 0, **more: Any) -> Finding:
@@ -41,7 +41,7 @@ def join(model: Model, *results: Finding, facts: tuple[Finding, ...] = ()) -> tu
 
 @pytest.mark.parametrize(("shared", "count"), [(7, 1), (6, 2)])
 def test_findings_that_share_seven_of_ten_cells_are_one(model: Model, shared: int, count: int) -> None:
-    found, _ = join(model, about(NODE_SLOW, 0, 20), about(FIREWALL, 20 - shared, 30 - shared))
+    found, _ = join(model, about(NODE_SLOW, 0, 20), about(HOLE, 20 - shared, 30 - shared))
     assert len(found) == count
     assert len(set().union(*(one.cells for one in found))) == 30 - shared
 
@@ -57,13 +57,13 @@ def test_the_one_with_half_as_many_cells_more_gives_the_title(model: Model, cell
 def test_a_reason_gives_the_title_and_keeps_the_component(model: Model) -> None:
     gpu, node = Subject(Kind.GPU, "a:0"), Subject(Kind.NODE, "b")
     slow = about(NODE_SLOW, 0, 10, blames=gpu, tested=30, confidence=0.7, rivals=(node,), severity=Severity.WARN)
-    (found,), _ = join(model, slow, about(FIREWALL, 0, 10, blames=node, next=("nft",)))
-    assert found.rule.id == FIREWALL
+    (found,), _ = join(model, slow, about(HOLE, 0, 10, blames=node, next=("nft",)))
+    assert found.rule.id == HOLE
     assert (found.subject, found.tested, found.confidence, found.rivals) == (gpu, 30, 0.7, (node,))
     assert (found.severity, found.next) == (Severity.BAD, ("nft",))
-    (found,), _ = join(model, slow, about(FIREWALL, 0, 14, blames=node))
+    (found,), _ = join(model, slow, about(HOLE, 0, 14, blames=node))
     assert found.subject == gpu
-    (found,), _ = join(model, slow, about(FIREWALL, 0, 16, blames=node))
+    (found,), _ = join(model, slow, about(HOLE, 0, 16, blames=node))
     assert found.subject == node, "what has far more cells is blamed"
 
 
@@ -75,10 +75,18 @@ def test_of_several_the_one_with_the_most_similar_cells_takes_a_consequence(mode
 def test_notes_and_what_blocks_datagrams_alone_stay_apart(model: Model) -> None:
     found, _ = join(model, about(NODE_SLOW, 0, 10), about(FIREWALL, 0, 10, facts={"protocols": "UDP"}))
     assert len(found) == 2
-    found, _ = join(model, about(NODE_SLOW, 0, 10), about(FIREWALL, 0, 10, severity=Severity.NOTE))
+    found, _ = join(model, about(NODE_SLOW, 0, 10), about(HOLE, 0, 10, severity=Severity.NOTE))
     assert len(found) == 2
     found, _ = join(model, about(NODE_SLOW), about(GPU_SLOW))
     assert len(found) == 2, "without cells nothing is shared"
+
+
+def test_what_fails_because_nothing_connects_is_not_said_apart(model: Model) -> None:
+    results = [about(NODE_SLOW, 0, 10), about(GPU_SLOW, 8, 18), about(GPU_SLOW, 14, 30)]
+    found, _ = join(model, *results, about(FIREWALL, 0, 20, facts={"protocols": "TCP"}))
+    assert [one.rule.id for one in found] == [GPU_SLOW, FIREWALL]
+    assert len(found[0].cells) == 16, "most of its pairs connect"
+    assert "related" not in found[1].facts
 
 
 def test_commands_are_five_at_most_and_each_once(model: Model) -> None:

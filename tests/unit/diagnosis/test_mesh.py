@@ -52,6 +52,8 @@ class Net:
         #: What single nodes report of an interface, by node and rail; carrier changes by node.
         self.nics: dict[tuple[str, int], dict[str, Any]] = {}
         self.flaps: dict[str, dict[str, int]] = {}
+        #: Rules that drop or reject, by node, where these could be read.
+        self.rules: dict[str, list[str]] = {}
 
     def model(self) -> Model:
         maker = ModelMaker().start(self.nodes, options={"probes": ["ping", "udp"]})
@@ -64,6 +66,9 @@ class Net:
         for node, changes in self.flaps.items():
             net = {nic: {"carrier_changes": count, "rx_bytes": 5} for nic, count in changes.items()}
             maker.add("counters", node=node, since=0.0, until=1.0, deltas={"net": net})
+        for node, rules in self.rules.items():
+            value = {"source": "nft", "input": "accept", "rules": len(rules), "drops": rules, "why": None}
+            maker.add("look", node=node, probe="firewall", value=value)
         return maker.model()
 
     def measured(self) -> list[Measurement]:
@@ -387,6 +392,7 @@ def test_a_path_that_reports_its_mtu() -> None:
 
 def test_firewalls() -> None:
     net = Net()
+    net.rules = {"n3": ["tcp flags & (syn|ack) == syn drop", "udp dport 1024-65535 drop"]}
     net.filters = lambda a, r, b, s: (a, b) == ("n1", "n3")
     assert net.texts() == ["n3 blocks incoming TCP from n1 on every rail on ephemeral ports (ping passes)"]
     net.filters = lambda a, r, b, s: b == "n3"
@@ -394,8 +400,63 @@ def test_firewalls() -> None:
     assert title(found) == "n3 blocks incoming TCP from any node on ephemeral ports (ping passes)"
     assert (found.rule.name, found.nodes) == ("firewall", ("n3",))
     assert "TCP: no answer in 1.0 s" in evidence(found)
+    assert evidence(found)[0] == "n3 has the rule: tcp flags & (syn|ack) == syn drop"
     net.filters = lambda a, r, b, s: "udp" if b == "n3" else False
     assert net.texts() == ["n3 blocks incoming UDP from any node on ephemeral ports (ping passes)"]
+
+
+#: Rules that drop no new connection from 10.2.0.2 to an ephemeral port.
+HARMLESS = [
+    "ct state invalid drop",
+    'iifname "lo" ip daddr != 127.0.0.0/8 drop',
+    "udp dport 30000-60000 drop",
+    "meta l4proto icmp drop",
+    "tcp dport { 22, 111 } reject with tcp reset",
+    "ip saddr 192.168.0.0/16 drop",
+    "ip saddr { 10.2.0.7, 10.2.0.9 } counter packets 5 bytes 300 drop",
+    "-A INPUT -m conntrack --ctstate INVALID -j DROP",
+    "-A INPUT -s 10.9.0.0/16 -p tcp -j DROP",
+]
+
+
+@pytest.mark.parametrize("rules", [None, [], HARMLESS])
+def test_without_a_rule_that_drops_it_nobody_is_said_to_block(rules: list[str] | None) -> None:
+    net = Net()
+    net.rules = {} if rules is None else {"n3": rules}
+    net.filters = lambda a, r, b, s: (a, r, b, s) == ("n1", 1, "n3", 1)
+    (found,) = net.findings()
+    assert title(found) == (
+        "no answer on ephemeral ports of n3 to TCP from n1 on rail 1 (10.2.0.2 > 10.2.0.4) (ping passes)"
+    )
+    assert evidence(found)[0] == (
+        "a firewall of n3 drops them, or something on the path to it; its rules were not read"
+        if rules is None
+        else "no rule was found on n3 that drops them: something on the path to it does"
+    )
+    net.filters = lambda a, r, b, s: "udp" if b == "n3" else False
+    if not rules:
+        assert net.texts() == ["UDP from any node does not arrive on ephemeral ports of n3 (ping passes)"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "drop",
+        "tcp dport >= 30000 reject with tcp reset",
+        "ip saddr { 10.2.0.2 } tcp flags & (syn|ack) == syn drop",
+        "ip saddr 10.2.0.0/24 counter drop",
+        "ct state new limit rate over 2/second burst 5 packets drop",
+        "tcp dport != { 22, 80 } drop",
+        "-A INPUT -p tcp -m multiport --dports 22,1024:65535 -j REJECT --reject-with icmp-port-unreachable",
+        "-A INPUT -s 10.2.0.0/16 -j DROP",
+    ],
+)
+def test_rules_that_drop_new_connections(rule: str) -> None:
+    net = Net()
+    net.rules = {"n3": [rule]}
+    net.filters = lambda a, r, b, s: (a, r, b, s) == ("n1", 1, "n3", 1)
+    (text,) = net.texts()
+    assert text.startswith("n3 blocks incoming TCP from n1 on rail 1")
 
 
 def test_pings_that_are_dropped_while_datagrams_pass() -> None:
@@ -550,6 +611,7 @@ def test_several_faults_at_once() -> None:
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a, r, b, s) == ("n0", 1, "n1", 1)
     net.swallows = lambda a, r, b, s: r != s
     net.filters = lambda a, r, b, s: b == "n5"
+    net.rules = {"n5": ["drop"]}
     assert net.texts() == [
         "n3 rail 2 (eth2 10.3.0.4) is cut off",
         "one-way loss: n0 > n1 on rail 1 (10.2.0.1 > 10.2.0.2); reverse passes",

@@ -301,26 +301,77 @@ NFT = """table inet filter {
 """
 
 
+REJECTS = "counter packets 7 bytes 4711 reject with icmpx host-prohibited"
+
+
 @pytest.mark.parametrize(
-    ("text", "verdict", "rules"),
+    ("text", "verdict", "rules", "drops"),
     [
-        (NFT % ("accept", ""), "accept", 2),
-        (NFT % ("drop", ""), "drop", 2),
-        (NFT % ("accept", "\n\t\tcounter packets 7 bytes 4711 reject with icmpx host-prohibited"), "drop", 3),
-        (NFT % ("accept", "\n\t\tip saddr 10.0.0.9 drop"), "accept", 3),
-        ("", "accept", 0),
+        (NFT % ("accept", ""), "accept", 2, []),
+        (NFT % ("drop", ""), "drop", 2, []),
+        (NFT % ("accept", f"\n\t\t{REJECTS}"), "drop", 3, [REJECTS]),
+        (NFT % ("accept", "\n\t\tip saddr 10.0.0.9 drop"), "accept", 3, ["ip saddr 10.0.0.9 drop"]),
+        ("", "accept", 0, []),
     ],
 )
-def test_nft(text: str, verdict: str, rules: int) -> None:
-    assert firewall.parse_nft(text) == {"input": verdict, "rules": rules}
+def test_nft(text: str, verdict: str, rules: int, drops: list[str]) -> None:
+    assert firewall.parse_nft(text) == {"input": verdict, "rules": rules, "drops": drops}
+
+
+def test_rules_of_chains_that_are_jumped_to() -> None:
+    text = """table inet firewalld {
+	chain filter_INPUT {
+		type filter hook input priority filter + 10; policy accept;
+		ct state invalid drop
+		jump zones
+	}
+
+	chain zones {
+		iifname "eth0" goto zone_eth0
+		goto filter_INPUT
+	}
+
+	chain zone_eth0 {
+		tcp dport 30000-65535   reject with tcp reset
+	}
+
+	chain unused {
+		drop
+	}
+}
+table ip raw {
+	chain zones {
+		udp dport 5 drop
+	}
+
+	chain PREROUTING {
+		type filter hook prerouting priority raw; policy accept;
+		tcp dport 1-9 drop
+	}
+}
+"""
+    assert firewall.parse_nft(text) == {
+        "input": "accept",
+        "rules": 2,
+        "drops": ["ct state invalid drop", "tcp dport 30000-65535 reject with tcp reset", "tcp dport 1-9 drop"],
+    }
+    many = NFT % ("accept", "\n\t\tip saddr 10.0.0.9 drop" * 99 + " " + "x" * 999)
+    assert [len(rule) <= 200 for rule in firewall.parse_nft(many)["drops"]] == [True] * 24
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("-P INPUT ACCEPT\n", {"input": "accept", "rules": 0}),
-        ("-P INPUT DROP\n-A INPUT -i lo -j ACCEPT\n", {"input": "drop", "rules": 1}),
-        ("-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-host-prohibited\n", {"input": "drop", "rules": 1}),
+        ("-P INPUT ACCEPT\n", {"input": "accept", "rules": 0, "drops": []}),
+        ("-P INPUT DROP\n-A INPUT -i lo -j ACCEPT\n", {"input": "drop", "rules": 1, "drops": []}),
+        (
+            "-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-host-prohibited\n",
+            {"input": "drop", "rules": 1, "drops": ["-A INPUT -j REJECT --reject-with icmp-host-prohibited"]},
+        ),
+        (
+            "-P INPUT ACCEPT\n-N mine\n-A FORWARD -j DROP\n-A INPUT -j mine\n-A mine -p tcp -j DROP\n",
+            {"input": "accept", "rules": 1, "drops": ["-A mine -p tcp -j DROP"]},
+        ),
         ("rubbish", None),
     ],
 )

@@ -39,7 +39,7 @@ def failure(
     raw = "%s: %s" % (type(error).__name__, " ".join(str(error).split()))
     timeout = isinstance(error, StoreError) or "imed out" in raw or "imeout" in raw
     if timeout and seconds is not None:
-        text = "%s within %.1f s" % (what, seconds)
+        text = "%s within %.1f s" % (what, seconds) if seconds >= 0.05 else "%s: no time was left for it" % what
     else:
         text = "%s: %s" % (what, base.one_line(_NOISE.sub("", raw)))
     if isinstance(error, StoreError):
