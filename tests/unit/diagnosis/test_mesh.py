@@ -445,7 +445,7 @@ def test_without_a_rule_that_drops_it_nobody_is_said_to_block(rules: list[str] |
         "tcp dport >= 30000 reject with tcp reset",
         "ip saddr { 10.2.0.2 } tcp flags & (syn|ack) == syn drop",
         "ip saddr 10.2.0.0/24 counter drop",
-        "ct state new limit rate over 2/second burst 5 packets drop",
+        "ct state new counter packets 4 bytes 240 drop",
         "tcp dport != { 22, 80 } drop",
         "-A INPUT -p tcp -m multiport --dports 22,1024:65535 -j REJECT --reject-with icmp-port-unreachable",
         "-A INPUT -s 10.2.0.0/16 -j DROP",
