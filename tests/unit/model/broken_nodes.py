@@ -47,6 +47,9 @@ def processors(**more: Any) -> Results:
     return {"host": host("x", processors={**host("x")["processors"], **masks, **more})}
 
 
+EFA_PORT = {"ca": "rdmap1s0", "port": 1, "type": "EFA", "state": "Active", "link_layer": "Unknown", "errors": {}}
+
+
 def limited(**more: Any) -> Results:
     """Return a value of the probe ``host`` in a control group."""
     return {"host": host("x", cgroup={"cpus": None, "memory": None, "oom_kills": 0, "files": {}, **more})}
@@ -89,6 +92,10 @@ BROKEN: dict[str, Results] = {
     "FT144": {"host": host("x", folders={"home": "/root", "noexec": ["/tmp", "/dev/shm"], "read_only": []})},
     "FT145": {
         "inventory": {"nics": [{"name": "eth1", "qdisc": "tbf"}], "data_addresses": [{"nic": "eth1", "address": "x"}]}
+    },
+    "FT152": {
+        "inventory": {"ib": [EFA_PORT]},
+        "rdma": {"ports": [EFA_PORT], "efa": {"domains": [], "error": "fi_getinfo: -61 (No data available)"}},
     },
 }
 

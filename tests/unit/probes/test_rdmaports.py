@@ -290,3 +290,44 @@ def test_the_class_in_the_files_of_nccl(tmp_path: Path) -> None:
     assert roce_qos.variables(None, str(tmp_path)) == {"NCCL_IB_TC": "106"}
     (tmp_path / ".nccl.conf").write_text("NCCL_IB_TC=104\nNCCL_IB_FIFO_TC=192\n")
     assert roce_qos.variables(str(tmp_path), "/nowhere") == {"NCCL_IB_TC": "104", "NCCL_IB_FIFO_TC": "192"}
+
+
+def efa(tree: Tree, name: str, **counts: int) -> None:
+    """Make an Elastic Fabric Adapter, whose driver names no type."""
+    device = f"pci0000:00/0000:0{name[5]}:00.0"
+    tree.ca(name, tree.pci(device), None, link_layer="Unknown", rate="100 Gb/sec (4X EDR)", pkeys__0="0xffff")
+    (tree.root / f"class/infiniband/{name}/hca_type").unlink()
+    tree.link(f"devices/{device}/driver", "bus/pci/drivers/efa")
+    tree.files(f"class/infiniband/{name}/ports/1/hw_counters", **counts)
+
+
+def test_adapters_of_aws_that_libfabric_finds(tree: Tree, tools: Path) -> None:
+    for name in ("rdmap1s0", "rdmap2s0"):
+        efa(tree, name, rx_drops=4, retrans_timeout_events=7, unresponsive_remote_events=2, lifespan=10)
+    found = new_samples.FI_INFO.replace("rdmap16s27", "rdmap1s0")
+    say(tools, "fi_info", found + found.replace("rdmap1s0", "rdmap2s0"))
+    value = run(tree, nics=[])
+    assert value["efa"] == {"domains": ["rdmap1s0", "rdmap2s0"], "error": None}
+    assert value["ports"][0]["errors"] == {
+        "rx_drops": 4,
+        "retrans_timeout_events": 7,
+        "unresponsive_remote_events": 2,
+    }
+    assert "qos" not in value
+    assert judged(value) == [], "jobs that ended and paths that changed are no fault"
+
+
+def test_adapters_of_aws_that_libfabric_does_not_find_or_that_refused(tree: Tree, tools: Path) -> None:
+    efa(tree, "rdmap1s0", reg_mr_err=3, impaired_remote_conn_events=2)
+    efa(tree, "rdmap2s0")
+    say(tools, "fi_info", new_samples.FI_INFO.replace("rdmap16s27", "rdmap1s0"))
+    assert judged(run(tree, nics=[])) == [
+        ("rdmap1s0/1", "note", "refused to register memory 3 times: its limit (max_mr) or locked memory was used up"),
+        ("rdmap1s0/1", "note", "connections were impaired and slowed down 2 times (impaired_remote_conn_events)"),
+        ("efa", "warn", "libfabric finds 1 of 2 adapters, not rdmap2s0"),
+    ]
+    say(tools, "fi_info", "fi_getinfo: -61 (No data available)", code=61)
+    last = judged(run(tree, nics=[]))[-1]
+    assert last == ("efa", "warn", "libfabric finds none of the 2 adapters: fi_getinfo: -61 (No data available)")
+    (tools / "fi_info").unlink()
+    assert "efa" not in run(tree, nics=[])

@@ -34,6 +34,9 @@ OF_THE_LINK = ("symbol_error", "link_error_recovery", "port_rcv_errors", *_NEVER
 FEW = 10
 _HARDWARE = ["out_of_buffer", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err"]
 _HARDWARE += ["rnr_nak_retry_err", "roce_adp_retrans", "roce_slow_restart", "rx_icrc_encapsulated"]
+#: Of Elastic Fabric Adapters: packets and peers that were lost, and requests that the adapter refused.
+_EFA = ["rx_drops", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events"]
+_EFA += ["reg_mr_err", "create_qp_err", "create_ah_err"]
 _DISCARDS = re.compile(
     r"(rx|tx)_(discards|errors|crc_errors|symbol_err|pcs_symbol_err|corrected_bits|in_range_len_errors|global_pause"
     r"|prio[0-7]_(pause|discards|buf_discard|cong_discard)|pause_ctrl|out_of_buffer|steer_missed|dropped|missed)\w{0,40}"
@@ -63,7 +66,7 @@ def lanes(rate: Optional[str]) -> Optional[int]:
 def read(port: str) -> Dict[str, Any]:
     """Return ``errors`` (counters of trouble, not zero), ``saturated``, ``refresh`` (ms) of the folder of a port."""
     errors: Dict[str, int] = {}
-    for folder, names in (("counters", [*LIMITS]), ("hw_counters", _HARDWARE)):
+    for folder, names in (("counters", [*LIMITS]), ("hw_counters", [*_HARDWARE, *_EFA])):
         errors.update({name: count for name in names if (count := sysfs.integer(port, folder, name))})
     saturated = [name for name, count in errors.items() if count == LIMITS.get(name)]
     return {"errors": errors, "saturated": saturated, "refresh": sysfs.integer(port, "hw_counters", "lifespan")}
@@ -120,6 +123,22 @@ def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
     downs = errors.get("link_downed")
     if downs:
         judged.append(("inconclusive", "the link went down: %s" % counted({"link_downed": downs}, saturated)))
+    return judged
+
+
+def judge_efa(port: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """Return notes about an Elastic Fabric Adapter: what it refused, and connections that it slowed down, ever since.
+
+    Peers that did not answer, and packets that were sent again, are usual where jobs end and paths change.
+    """
+    errors = part(port, "errors")
+    judged = []
+    if errors.get("reg_mr_err"):
+        text = "refused to register memory %s times: its limit (max_mr) or locked memory was used up"
+        judged.append(("note", text % errors["reg_mr_err"]))
+    if errors.get("impaired_remote_conn_events"):
+        text = "connections were impaired and slowed down %s times (impaired_remote_conn_events)"
+        judged.append(("note", text % errors["impaired_remote_conn_events"]))
     return judged
 
 

@@ -8,10 +8,10 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.ib import rdma_ports
+from fabtui_node.parsers.ib import fi_info, rdma_ports
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
-from fabtui_node.probes.judgement import judgement
+from fabtui_node.probes.judgement import judgement, part, some, texts
 from fabtui_node.probes.rdma import port_counters, roce_qos
 from fabtui_node.registry import Judgement, ProbeSpec, Value
 from fabtui_node.system import rdma_devices, run_command, sysfs
@@ -47,9 +47,9 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
     "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
     "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``, and with active
-    RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files). What is not known is
-    None. ``errors`` are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old the
-    counters of ``hw_counters`` may be.
+    RoCE ports ``qos`` (of each, as of `roce_qos.read`) and ``conf`` (variables of NCCL's files), with Elastic Fabric
+    Adapters ``efa`` (``{"domains", "error"}`` of ``fi_info``). What is not known is None. ``errors`` are the counters
+    of trouble that are not zero, since the driver was loaded; ``refresh`` how old those of ``hw_counters`` may be.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma_devices.devices(root)
@@ -67,11 +67,25 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         _take_verbs(ports, verbs.result() if verbs else None, warnings)
         nics = [nic.result() for nic in asked]
         qos = [one.result() for one in classes]
+        libfabric = _libfabric(end) if any(port["type"] == "EFA" for port in ports) else None
     for port in ports:
         _derive_mtu(port, root)
     env = {name: os.environ[name][:200] for name in ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA") if os.environ.get(name)}
     value = {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
+    if libfabric is not None:
+        value["efa"] = libfabric
     return dict(value, qos=qos, conf=roce_qos.variables(os.environ.get("HOME"))) if qos else value
+
+
+def _libfabric(end: float) -> Optional[Value]:
+    """Return the adapters that libfabric finds, and why there is none; None if the node has no ``fi_info``."""
+    for path in ("fi_info", "/opt/amazon/efa/bin/fi_info"):
+        result = run_command.run([path, "-p", "efa"], end - time.monotonic())
+        if not result.missing:
+            values = fi_info.parse(result.stdout + "\n" + result.stderr).values
+            known = values["domains"] or values["error"]
+            return {"domains": values["domains"], "error": values["error"]} if known else None
+    return None
 
 
 def _port(root: str, device: Value, port: Value) -> Value:
@@ -258,11 +272,31 @@ def judge(value: Value) -> List[Judgement]:
     for port in ports:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
         found += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
+    found += _of_adapters(value, ports)
     known = {port.get("netdev") for port in ports}
     for nic in value.get("nics") or []:
         judged = _of_nic(nic, nic.get("interface") in known)
         found += [judgement(str(nic.get("interface")), verdict, text) for verdict, text in judged]
     return found + _of_environment(value, ports)
+
+
+def _of_adapters(value: Value, ports: List[Value]) -> List[Judgement]:
+    """Return what is wrong with the Elastic Fabric Adapters of a node."""
+    efa = [port for port in ports if port.get("type") == "EFA"]
+    found = [
+        judgement("%s/%s" % (port.get("ca"), port.get("port")), verdict, text, check="efa")
+        for port in efa
+        for verdict, text in port_counters.judge_efa(port)
+    ]
+    seen, error = texts(part(value, "efa").get("domains")), part(value, "efa").get("error")
+    missing = [str(port.get("ca")) for port in efa if port.get("ca") not in seen and port.get("state") == "Active"]
+    if isinstance(error, str) and not seen and efa:
+        text = "libfabric finds none of the %d adapters: %s" % (len(efa), error[:200])
+        found.append(judgement("efa", "warn", text, check="efa"))
+    elif seen and missing:
+        text = "libfabric finds %d of %d adapters, not %s" % (len(efa) - len(missing), len(efa), some(missing))
+        found.append(judgement("efa", "warn", text, check="efa"))
+    return found
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:

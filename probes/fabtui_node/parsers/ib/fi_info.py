@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
@@ -19,19 +19,19 @@ def parse(text: str) -> Reading:
     ``domains`` are the devices of the provider ``efa``; ``error`` is why there is no endpoint.
     """
     notes = Notes()
-    endpoints: list[dict[str, Any]] = []
-    error = None
+    endpoints: List[Dict[str, Any]] = []
+    error: Optional[str] = None
     for line in plain_lines(text):
         if found := _FIELD.fullmatch(line):
             if found[1] == "provider" or not endpoints:
                 if len(endpoints) >= _MOST:
-                    notes.warn(f"only the first {_MOST} endpoints are read")
+                    notes.warn("only the first %d endpoints are read" % _MOST)
                     break
                 endpoints.append(dict.fromkeys(("provider", "fabric", "domain", "version", "type", "protocol")))
             endpoints[-1][found[1]] = found[2]
         elif failed := _FAILED.search(line):
             error = error or failed[0].strip()
-            notes.warn(f"{failed[0].strip()}: libfabric finds no device for this provider")
+            notes.warn("%s: libfabric finds no device for this provider" % failed[0].strip())
         elif line.strip() and not line.lstrip().startswith(("#", "$")):
             notes.puzzled(line)
     domains = dict.fromkeys(
@@ -54,6 +54,7 @@ FORMATS = [
             (0.9, r"fi_getinfo: -\d{1,4}"),
         ),
         parse,
+        argv=("fi_info", "-p", "efa"),
         aliases="fi-info|libfabric",
     )
 ]
