@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -62,6 +63,7 @@ def test_a_node_that_is_cut_off_in_mid_sweep_comes_back_and_its_pairs_are_tested
         model.apply(event)
     assert "n1: lost: no answer for 1" in printed
     assert "n1: is back" in printed
+    assert re.search(r"n1 was gone for \d+ s, and is back", printed), printed
     assert "frozen" not in printed
     assert not model.untested, printed
     verdicts = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer == "p2p"}

@@ -138,7 +138,7 @@ class HelpScreen(FilteredScreen):
             (CellStyle.SLOW, "slow: below the threshold in the legend"),
             (CellStyle.TIMEOUT, "timeout: no answer within the deadline"),
             (CellStyle.FAILED, "failed with an error"),
-            (CellStyle.FLAPPING, "ok now, but flapping: at least two changes within the latest ten attempts"),
+            (CellStyle.FLAPPING, "ok now, but flapping: two changes or more that outlast retests, of ten attempts"),
             (CellStyle.FLASH, "result has just changed"),
             (CellStyle.INCONCLUSIVE, "inconclusive"),
             (CellStyle.SKIPPED, "skipped"),

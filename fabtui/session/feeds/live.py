@@ -717,6 +717,8 @@ class LiveFeed(Feed):
                 bad, pairs = sum(number for verdict, number in counts.items() if verdict.bad), sum(counts.values())
                 return f"{bad} of {count(pairs, 'pair')} {'is' if bad == 1 else 'are'} bad" if bad else "a test is bad"
             return "there are findings" if self._options.preflight_only else "no test failed, but a finding is bad"
+        if slow := sum(verdict.bad for verdict in self.model.verdicts_in(Layer.P2P)):
+            return f"nothing failed; {count(slow, 'pair is', 'pairs are')} slow on busy cores"
         slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD))
         return f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic" if slow else "all ok"
 

@@ -183,3 +183,42 @@ def test_a_reason_about_a_node_with_two_gpus_blames_the_node(model: Model) -> No
     pair, node = Subject(Kind.PAIR, "a:0 - a:1"), Subject(Kind.NODE, "a")
     (found,), _ = join(model, about(GPU_SLOW, 0, 2, blames=pair), about("FT042", 0, 2, blames=node))
     assert (found.rule.id, found.subject) == ("FT042", node)
+
+
+@pytest.mark.parametrize(("rule", "cells"), [("FT208", 0), (LOSS, 10)])
+def test_delay_and_loss_say_why_a_nic_is_slow(model: Model, rule: str, cells: int) -> None:
+    nic = Subject(Kind.NIC, "a mlx5_0")
+    reason = about(rule, 0, cells, blames=nic, severity=Severity.WARN, next=("ping",))
+    (found,), _ = join(model, about(GPU_SLOW, 0, 10, blames=nic, next=("ibstat",)), reason)
+    assert (found.rule.id, found.severity, len(found.cells)) == (rule, Severity.BAD, 10)
+    assert found.next == ("ping", "ibstat")
+    assert [one.rule.id for one in found.facts["related"]] == [GPU_SLOW]
+
+
+def test_much_loss_breaks_pairs_and_little_does_not(model: Model) -> None:
+    nic = Subject(Kind.NIC, "a mlx5_0")
+    dead = about("FT014", 0, 10, blames=nic)
+    for percent, title in ((2.0, "FT014"), (31.0, LOSS)):
+        (found,), _ = join(model, dead, about(LOSS, 0, 10, blames=nic, facts={"loss": (percent, percent)}))
+        assert found.rule.id == title
+
+
+def test_a_cut_off_interface_that_is_up_is_no_fault_of_its_nic(model: Model) -> None:
+    nic = Subject(Kind.NIC, "a mlx5_0")
+    for beyond, title in ((True, "FT201"), (False, "FT014")):
+        cut = about("FT201", 0, 10, blames=nic, facts={"beyond": beyond})
+        (found,), _ = join(model, about("FT014", 0, 10, blames=nic), cut)
+        assert found.rule.id == title
+
+
+def test_a_firewall_of_a_node_explains_its_dead_endpoints(model: Model) -> None:
+    wall = about(FIREWALL, 0, 4, blames=Subject(Kind.NODE, "a"))
+    (found,), _ = join(model, about("FT014", 3, 20, blames=Subject(Kind.GPU, "a:0")), wall)
+    assert found.rule.id == FIREWALL
+
+
+def test_how_to_leave_out_an_interface_is_no_remedy_for_one_that_is_down(model: Model) -> None:
+    nic = Subject(Kind.NIC, "a mlx5_0")
+    down = about("FT221", 0, 10, blames=nic, next=("ip",))
+    (found,), _ = join(model, down, facts=(about(JUDGEMENT, blames=nic, next=("set NCCL_SOCKET_IFNAME",)),))
+    assert found.next == ("ip",)
