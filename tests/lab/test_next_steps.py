@@ -68,29 +68,37 @@ def delay(network: Network) -> Callable[[], object]:
 
 
 #: Faults of different NICs are there at once; each is found.
-FAULTS = {
+FAULTS: dict[str, tuple[tuple[str, ...], list[Fault]]] = {
     "mesh": (
         MESH,
-        Fault("n3.eth0=misplug", "n3 rail 0 (eth0 10.1.0.4) is cut off", "100% packet loss"),
-        Fault("n2.eth1=loss-in:30%", "n2 rail 1 (eth1 10.2.0.3), incoming: ", r" [1-7]\d(\.\d+)?% packet loss"),
-        Fault("n1.eth0=blackhole:1500", "MTU black hole for traffic from n1 rail 0", "100% packet loss"),
-        Fault("n1.eth1=flap:0.8", "n1 rail 1 (eth1 10.2.0.2): the link flaps", r"transns\s+(\d+\s+){4}\d\d", "n0"),
+        [
+            Fault("n3.eth0=misplug", "n3 rail 0 (eth0 10.1.0.4) is cut off", "100% packet loss"),
+            Fault("n2.eth1=loss-in:30%", "n2 rail 1 (eth1 10.2.0.3), incoming: ", r" [1-7]\d(\.\d+)?% packet loss"),
+            Fault("n1.eth0=blackhole:1500", "MTU black hole for traffic from n1 rail 0", "100% packet loss"),
+            Fault("n1.eth1=flap:0.8", "n1 rail 1 (eth1 10.2.0.2): the link flaps", r"transns\s+(\d+\s+){4}\d\d", "n0"),
+        ],
     ),
     "neighbours": (
         MESH,
-        Fault(lambda n: same_mac(n)[1], "n1 eth0 and n3 eth0 have the same MAC", "", "n2"),
-        Fault(lambda n: old_entry(n)[1], "n0 has a permanent neighbour entry", "PERMANENT"),
-        Fault("n2.eth1>n3.eth1=drop", "one-way loss: n2 > n3 on rail 1", "100% packet loss"),
+        [
+            Fault(lambda n: same_mac(n)[1], "n1 eth0 and n3 eth0 have the same MAC", "", "n2"),
+            Fault(lambda n: old_entry(n)[1], "n0 has a permanent neighbour entry", "PERMANENT"),
+            Fault("n2.eth1>n3.eth1=drop", "one-way loss: n2 > n3 on rail 1", "100% packet loss"),
+        ],
     ),
     "pings": (
         PINGS,
-        Fault(delay, "n2 rail 1 (eth1 10.2.0.3): round trip up to ", r"rtt [^=]*= [\d.]+/\d{3}\."),
-        Fault("n3.eth0=down", "n3 rail 0 (eth0 10.1.0.4) is down", "state DOWN"),
+        [
+            Fault(delay, "n2 rail 1 (eth1 10.2.0.3): round trip up to ", r"rtt [^=]*= [\d.]+/\d{3}\."),
+            Fault("n3.eth0=down", "n3 rail 0 (eth0 10.1.0.4) is down", "state DOWN"),
+        ],
     ),
     "pairs": (
         PAIRS,
-        Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 0\.01\d?\b"),
-        Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with other nodes as sender", "qdisc tbf"),
+        [
+            Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 0\.01\d?\b"),
+            Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with other nodes as sender", "qdisc tbf"),
+        ],
     ),
 }
 
@@ -123,8 +131,10 @@ def output(network: Network, command: str) -> str:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_first_command_shows_the_fault(network: Network, tmp_path: Path, name: str) -> None:
-    asked, *faults = FAULTS[name]
-    commands, bad, well = [], [], []
+    asked, faults = FAULTS[name]
+    commands: list[str] = []
+    bad: list[str] = []
+    well: list[str] = []
     with planted(network, faults):
         found = run(network, tmp_path, *asked)
         for fault in faults:
