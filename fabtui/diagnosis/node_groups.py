@@ -54,7 +54,8 @@ def groups_of(nodes: Sequence[str], passes: Flags, fails: Flags) -> NodeGroups |
     good: Flags = (passes | passes.T) & ~bad
     involved: Flags = np.logical_or.reduce(bad, axis=1)
     for members in (_sides(bad, involved), _islands(good, involved)):
-        if members and _is_cut(members, bad, good):
+        # One group is no cut: its few failing pairs have other causes.
+        if len(members) > 1 and _is_cut(members, bad, good):
             groups = [tuple(nodes[at] for at in np.flatnonzero(group).tolist()) for group in members]
             if len(members) > 2:
                 return NodeGroups(tuple(groups), False)

@@ -80,3 +80,9 @@ def test_other_patterns_are_no_groups(fails: Callable[[str, str], object]) -> No
 def test_groups_within_which_nothing_was_tested_are_no_evidence() -> None:
     assert found("abcd", lambda a, b: True, leaf("ab", "cd")) is None
     assert found("abcd", lambda a, b: False, lambda a, b: not leaf("ab", "cd")(a, b)) is None
+
+
+def test_single_pairs_all_over_the_fabric_are_no_cut() -> None:
+    fails = {("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")}
+    pairs = set(itertools.permutations("abcdefgh", 2))
+    assert node_groups("abcdefgh", pairs - fails, fails) is None
