@@ -45,7 +45,7 @@ class _Domains:
         self._names: dict[str, str] = {}
         for node in self.nodes.values():
             mine = [one for one in _listed(node) if yes(one.get("own"))]
-            words = [node.name, node.part("host"), *(one.get(key) for one in mine for key in ("host", "name"))]
+            words = [node.name, node.part("host"), *(one.get(key) for one in mine for key in ("host", "hostname"))]
             words += [one.get("address") for one in dicts(node.part("data_addresses"))]
             for word in filter(None, map(text, words)):
                 self._names.setdefault(word, node.name)
@@ -60,7 +60,7 @@ class _Domains:
 
     def name(self, entry: object) -> str:
         """Return the name of an entry of a list of nodes."""
-        words = [word for key in ("name", "host") if (word := text(field(entry, key)))]
+        words = [word for key in ("hostname", "host") if (word := text(field(entry, key)))]
         return next((self._names[word] for word in words if word in self._names), words[0] if words else "a node")
 
     def _listen(self, reporter: str, node: ProbedNode) -> None:

@@ -24,7 +24,7 @@ def domain(states: dict[int, str] | None = None, version: str = DRIVER, **of: An
     versions = of.get("versions", {})
     nodes = [
         {
-            **{"node": at, "host": f"192.0.2.{at}", "name": None, "state": (states or {}).get(at, "READY")},
+            **{"node": at, "host": f"192.0.2.{at}", "hostname": None, "state": (states or {}).get(at, "READY")},
             **{"version": versions.get(at, version), "own": None, "connected": 3},
         }
         for at in range(4)

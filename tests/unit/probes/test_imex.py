@@ -34,11 +34,11 @@ def test_a_domain_in_text() -> None:
     assert (values["domain"], values["time"]) == ("DEGRADED", "11/20/2026 10:22:41.580")
     first, _, lost, _ = values["nodes"]
     assert first == {
-        **{"node": 0, "host": "192.0.2.10", "name": "tray-00", "state": "READY", "version": "580.105.08"},
+        **{"node": 0, "host": "192.0.2.10", "hostname": "tray-00", "state": "READY", "version": "580.105.08"},
         **{"own": True, "connected": 2},
     }
     assert lost == {
-        **{"node": 2, "host": "192.0.2.12", "name": "tray-02", "state": "UNAVAILABLE", "version": None},
+        **{"node": 2, "host": "192.0.2.12", "hostname": "tray-02", "state": "UNAVAILABLE", "version": None},
         **{"own": None, "connected": 0},
     }
     # Nothing is known about the connections of a node that could not be asked.
@@ -68,7 +68,7 @@ def test_the_domain_in_json() -> None:
     values = read(sample("imex/N-j-waiting.json"))
     assert values["domain"] == "DOWN"
     assert [one["state"] for one in values["nodes"]] == ["WAITING_FOR_PEERS", "UNAVAILABLE"]
-    assert [one["name"] for one in values["nodes"]] == ["tray-00", None]
+    assert [one["hostname"] for one in values["nodes"]] == ["tray-00", None]
     assert values["apart"] == [{"from": 0, "to": 1, "state": "never connected"}]
 
 

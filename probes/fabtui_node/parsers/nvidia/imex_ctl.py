@@ -61,7 +61,7 @@ class _Domain:
     def add(self, number: int, host: Any, name: Any, state: Any, version: Any, own: Optional[bool]) -> None:
         """Add a node."""
         words = [value[:255] if isinstance(value, str) and value else None for value in (host, name, state, version)]
-        kept = dict(zip(("host", "name", "state", "version"), words))  # noqa: B905 - Python 3.8 knows no strict=
+        kept = dict(zip(("host", "hostname", "state", "version"), words))  # noqa: B905 - Python 3.8 knows no strict=
         if len(self.nodes) < _MOST:
             self.nodes[number] = {"node": number, **kept, "own": own, "connected": 0}
 
@@ -112,9 +112,10 @@ def _take_row(columns: List[int], line: str, domain: _Domain) -> bool:
 def parse(text: str) -> Reading:
     """Return the domain as the node that was asked sees it.
 
-    ``domain`` (``UP``, ``DEGRADED``, ``DOWN``), ``time`` (of the node's clock), ``nodes``: ``[{"node", "host", "name",
-    "state", "version", "own" (True for the node that was asked, None where the output does not show it), "connected"
-    (to how many others)}]``, and ``apart``, the connections that are missing: ``[{"from", "to", "state"}]``.
+    ``domain`` (``UP``, ``DEGRADED``, ``DOWN``), ``time`` (of the node's clock), ``nodes``: ``[{"node", "host",
+    "hostname", "state", "version", "own" (True for the node that was asked, None where the output does not show it),
+    "connected" (to how many others)}]``, and ``apart``, the connections that are missing: ``[{"from", "to",
+    "state"}]``.
     """
     notes = Notes()
     start = text.find("{")

@@ -29,7 +29,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, channels: str = _CHANN
     listed = run_command.run(["nvidia-imex-ctl", "-N", "-j"], deadline * 0.6, _OUTPUT)
     values = imex_ctl.parse(listed.stdout).values
     mine = _own_names() if values["nodes"] else frozenset()
-    found.update(imex_ctl.seen_by(values, lambda node: node["host"] in mine or node["name"] in mine))
+    found.update(imex_ctl.seen_by(values, lambda node: node["host"] in mine or node["hostname"] in mine))
     if found["state"] is None:
         asked = run_command.run(["nvidia-imex-ctl", "-q"], deadline * 0.2, _OUTPUT)
         found["state"] = imex_ctl.parse_state(asked.stdout)

@@ -126,6 +126,9 @@ def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, 
     known = {name: code for name, field in names.items() if (code := getattr(library, field, None)) is not None}
     asked = [(code, number) for code in known.values()]
     answers = nvml.ask(getattr(library, "nvmlDeviceGetFieldValues", None), handle, asked) if asked else None
+    if answers is None and nvlink5:
+        # A driver may refuse all because it does not know one.
+        return _fields(library, handle, number, False)
     counts = {}
     for name, answer in zip(known, answers or ()):  # noqa: B905 - Python 3.8 knows no strict=
         found = _megabytes(answer) if name == "speed" else nvml.field_count(answer)
