@@ -30,6 +30,7 @@ from fabtui.diagnosis.knowledge.failure_stage import (
     stage_words,
 )
 from fabtui.diagnosis.knowledge.log_stamps import TIME, stamp_of
+from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
 from fabtui.diagnosis.knowledge.pattern_words import LinePattern, WordIndex, form_of, words_of
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
@@ -502,7 +503,10 @@ def _meaning_of_xid(line: str) -> Meaning | None:
     role = "notice" if xid.usual is Severity.NOTE or xids.is_harmless(number, line) else "cause"
     commands = (("node", "sudo dmesg -T | grep -i xid"),)
     advice = f"{xid.advice}." if xid.advice else f"Look up NVIDIA's advice about Xid {number}."
-    text = f"Xid {number}: {xids.meaning(number, line)}"
+    report = nvlink_report(number, line)
+    text = "; ".join([f"Xid {number}: {xids.meaning(number, line)}", *(report.details if report else ())])
+    if cause := xids.cause_of(number, line):
+        text, advice = f"Xid {number}: a program was ended because of Xid {cause}", f"Look at Xid {cause}."
     return Meaning(f"{_XID}{number}", "FT130", line, None, "", text, advice, commands, "", "", (), role)
 
 

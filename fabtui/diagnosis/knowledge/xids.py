@@ -94,6 +94,12 @@ def severity(entry: Mapping[str, Any]) -> Severity:
     return Severity.BAD if code == 154 and changed != text and "(none)" not in changed else found.usual
 
 
+def cause_of(code: Any, text: str) -> int | None:
+    """Return the number of the Xid because of which programs were ended, if a report names it."""
+    found = _CAUSE.search(text) if str(code) == _CLEANUP else None
+    return int(found[1]) if found else None
+
+
 def is_harmless(code: int, text: str) -> bool:
     """Return True for a report about an NVLink that is not fatal and ends no program."""
     report = nvlink_report(code, text)
@@ -154,8 +160,8 @@ def _link_behind(entry: Mapping[str, Any], links: list[LinkReports]) -> LinkRepo
         return None
     near = [one for one in links if together(one.entry, entry)]
     bus = str(entry.get("bus") or "")
-    if named := _CAUSE.search(str(entry.get("text", ""))):
-        same = [one for one in near if one.report.code == int(named[1])]
+    if (named := cause_of(entry.get("code"), str(entry.get("text", "")))) is not None:
+        same = [one for one in near if one.report.code == named]
         return next((one for one in same if one.bus == bus), same[0] if same else None)
     mine = [one for one in near if one.bus == bus]
     return next((one for one in mine if one.report.fatal), mine[0] if mine else None)
@@ -178,9 +184,9 @@ def judged(value: Mapping[str, Any]) -> list[Judgement]:
     codes = {str(entry.get("code")) for entry in rest}
     ended: dict[str, int] = {}
     for entry in rest:
-        cause = _CAUSE.search(str(entry.get("text", ""))) if str(entry.get("code")) == _CLEANUP else None
-        if cause and cause[1] in codes:
-            ended[cause[1]] = ended.get(cause[1], 0) + times_of(entry)
+        cause = str(cause_of(entry.get("code"), str(entry.get("text", ""))))
+        if cause in codes:
+            ended[cause] = ended.get(cause, 0) + times_of(entry)
             continue
         verdict = kernel_log.aged(entry, str(severity(entry)))
         groups.setdefault((str(entry.get("code")), verdict), []).append(entry)

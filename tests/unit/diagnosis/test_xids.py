@@ -7,6 +7,7 @@ import pytest
 from fabtui.diagnosis.diagnosis import RULES
 from fabtui.diagnosis.finding import Finding, Kind, Severity, Subject
 from fabtui.diagnosis.knowledge import xids
+from fabtui.diagnosis.knowledge.log_causes import LogReader
 from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.preflight.checks import ProbeJudgement
@@ -248,3 +249,21 @@ def test_one_finding_for_the_gpus_of_an_xid_and_none_of_the_clean_up_is_a_cause(
     assert "(see Xid 149)" in found[1]["text"]
     (alone,) = xids.judged({"counts": counts[2:3]})
     assert "see Xid" not in alone["text"]
+
+
+def test_a_log_says_the_same_of_a_line() -> None:
+    """`explain` names link and sub-code, and takes what follows for a consequence or a notice."""
+    head = "Nov 20 10:22:41 n4 kernel: NVRM: Xid (PCI:0009:01:00): "
+    lines = [head + NETIR, head + RLW, head + "45, pid=1, name=x, Ch 01 caused by previous Xid 149"]
+    lines.append("n4:71:93 [3] transport/p2p.cc:275 NCCL WARN Cuda failure 'uncorrectable NVLink error detected'")
+    reader = LogReader()
+    reader.add("\n".join(lines))
+    result = reader.result()
+    found = {one.meaning.id: one.meaning for one in (*result.causes, *result.notices)}
+    assert found["xid-149"].text == (
+        "Xid 149: NVLink 7: the link went down (NETIR_LINK_EVT, fatal);"
+        " sub-code 37: device at the other end of the link, where it began"
+    )
+    assert found["xid-45"].text == "Xid 45: a program was ended because of Xid 149"
+    assert [found[name].role for name in ("xid-149", "xid-145", "xid-45")] == ["cause", "notice", "notice"]
+    assert [one.meaning.id for one in result.consequences] == ["gpu-memory-over-nvlink"]
