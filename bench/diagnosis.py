@@ -36,6 +36,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.schedule import pairs_for
 from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.presentation.findings import as_json
 from fabtui.screen.launch import COLLECTOR
 from fabtui.screen.session_diagnosis import STEP, SessionDiagnosis
@@ -547,8 +548,6 @@ def leaf_dead(fabric: Fabric, chance: random.Random) -> Truth:
 
 
 def _cut_names(fabric: Fabric) -> list[str]:
-    from fabtui.nodeset import fold
-
     sides = [fold([n for n in fabric.names if fabric.leaf(n) == leaf]) for leaf in (0, 1)]
     return [" - ".join(sides), "leaf0 - leaf1"]
 
@@ -559,6 +558,41 @@ def leaf_slow(fabric: Fabric, chance: random.Random) -> Truth:
     _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node), factor)
     # A designed taper has the same results: the finding names the cut and both causes.
     return Truth("inter-leaf slow", tuple(("leaf-cut", name) for name in _cut_names(fabric)), separable=False)
+
+
+@planted("uplinks of a leaf degraded", least_nodes=8, leaves=4, accepts=lambda s: s.nodes % 4 == 0)
+def leaf_degraded(fabric: Fabric, chance: random.Random) -> Truth:
+    leaf, factor = chance.randrange(4), _factor(fabric, chance)
+    _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and leaf in _leaves(fabric, a, b), factor)
+    mine = fold([name for name in fabric.names if fabric.leaf(name) == leaf])
+    names = [("leaf", mine), ("leaf", f"leaf{leaf}")]
+    if not fabric.shape.leaves_known:
+        # Where no probe reports the other leaf switches, these are the two groups that results show.
+        other = fold([name for name in fabric.names if fabric.leaf(name) != leaf])
+        names += [("leaf-cut", f"{mine} - {other}"), ("leaf-cut", f"{other} - {mine}")]
+    return Truth(f"uplinks of {mine} x{factor:.2f}", tuple(names), "slow|reach")
+
+
+def _leaves(fabric: Fabric, a: Endpoint, b: Endpoint) -> tuple[int, int]:
+    return fabric.leaf(a.node), fabric.leaf(b.node)
+
+
+@planted("inter-leaf slow one way", least_nodes=4, leaves=2)
+def leaf_one_way(fabric: Fabric, chance: random.Random) -> Truth:
+    factor, way = _factor(fabric, chance), chance.choice(((0, 1), (1, 0)))
+    _slow(fabric, lambda a, b: _leaves(fabric, a, b) == way, factor)
+    sides = [fold([n for n in fabric.names if fabric.leaf(n) == leaf]) for leaf in way]
+    names = (" > ".join(sides), " > ".join(f"leaf{leaf}" for leaf in way))
+    return Truth("inter-leaf slow one way", tuple(("leaf-cut", name) for name in names))
+
+
+@planted("one of the uplinks degraded", least_nodes=6, leaves=2, accepts=lambda s: s.nodes * s.gpus >= 16)
+def uplink_degraded(fabric: Fabric, chance: random.Random) -> Truth:
+    factor, share = _factor(fabric, chance), chance.uniform(0.25, 0.5)
+    # Each connection keeps the uplink that its addresses and ports choose.
+    hit = {(str(a), str(b)): chance.random() < share for a in fabric.ends for b in fabric.ends}
+    _slow(fabric, lambda a, b: fabric.leaf(a.node) != fabric.leaf(b.node) and hit[str(a), str(b)], factor)
+    return Truth("one of the uplinks degraded", tuple(("leaf-cut", name) for name in _cut_names(fabric)))
 
 
 @planted("contention: slow under load only", least_nodes=3)
@@ -775,9 +809,9 @@ def racks(seeds: int, only: str, show: bool) -> None:
             for seed in range(seeds):
                 fabric, chance = racks_of(sizes, seed), _seeded(f"{name} {kind}", seed)
                 if kind == "two at once":
-                    truths = [_rack_truth(one) for one in two_faults(fabric, chance)]
+                    truths = [rack_truth(one) for one in two_faults(fabric, chance)]
                 else:
-                    truths = [_rack_truth(FAULTS[kind](fabric, chance, fabric.names))] if kind in FAULTS else []
+                    truths = [rack_truth(FAULTS[kind](fabric, chance, fabric.names))] if kind in FAULTS else []
                 model, found = run(fabric)
                 listed = serious(found) if truths else [one for one in found if one["severity"] != "note"]
                 first = listed[: len(truths) + (len(truths) > 1)]
@@ -796,7 +830,8 @@ def racks(seeds: int, only: str, show: bool) -> None:
     print(f"racks: healthy ones with an alarm: {silent} (bar 0 {held(silent, 0)})")
 
 
-def _rack_truth(planted: Planted) -> Truth:
+def rack_truth(planted: Planted) -> Truth:
+    """Return what was planted into racks."""
     text, subjects, words, _ = planted
     return Truth(text, subjects, words)
 

@@ -163,6 +163,8 @@ class Fabric:
 
     def leaf(self, node: str) -> int:
         """Return the leaf switch of a node."""
+        if self.shape.leaves > 2:
+            return self.names.index(node) * self.shape.leaves // self.shape.nodes
         return 0 if self.shape.leaves == 1 else int(self.names.index(node) >= self.shape.nodes // 2)
 
     def half(self, end: Endpoint) -> int:

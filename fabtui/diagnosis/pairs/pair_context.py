@@ -24,6 +24,7 @@ from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.busy_cores import BusyCores
 from fabtui.diagnosis.pairs.tally import DEAD, Tally
+from fabtui.diagnosis.pairs.uplinks import partly_slow_cut
 from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import COLLECTIVES, Layer
@@ -305,6 +306,11 @@ class PairContext:
             for some in in_steps(list(self.tally.place)):
                 settled += [self.tally.place[pair] for pair in some if pair not in self.unexplained]
                 yield
+            left = np.ones(len(table), dtype=bool)
+            left[settled] = False
+            if (cut := (yield from partly_slow_cut(table, places, left))) is not None:
+                self.blames.append(cut)
+                settled += cut.bad
             for found in blamed(table, places, self.model.endpoints, settled):
                 if found is not None:
                     self.blames.append(found)

@@ -306,6 +306,7 @@ class BlameRule(_PairRule):
                 facts |= {str(kind): name}
             case Kind.LEAF_CUT:
                 facts["leaf_a"], facts["leaf_b"] = _two_ends(blame)
+                facts["partly"] = len(blame.bad) / blame.tested if blame.reach is Reach.NETWORK else None
             case Kind.RAIL_PAIR | Kind.NODE_PAIR:
                 route = Route(*_two_ends(blame), blame.direction is Direction.BOTH)
                 facts |= {"rails" if kind is Kind.RAIL_PAIR else "route": route}

@@ -9,7 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
 
-from diagnosis import HEALTHY, KINDS, Kind, healthy_fabric, planted_fabric, run, serious
+import random
+
+from diagnosis import HEALTHY, KINDS, Kind, healthy_fabric, planted_fabric, rack_truth, run, serious
+from racks import FAULTS, racks_of
 
 from fabtui.model.exit_codes import exit_code
 
@@ -33,3 +36,14 @@ def test_a_healthy_fabric_has_no_findings_but_notes(name: str, seed: int) -> Non
     model, found = run(healthy_fabric(name, seed))
     assert [one["title"] for one in found if one["severity"] != "note"] == []
     assert exit_code(model) == 0
+
+
+@pytest.mark.parametrize("name", [None, *FAULTS], ids=lambda name: (name or "healthy").replace(" ", "-"))
+def test_the_first_finding_names_what_is_planted_into_nvlink_racks(name: str | None) -> None:
+    racks = racks_of((2, 4), 1)
+    truths = [] if name is None else [rack_truth(FAULTS[name](racks, random.Random(1), racks.names))]
+    _, found = run(racks)
+    shown = [one for one in found if one["severity"] != "note"]
+    assert [truth.named_by(one, rivals=False) for truth, one in zip(truths, shown[:1], strict=True)] == [True] * len(
+        truths
+    )
