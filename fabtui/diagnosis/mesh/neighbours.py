@@ -1,4 +1,4 @@
-"""Rules about MAC addresses and neighbour tables: who answers for the addresses of the nodes.
+"""Rules about MAC addresses, neighbour tables and switches: who answers for addresses of nodes, and where cables lead.
 
 They look at addresses on data interfaces of nodes of the session alone. So a gateway, a virtual router and what else is
 in the network cannot be blamed, and what answers for addresses of several nodes is a router or a proxy.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad, paths_of_seats
+from fabtui.diagnosis.mesh.addresses import AddressRule, is_bad, misconnected, paths_of_seats
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
 from fabtui.diagnosis.mesh.mesh import Mesh, Place
+from fabtui.model.facts.leaf_switches import SwitchPort, switch_ports
 from fabtui.model.facts.node_view import text
 from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
@@ -31,6 +32,10 @@ _VIRTUAL = ("00:00:5e:00:01:", "00:00:5e:00:02:", "00:00:00:00:00:00", "ff:")
 _SHARING = ("ipvlan", "ipvtap")
 _PERMANENT, _CONFIRMED = "permanent", "reachable"
 _MOST_LISTED = 8
+#: Minimum number of other nodes whose cabling shows which switch has a rail.
+_FEWEST_ALIKE = 2
+#: Maximum number of switches of a rail, of which one is wrong.
+_MOST_SWITCHES = 2
 
 
 def _is_of_one(mac: str) -> bool:
@@ -81,9 +86,11 @@ def _entries(mesh: Mesh) -> list[_Entry]:
     found = []
     for node, record in mesh.model.nodes.items():
         for entry in probed(record, "routes", "neighbours"):
-            mac, nic = str(entry.get("mac")).lower(), one_line(str(entry.get("nic")), 40)
             held = holders.get(str(entry.get("address")), ())
-            if len(held) != 1 or held[0].node == node or not _is_of_one(mac) or not _is_of_one(held[0].mac):
+            if len(held) != 1 or held[0].node == node:
+                continue
+            mac, nic = str(entry.get("mac")).lower(), one_line(str(entry.get("nic")), 40)
+            if not _is_of_one(mac) or not _is_of_one(held[0].mac):
                 continue
             if any(held[0].network.ip in place.network.network for place in own.get((node, nic), ())):
                 found.append(_Entry(node, held[0], mac, (text(entry.get("state")) or "").lower()))
@@ -272,5 +279,83 @@ class StaleNeighbour(_MacRule):
             yield self._about(mesh, Scope(kind, nodes, pairs=pairs), facts, *self._commands(one))
 
 
+class _Plug(NamedTuple):
+    """An interface with a rail, and the switch port behind it."""
+
+    place: Place
+    port: SwitchPort
+
+
+@register
+class WrongSwitch(_MacRule):
+    """An interface is connected to a switch that has another rail, or no rail, of the other nodes: wrong cabling."""
+
+    id = "FT239"
+    name = "wrong-switch"
+    title = "Interface is connected to the switch of another rail"
+    severity = Severity.WARN
+    message = "{node} {nic} (rail {rail}) is connected to {switch}[, port {port}], rail {rail} of {others} other nodes to {usual}"
+    evidence = ("{switch} has rail {of_switch} of the other nodes", "by LLDP, without traffic")
+    takes_endpoints = False
+    next_step = "Compare the cabling with the plan: swap the cables."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        plugs = _plugs(mesh)
+        holders: dict[tuple[int | None, str], set[str]] = defaultdict(set)
+        for plug in plugs:
+            holders[plug.place.rail, plug.port.chassis].add(plug.place.node)
+        # With more switches on a rail, no pattern is clear.
+        if max(Counter(rail for rail, _ in holders).values(), default=0) > _MOST_SWITCHES:
+            return
+        known = misconnected(mesh.model)
+        for plug in plugs:
+            place, port = plug
+            if len(holders[place.rail, port.chassis]) > 1 or place.node in known:
+                continue
+            others = [one for one in plugs if one.place.node != place.node]
+            rails = {one.place.rail for one in others if one.port.chassis == port.chassis}
+            if place.rail in rails or not _is_clear(others):
+                continue
+            # A node of another part of the fabric has all of its rails elsewhere.
+            mine = {one.port.chassis for one in plugs if one.place.node == place.node and one is not plug}
+            if not rails and mine.isdisjoint(one.port.chassis for one in others):
+                continue
+            same = [one for one in others if one.place.rail == place.rail]
+            facts = {
+                "node": place.node,
+                "nic": place.nic,
+                "rail": place.rail,
+                "switch": one_line(port.name, 60),
+                "port": one_line(port.port, 60) or None,
+                "others": len(same),
+                "usual": one_line(same[0].port.name, 60),
+                "of_switch": next(iter(rails), None),
+            }
+            nic = shlex.quote(place.nic)
+            scope = Scope(ComponentKind.ADDRESS, (place.node,), (), place.address)
+            yield self._about(mesh, scope, facts, (place.node, f"sudo lldpctl {nic}"))
+
+
+def _is_clear(plugs: Iterable[_Plug]) -> bool:
+    """Return True if each rail of several nodes has one switch, and each switch one rail."""
+    switches: dict[int | None, set[str]] = defaultdict(set)
+    rails: dict[str, set[int | None]] = defaultdict(set)
+    nodes: dict[int | None, set[str]] = defaultdict(set)
+    for place, port in plugs:
+        switches[place.rail].add(port.chassis)
+        rails[port.chassis].add(place.rail)
+        nodes[place.rail].add(place.node)
+    one_each = all(len(found) == 1 for found in switches.values()) and all(len(found) == 1 for found in rails.values())
+    return one_each and len(switches) > 1 and all(len(found) >= _FEWEST_ALIKE for found in nodes.values())
+
+
+def _plugs(mesh: Mesh) -> list[_Plug]:
+    ports = {name: switch_ports(record) for name, record in mesh.model.nodes.items()}
+    first = {(place.node, place.nic): place for place in reversed(mesh.places) if place.rail is not None}
+    return [
+        _Plug(place, ports[node][nic]) for (node, nic), place in reversed(first.items()) if nic in ports.get(node, {})
+    ]
+
+
 #: The rules of this module, which need no test: they are part of the preflight, too.
-MAC_RULES = tuple(rule for rule in RULES if isinstance(rule, _MacRule))
+LINK_LAYER_RULES = tuple(rule for rule in RULES if isinstance(rule, _MacRule))

@@ -14,7 +14,7 @@ from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.links.roce_rules import RoceClass as RoceClass
 from fabtui.diagnosis.mesh.mesh import Mesh
-from fabtui.diagnosis.mesh.neighbours import MAC_RULES
+from fabtui.diagnosis.mesh.neighbours import LINK_LAYER_RULES
 from fabtui.diagnosis.preflight.environment import LOCAL_ONLY, unknown
 from fabtui.diagnosis.preflight.environment import OutOfService as OutOfService
 from fabtui.diagnosis.preflight.environment import VariableRefersToNothing as VariableRefersToNothing
@@ -512,7 +512,7 @@ def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Prefli
     found = _merged(found, context.table)
     # Where addresses were tested, the findings about them have the results as well.
     if not model.lab and not any(model.addresses.layers):
-        found += [finding for rule in MAC_RULES for finding in rule.findings(Mesh(model))]
+        found += [finding for rule in LINK_LAYER_RULES for finding in rule.findings(Mesh(model))]
     for at, one in enumerate(found):
         commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
         found[at] = one.replace(next=commands)

@@ -12,7 +12,7 @@ from fabtui_node.parsers.base import Format
 from fabtui_node.parsers.ib import fabric, management, perftest, rdma_ports, roce_qos
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nccl import log_lines
-from fabtui_node.parsers.net import ethtool, iperf3
+from fabtui_node.parsers.net import ethtool, iperf3, lldp
 from fabtui_node.parsers.nvidia import imex_ctl, query_csv, smi_nvlink, smi_query, smi_table, topo
 from fabtui_node.parsers.nvidia.values import problem_text
 from fabtui_node.probes.nvidia.gpu_health import from_query
@@ -173,6 +173,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "rdma-link": lambda values: _port_states(values["links"]),
     "show_gids": _gids,
     "perfquery": _counters,
+    "lldpctl": _of("lldp"),
     "ethtool": lambda values: {"rdma": {"nics": values["interfaces"]}},
     "mlnx_qos": lambda values: {"rdma": {"qos": [values]}},
     "dcb": lambda values: {"rdma": {"qos": [values]}},
@@ -181,7 +182,7 @@ _FACTS: dict[str, Callable[[Values], Facts]] = {
     "ibqueryerrors": _counted,
 }
 _MODULES = (
-    *(dmesg, ethtool, fabric, imex_ctl, management, query_csv, rdma_ports, roce_qos),
+    *(dmesg, ethtool, fabric, imex_ctl, lldp, management, query_csv, rdma_ports, roce_qos),
     *(smi_nvlink, smi_query, smi_table, topo),
 )
 FORMATS: list[Format] = [

@@ -1,4 +1,4 @@
-"""RDMA ports of endpoints, and the leaf switches they are connected to.
+"""RDMA ports of endpoints, and the leaf switches they are connected to: by the fabric, or by LLDP on Ethernet.
 
 Probe results come from nodes: no shape is assumed.
 """
@@ -13,7 +13,7 @@ from fabtui.model.facts.node_view import dicts, field, number, text
 from fabtui.model.records import NodeRecord
 
 #: Probes that report the leaf switches of ports.
-LEAF_PROBES = frozenset({"ibfabric", "ibstat", "slurm"})
+LEAF_PROBES = frozenset({"ibfabric", "ibstat", "lldp", "slurm"})
 
 
 class Port(NamedTuple):
@@ -77,6 +77,39 @@ def _fabric_ports(record: NodeRecord) -> list[dict[str, Any]]:
     return dicts(field(record.probe_results.get("ibfabric"), "ports"))
 
 
+class SwitchPort(NamedTuple):
+    """A port of a switch, as it announces itself by LLDP."""
+
+    chassis: str  #: Identifier of the switch.
+    name: str  #: Name of the switch; its identifier if it has none.
+    port: str
+
+
+def switch_ports(record: NodeRecord | None) -> dict[str, SwitchPort]:
+    """Return the switch port behind each interface of a node; none where several announce themselves, or no switch."""
+    found: dict[str, list[SwitchPort]] = {}
+    for one in dicts(field(record.probe_results.get("lldp"), "neighbours") if record is not None else None):
+        interface, chassis = text(one.get("interface")), text(one.get("chassis"))
+        if interface is not None and chassis is not None:
+            port = SwitchPort(chassis, text(one.get("system")) or chassis, text(one.get("port")) or "")
+            # Hosts that are connected to each other, and switches of hypervisors' guests.
+            found.setdefault(interface, []).extend([] if one.get("switch") is False else [port])
+    return {interface: ports[0] for interface, ports in found.items() if len(ports) == 1}
+
+
+def _announced_leaf(endpoint: Endpoint, record: NodeRecord) -> str | None:
+    """Return the switch behind all interfaces of an endpoint, by LLDP; the ports of a bond count, not the bond."""
+    ports = switch_ports(record)
+    inventory = record.inventory or {}
+    names = {endpoint.nic} if endpoint.nic else _holders(endpoint.address, inventory)
+    mine = {_text(listed.get("netdev")) for listed in dicts(inventory.get("ib")) if _text(listed.get("ca")) in names}
+    mine |= names
+    nics = dicts(inventory.get("nics"))
+    mine |= {_text(nic.get("name")) for nic in nics if _text(nic.get("master")) in mine - {None}}
+    found = {ports[name].chassis for name in mine if name in ports}
+    return next(iter(found)) if len(found) == 1 else None
+
+
 def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
     """Return the leaf of each port by GUID, from nodes that scanned the whole fabric."""
     found: dict[str, str] = {}
@@ -103,6 +136,8 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     guids = guids_of(record)
     found = {own.get(port) or walked.get(guids.get(port, "")) for port in ports_of(endpoint, record)}
     if not any(found):
+        if (announced := _announced_leaf(endpoint, record)) is not None:
+            return announced
         return text(field(record.probe_results.get("slurm"), "leaf"))
     return leaf if len(found) == 1 and isinstance(leaf := next(iter(found)), str) else None
 
@@ -119,11 +154,12 @@ def data_rate(inventory: Mapping[str, Any] | None) -> float:
 
 
 def leaf_names(nodes: Iterable[NodeRecord]) -> dict[str, str]:
-    """Return the names of leaf switches by GUID, as the probe ``ibfabric`` of any node reports them."""
+    """Return the names of leaf switches by identifier, as ``ibfabric`` and ``lldp`` of any node report them."""
     found: dict[str, str] = {}
     for record in nodes:
         for port in dicts(field(record.probe_results.get("ibfabric"), "ports")):
             guid, name = (text(field(port, "leaf", key)) for key in ("guid", "name"))
             if guid is not None and name is not None:
                 found[guid] = name
+        found |= {port.chassis: port.name for port in switch_ports(record).values()}
     return found

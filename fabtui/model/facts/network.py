@@ -200,6 +200,12 @@ def _dscps(value: Any) -> str | None:
 
 def _leaves(node: ProbedNode) -> Value:
     leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
+    if not any(leaves):
+        nics = {text(nic.get("name")) for nic in _data_nics(node)}
+        heard = [one for one in dicts(node.seen("lldp", "neighbours")) if text(one.get("interface")) in nics]
+        leaves = [
+            text(one.get("system")) or text(one.get("chassis")) for one in heard if one.get("switch") is not False
+        ]
     return counted(leaf for leaf in leaves if leaf is not None)
 
 

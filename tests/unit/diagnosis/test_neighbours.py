@@ -186,3 +186,67 @@ def test_hostile_tables(value: Any) -> None:
     for record in model.nodes.values():
         record.probe_results["routes"]["neighbours"] += [value, {"state": value, "address": "10.1.0.2", "nic": "\x1b"}]
     assert all(title(one).isprintable() for one in mesh_findings(model))
+
+
+class Cabled(Kernels):
+    """Nodes whose interfaces hear switches: each rail has its own."""
+
+    def __init__(self, nodes: int = 4) -> None:
+        super().__init__(nodes)
+        self.switch = {(node, rail): f"leaf{rail}" for node in self.net.nodes for rail in self.net.rails}
+        self.hosts: set[tuple[str, int]] = set()
+
+    def model(self) -> Model:
+        model = super().model()
+        for node, record in model.nodes.items():
+            heard = [
+                {
+                    "interface": f"eth{rail}",
+                    "chassis": f"02:aa:{switch}",
+                    "system": switch,
+                    "port": f"swp{node[1:]}",
+                    "switch": (name, rail) not in self.hosts,
+                }
+                for (name, rail), switch in self.switch.items()
+                if name == node
+            ]
+            record.probe_results["lldp"] = {"source": "lldpctl", "neighbours": heard}
+        return model
+
+    def wrong(self) -> list[str]:
+        self.net.layers = ()
+        return [title(one) for one in preflight(self.model()).findings if one.rule.id == "FT239"]
+
+
+def test_a_cable_in_the_switch_of_another_rail() -> None:
+    made = Cabled()
+    assert made.wrong() == []
+    made.switch["n3", 1] = "leaf0"
+    text = "n3 eth1 (rail 1) is connected to leaf0, port swp3, rail 1 of 3 other nodes to leaf1"
+    assert made.wrong() == [text]
+    (found,) = (one for one in made.found() if one.rule.id == "FT239")
+    assert (found.severity, found.subject) == (Severity.WARN, ("nic", "n3 eth1"))
+    assert evidence(found)[0] == "leaf0 has rail 0 of the other nodes"
+    assert found.next == ("ssh n3 sudo lldpctl eth1",)
+    made.switch["n3", 1] = "storage"
+    assert made.wrong() == [text.replace("leaf0", "storage")]
+
+
+def test_cabling_without_a_clear_pattern() -> None:
+    made = Cabled()
+    made.switch |= {("n3", rail): f"leaf{rail}-other-pod" for rail in made.net.rails}
+    assert made.wrong() == [], "a node of another part of the fabric"
+    made = Cabled(5)
+    made.switch |= {(node, rail): f"leaf{rail}-b" for node in ("n3", "n4") for rail in made.net.rails}
+    made.switch["n1", 1] = "leaf0"
+    assert made.wrong() == [], "several switches for a rail"
+    made = Cabled()
+    made.switch = dict.fromkeys(made.switch, "leaf0")
+    assert made.wrong() == [], "one switch for all rails"
+    made = Cabled(2)
+    made.switch["n1", 1] = "leaf0"
+    assert made.wrong() == [], "of two nodes either may be wrong"
+    made = Cabled()
+    made.switch["n3", 1] = "leaf0"
+    made.hosts = {("n3", 1)}
+    assert made.wrong() == [], "a host, not a switch"

@@ -1,0 +1,63 @@
+"""Probe ``lldp``: the switch and the port that each interface is connected to, as switches announce themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, List
+
+from fabtui_node.parsers.net import lldp
+from fabtui_node.registry import ProbeSpec
+from fabtui_node.system import run_command, sysfs
+
+_MOST_FILES = 512
+_MOST_BYTES = 64 * 1024
+_MOST_NEIGHBOURS = 512
+
+
+def _interfaces(root: str) -> Dict[str, str]:
+    """Return the name of each interface by its index."""
+    folder = os.path.join(root, "sys/class/net")
+    return {str(sysfs.integer(folder, name, "ifindex")): name for name in sysfs.names(folder)[:_MOST_FILES]}
+
+
+def by_networkd(root: str = "/") -> List[Dict[str, Any]]:
+    """Return the neighbours that systemd-networkd keeps in a file for each interface."""
+    folder = os.path.join(root, "run/systemd/netif/lldp")
+    files = sysfs.names(folder)[:_MOST_FILES]
+    names = _interfaces(root) if files else {}
+    found: List[Dict[str, Any]] = []
+    for index in files:
+        if index in names:
+            try:
+                with open(os.path.join(folder, index), "rb") as file:
+                    found += lldp.parse_frames(file.read(_MOST_BYTES), names[index])
+            except OSError:
+                continue
+    return found[:_MOST_NEIGHBOURS]
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/") -> Dict[str, Any]:
+    """Return ``{"source", "neighbours"}``, as `fabtui_node.parsers.net.lldp.parse` describes them.
+
+    ``source``: ``lldpctl``, ``systemd-networkd``, or None where nothing on the node listens.
+    """
+    end = time.monotonic() + deadline * 0.8
+    result = run_command.run(["lldpctl", "-f", "json"], min(end - time.monotonic(), 3.0))
+    if result.ok:
+        found = lldp.parse(result.stdout).values["neighbours"][:_MOST_NEIGHBOURS]
+        return {"source": "lldpctl", "neighbours": found}
+    found = by_networkd(root)
+    return {"source": "systemd-networkd" if found else None, "neighbours": found}
+
+
+PROBE = ProbeSpec(
+    name="lldp",
+    title="switch and port behind each interface",
+    phase="inspect",
+    needs="lldpd, or systemd-networkd with LLDP=yes",
+    gives="per interface: name and identifier of the switch, name of its port",
+    run=run,
+    passive=True,
+    next="ssh {node} sudo lldpctl",
+)
