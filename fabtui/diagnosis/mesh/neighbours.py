@@ -294,7 +294,7 @@ class WrongSwitch(_MacRule):
     name = "wrong-switch"
     title = "Interface is connected to the switch of another rail"
     severity = Severity.WARN
-    message = "{node} {nic} (rail {rail}) is connected to {switch}[, port {port}], rail {rail} of {others} other nodes to {usual}"
+    message = "{node} {nic} (rail {rail}) is connected to {switch}[ {port}], rail {rail} of {others} others to {usual}"
     evidence = ("{switch} has rail {of_switch} of the other nodes", "by LLDP, without traffic")
     takes_endpoints = False
     next_step = "Compare the cabling with the plan: swap the cables."
