@@ -181,6 +181,14 @@ def _qos(name: str, shown: Callable[[Any], Value]) -> Callable[[ProbedNode], Val
     return find
 
 
+def _class_of_files(node: ProbedNode) -> Value:
+    """Return the variables of NCCL's own files that choose a class; its environment is a fact of its own."""
+    conf = node.seen("rdma", "conf")
+    if not isinstance(conf, dict):
+        return None
+    return text(" ".join(f"{name}={value}" for name, value in sorted(conf.items()))) or "none"
+
+
 def priorities_text(value: Any) -> str | None:
     """Return the priorities of a list as ``3`` or ``0-2,5``; ``none`` for an empty list."""
     if not isinstance(value, list):
@@ -237,6 +245,7 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("roce_ecn_rp", "RoCE priorities that slow down for marks", _qos("ecn_rp", priorities_text), next=_QOS),
     Fact("roce_class", "RoCE traffic class of the NIC", _qos("class", number),
         next="ssh {node} cat /sys/class/infiniband/*/tc/1/traffic_class"),
+    Fact("roce_conf", "RoCE class in NCCL's files", _class_of_files, next="ssh {node} cat /etc/nccl.conf ~/.nccl.conf"),
     Fact("roce_cma", "RoCE TOS of rdma_cm", _qos("cma_tos", number), verdict="note"),
     Fact("addresses_number", "data addresses", _number_of_addresses, next="ssh {node} ip -br addr"),
     Fact("mtu", "MTU", _mtu, verdict="bad", next="ssh {node} ip link", main=True),

@@ -612,6 +612,15 @@ def test_a_node_whose_trust_or_pfc_differs() -> None:
     }
 
 
+def test_nodes_whose_files_of_nccl_choose_another_class() -> None:
+    conf = {"NCCL_IB_TC": "106"}
+    nodes = [with_qos(name, {}, "conf", conf) for name in "abc"]
+    found = found_on(*nodes, with_qos("d", {}, "conf", {**conf, "NCCL_IB_SL": "3"})).findings
+    assert [title(one) for one in found] == [
+        "RoCE class in NCCL's files: NCCL_IB_SL=3 NCCL_IB_TC=106, not NCCL_IB_TC=106 as on 3 others"
+    ]
+
+
 def test_a_tool_that_is_missing_on_one_node_is_no_difference() -> None:
     env = {"NCCL_IB_TC": "106"}
     nodes = [roce("a", env), roce("b", env), roce("c", env, trust=None, dscp=None, pfc=None, ecn_np=None)]
