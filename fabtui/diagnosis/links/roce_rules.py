@@ -60,7 +60,10 @@ class RoceClass(NodeRule):
         "{chosen_by}, and the port trusts {trust}",
         "DSCP {dscps} is in such a priority: NCCL_IB_TC is four times the DSCP",
     )
-    next_step = "Set NCCL_IB_TC to four times a DSCP of a priority with PFC, the same on all nodes and switches."
+    next_step = (
+        "Set NCCL_IB_TC, or the NIC's own class if it has one, to four times a DSCP of a priority with PFC, "
+        "the same on all nodes and switches."
+    )
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
         given = context.model.options.get("env")
@@ -132,7 +135,7 @@ def _by_dscp(port: Mapping[str, Any], variables: Mapping[str, Any] | None) -> _C
     """Return the class by the DSCP: of the NIC's own setting, which wins, else of NCCL's."""
     own, setting = port.get("class"), _whole((variables or {}).get("NCCL_IB_TC"))
     if isinstance(own, int) and 0 <= own < 256:
-        traffic, why = own, f"the NIC's traffic class is {own}"
+        traffic, why = own, f"the NIC's own traffic class, {own}, replaces NCCL_IB_TC"
     elif variables is None:
         return None
     else:
