@@ -67,6 +67,7 @@ def test_a_clock_that_is_off_is_named_by_its_node(network: Network) -> None:
     title, subject = first(found)
     assert title.startswith("clock offset: 90"), found.printed
     assert subject == ("node", "n2")
+    assert re.search(r"^ *1 n2: clock offset: 90.* as on 2 others", found.printed, re.MULTILINE), found.printed
     assert found.cells("ping", "mtu") == []
 
 

@@ -17,7 +17,7 @@ from fabtui.sanitize import one_line
 from fabtui_node.probes.judgement import texts
 
 #: A login, or a reverse look-up, that takes so much longer (s) than those of the others, and so many times as long.
-_LONGER, _TIMES = {"login": 3.0, "lookup": 1.0}, 3.0
+_LONGER, _TIMES = {"login": 4.0, "lookup": 1.0}, 4.0
 #: Time (s) that stands for a look-up without an answer: what the probe waits for.
 _NO_ANSWER = 2.0
 
@@ -182,6 +182,7 @@ class SlowLogin(NodeRule):
     severity = Severity.WARN
     message = "the login takes {seconds}, {usual} on the others"
     evidence = ("{lookup}: sshd waits for it (UseDNS)",)
+    not_in_lab = True
     next_step = "Look at name service (UseDNS of sshd), PAM, file system of the home, and start files of the shell."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:

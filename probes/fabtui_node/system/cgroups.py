@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fabtui_node.system import sysfs
 
@@ -60,12 +60,18 @@ def parse_numbers(text: Optional[str]) -> Dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"^(\w{1,60}) ([0-9]{1,19})$", text or "", re.MULTILINE)}
 
 
-def _folders(controller: str, sys: str, proc: str) -> Iterator[Tuple[int, str]]:
-    """Yield version and folder of the groups that limit a controller, the innermost first."""
-    groups = parse_groups(sysfs.text(proc, "self/cgroup"))
+def _hierarchies(proc: str) -> Tuple[Dict[str, str], List[Mount]]:
+    """Return the groups of this process by controller, and where they are mounted."""
     mounts = parse_mounts(sysfs.text(proc, "self/mountinfo", limit=1 << 20) or "")
     if not any(mount.version == 2 for mount in mounts):
         mounts.append(Mount(2, "/", "/sys/fs/cgroup", ()))
+    return parse_groups(sysfs.text(proc, "self/cgroup")), mounts
+
+
+def _folders(
+    controller: str, sys: str, groups: Mapping[str, str], mounts: Sequence[Mount]
+) -> Iterator[Tuple[int, str]]:
+    """Yield version and folder of the groups that limit a controller, the innermost first."""
     for mount in mounts:
         path = groups.get(controller if mount.version == 1 else "")
         if path is None or (mount.version == 1 and controller not in mount.controllers):
@@ -98,8 +104,9 @@ def read(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     the periods in which the group with the CPU limit had to wait, None if unknown.
     """
     value: Dict[str, Any] = {"cpus": None, "memory": None, "tasks": None, "files": {}, "throttled": None}
+    groups, mounts = _hierarchies(proc)
     for name, controller in _CONTROLLERS.items():
-        for version, folder in _folders(controller, sys, proc):
+        for version, folder in _folders(controller, sys, groups, mounts):
             limit = _limit(name, version, folder)
             if limit is None or (value[name] is not None and limit >= value[name]):
                 continue
@@ -110,13 +117,13 @@ def read(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
                 periods = parse_numbers(sysfs.text(folder, "cpu.stat"))
                 throttled, all_of_them = periods.get("nr_throttled"), periods.get("nr_periods")
                 value["throttled"] = throttled / all_of_them if all_of_them and throttled is not None else None
-    value["oom_kills"] = oom_kills(sys, proc)
+    value["oom_kills"] = _oom_kills(_folders("memory", sys, groups, mounts))
     return value
 
 
-def oom_kills(sys: str = "/sys", proc: str = "/proc") -> Optional[int]:
-    """Return how many processes of this control group the kernel killed for lack of memory; None if unknown."""
-    for version, folder in _folders("memory", sys, proc):
+def _oom_kills(folders: Iterator[Tuple[int, str]]) -> Optional[int]:
+    """Return how many processes of the innermost group the kernel killed for lack of memory; None if unknown."""
+    for version, folder in folders:
         text = sysfs.text(folder, "memory.oom_control" if version == 1 else "memory.events")
         found = parse_numbers(text).get("oom_kill")
         if found is not None:
