@@ -121,3 +121,12 @@ def test_growth_of_nvlink_counters_goes_by_uuid(uuid: str, grown: bool) -> None:
     text = "".join(text for line in nvlink_lines(look(uuid, 9), look("GPU-1", 1)) for text, _ in line)
     assert "crc 9" in text
     assert ("+8 since session start" in text) is grown
+
+
+@pytest.mark.parametrize(("name", "marked"), [("NVIDIA H100 NVL", False), ("NVIDIA H100 80GB HBM3", True)])
+def test_links_of_cards_without_a_bridge_are_no_warning(name: str, marked: bool) -> None:
+    links = [{"link": at, "state": "inactive" if at % 6 > 3 else "active", "speed": 26.562} for at in range(18)]
+    lines = nvlink_lines({"gpus": [{"index": 0, "name": name, "links": links}]}, None)
+    assert "12 of 18" in "".join(text for line in lines for text, _ in line)
+    assert any("$warning" in style for line in lines for _, style in line) is marked
+    assert any("inactive" in text for line in lines for text, _ in line) is marked

@@ -188,10 +188,12 @@ def parse_link_status(text: str) -> Reading:
         if last is not None and _LINKS.fullmatch(letters):
             last["links"] += [STATES[letter] for letter in letters.split()]
     links = [link for gpu in found["gpus"] for link in gpu["links"]]
+    # On cards, links without a bridge are down by design: on all GPUs alike.
+    alike = len({device["links"].count("down") for device in found["gpus"]}) == 1
     for part, title in (("gpus", "GPU"), ("switches", "NVSwitch")):
         for device in found[part]:
             down = [str(at) for at, link in enumerate(device["links"]) if link == "down"]
-            if down:
+            if down and not (alike and part == "gpus"):
                 notes.warn(f"{title} {device['id']}: links {', '.join(down)} are down")
     counts = {state: links.count(state) for state in STATES.values()}
     return notes.reading(dict(found, **counts, links_total=len(links)))

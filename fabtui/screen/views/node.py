@@ -44,7 +44,7 @@ from fabtui.screen.widgets.finding_lines import STYLES
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
 from fabtui_node.parsers.lines import bytes_text
-from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
+from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS, is_card
 
 _RAW_LIMIT = 60_000
 
@@ -477,7 +477,10 @@ def _rows(gpu: dict[str, Any]) -> Cell:
 
 
 def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
-    """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors."""
+    """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors.
+
+    Links of cards that no bridge connects are inactive by design.
+    """
     before = {_place_of(gpu, link): link for gpu in dicts(field(first, "gpus")) for link in dicts(gpu.get("links"))}
     rows: list[Sequence[Cell]] = []
     odd: Lines = []
@@ -491,7 +494,9 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
                 totals[name] = totals.get(name, 0) + value
             odd += _odd_link(gpu, link, before.get(_place_of(gpu, link)))
         errors = ", ".join(f"{name} {value}" for name, value in totals.items()) or "-"
-        counted = _marked(f"{active} of {len(links)}", "bold $warning", active < len(links))
+        counted = _marked(
+            f"{active} of {len(links)}", "bold $warning", active < len(links) and not is_card(gpu.get("name"))
+        )
         rates = ", ".join(f"{speed:g}" for speed in speeds) or "-"
         shown_errors = _marked(errors, "$warning", any(totals.values()))
         rows.append([text_of(gpu.get("index")), counted, rates, shown_errors, text_of(gpu.get("message"))])
@@ -514,7 +519,8 @@ def counters(link: dict[str, Any]) -> dict[str, int]:
 def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
     now, was = counters(link), counters(old or {})
     counted = {name: value for name, value in now.items() if value}
-    if link.get("state") == "active" and not counted:
+    by_design = link.get("state") == "inactive" and is_card(gpu.get("name"))
+    if (link.get("state") == "active" or by_design) and not counted:
         return []
     parts: list[Part] = [(f"    GPU {text_of(gpu.get('index'))} link {text_of(link.get('link'))}  ", MUTED)]
     state = text_of(link.get("state"))

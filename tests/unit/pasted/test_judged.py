@@ -108,6 +108,8 @@ JUDGED = [
     ("sysctl", "net.ipv4.ip_local_port_range = 32768\t60999\nvm.swappiness = 60\n", []),
     ("dcgmi-nvlink", DCGM, ["GPU 1: 11 of the 12 NVLinks that other GPUs have are active: 3 inactive"]),
     ("dcgmi-nvlink", DCGM.replace("D", "U"), []),
+    # What a card without a bridge shows.
+    ("dcgmi-nvlink", DCGM.replace("U", "D"), []),
     ("nccl-log", GRAPH.format("50.0"), ["pcie limited at 0000:c1:00.0: NET/0-0 of 50 GB/s is behind PCIe of 24 GB/s"]),
     ("nccl-log", GRAPH.format("25.0"), []),
     ("nccl-topology", TOPOLOGY.format("400000"), ["mlx5_0 of 400 Gb/s is behind PCIe of 252 Gb/s"]),
