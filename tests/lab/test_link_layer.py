@@ -14,6 +14,7 @@ import pytest
 from fabtui.lab.namespaces.holder import Holder, missing
 from fabtui.lab.namespaces.network import Network
 from tests.lab.field import QUICK, network_in, run
+from tests.wire.sshd import login_variables
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
@@ -148,3 +149,27 @@ def test_a_duplicate_address_drains_no_node_alone(network: Network, tmp_path: Pa
     assert not any("n1:0" in text or "n3:0" in text or " - n3:" in text for text in found.titles[1:]), found.printed
     assert "to drain" not in found.printed
     assert "--exclude='n[1,3]'" in found.printed
+
+
+#: Prints what switches announce: each rail has one, but for one cable.
+_LLDPCTL = """#!/bin/sh
+one() {
+    printf '{"%s": {"via": "LLDP", "chassis": {"%s": {"id": {"type": "local", "value": "%s"},' "$1" "$2" "$2"
+    printf '"capability": {"type": "Bridge", "enabled": true}}}, "port": {"id": {"type": "ifname", "value": "swp1"}}}}'
+}
+second=leaf1
+[ "$(hostname)" = n3 ] && second=leaf0
+printf '{"lldp": {"interface": [%s, %s]}}' "$(one eth0 leaf0)" "$(one eth1 $second)"
+"""
+
+
+def test_switches_that_announce_themselves_show_a_wrong_cable(tmp_path: Path) -> None:
+    tool = tmp_path / "bin/lldpctl"
+    tool.parent.mkdir()
+    tool.write_text(_LLDPCTL)
+    tool.chmod(0o755)
+    path = f"{tool.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    with Network(tmp_path, 4, 2, variables={**login_variables(tmp_path), "PATH": path}) as network:
+        code, titles = preflight(network, tmp_path)
+    assert "n3 eth1 (rail 1) is connected to leaf0 swp1, rail 1 of 3 others to leaf1" in titles
+    assert code == 1

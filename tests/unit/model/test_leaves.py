@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.model.endpoints import PairClass
-from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
+from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_names, leaf_of, ports_of, walked_leaves
 from fabtui.model.layers import Layer
 from tests.conftest import ModelMaker
 
@@ -54,6 +54,44 @@ def test_pairs_of_different_leaves_are_of_another_class(maker: ModelMaker) -> No
     assert model.table.leaves == {0: "L1", 1: "L1", 2: "L2", 3: "L2"}
     assert model.table.class_between("a:0", "b:0") is PairClass.SAME_RAIL
     assert model.table.class_between("a:0", "c:0") is PairClass.CROSS_LEAF
+
+
+def heard(*ports: tuple[str, str], switch: bool | None = True) -> dict[str, Any]:
+    """Return what LLDP shows: interfaces and the switches behind them."""
+    named = [{"interface": nic, "chassis": leaf, "system": f"name of {leaf}", "switch": switch} for nic, leaf in ports]
+    return {"source": "lldpctl", "neighbours": named}
+
+
+def test_switches_that_announce_themselves_are_leaves(maker: ModelMaker) -> None:
+    for name, leaf in LEAVES.items():
+        maker.add("look", node=name, probe="lldp", value=heard(("eth0", leaf), ("mgmt0", "other")))
+    model = maker.model()
+    assert model.table.class_between("a:0", "b:0") is PairClass.SAME_RAIL
+    assert model.table.class_between("a:0", "c:0") is PairClass.CROSS_LEAF
+    assert leaf_names(model.nodes.values()) == {leaf: f"name of {leaf}" for leaf in ("L1", "L2", "other")}
+    # What a walk over a fabric finds comes first.
+    look(maker, dict.fromkeys(LEAVES, "L9"))
+    assert maker.model().table.class_between("a:0", "c:0") is PairClass.SAME_RAIL
+
+
+@pytest.mark.parametrize(
+    "value", [heard(("eth0", "L1"), ("eth0", "L2")), heard(("eth0", "L1"), switch=False), heard(("eth7", "L1")), {}]
+)
+def test_what_announces_itself_and_is_no_leaf_of_the_interface(maker: ModelMaker, value: dict[str, Any]) -> None:
+    maker.add("look", node="a", probe="lldp", value=value)
+    assert maker.model().table.leaves == {}
+
+
+def test_ports_of_a_bond_have_the_leaf_of_their_endpoint(maker: ModelMaker) -> None:
+    nics = [
+        {"name": "bond0", "addresses": [{"address": "10.0.0.0"}]},
+        *({"name": name, "master": "bond0", "addresses": []} for name in ("eth4", "eth5")),
+    ]
+    maker.add("inventory", node="a", value={"nics": nics})
+    maker.add("look", node="a", probe="lldp", value=heard(("eth4", "L1"), ("eth5", "L1")))
+    assert maker.model().table.leaves == {0: "L1"}
+    maker.add("look", node="a", probe="lldp", value=heard(("eth4", "L1"), ("eth5", "L2")))
+    assert maker.model().table.leaves == {}, "two switches, as one"
 
 
 def test_two_adapters_on_one_cable_have_no_leaf(maker: ModelMaker) -> None:
