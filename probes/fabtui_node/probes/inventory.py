@@ -87,7 +87,8 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         for port in device["ports"]:
             own = {name: port[name] for name in of_port}
             found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
-            if device["system_guid"] and port["place"]:
+            # Adapters of AWS have no GUIDs: all of theirs are zero.
+            if (device["system_guid"] or "").strip("0x") and port["place"]:
                 connector = "%s %s/%d" % (device["system_guid"], port["place"], port["port"])
                 sharing.setdefault(connector, []).append((found[-1], device["path"]))
     for connector, ends in sharing.items():

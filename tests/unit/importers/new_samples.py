@@ -277,6 +277,26 @@ BUSBW_BARS = """\
 |    4 |             44.50 |             29.75 |
 """
 
+# Made up after the source of ibv_devinfo (rdma-core) and of the driver efa: no link layer, no GUIDs.
+EFA_VERBS = """\
+hca_id:\trdmap16s27
+\ttransport:\t\t\tunspecified (4)
+\tfw_ver:\t\t\t\t0.0.0.0
+\tnode_guid:\t\t\t0000:0000:0000:0000
+\tsys_image_guid:\t\t\t0000:0000:0000:0000
+\tvendor_id:\t\t\t0x1d0f
+\tvendor_part_id:\t\t\t61344
+\thw_ver:\t\t\t\t0xEFA0
+\tphys_port_cnt:\t\t\t1
+\t\tport:\t1
+\t\t\tstate:\t\t\tPORT_ACTIVE (4)
+\t\t\tmax_mtu:\t\t4096 (5)
+\t\t\tactive_mtu:\t\t4096 (5)
+\t\t\tsm_lid:\t\t\t0
+\t\t\tport_lid:\t\t0
+\t\t\tport_lmc:\t\t0x01
+\t\t\tlink_layer:\t\tUnspecified
+"""
 # Made up after the source of mlnx_qos (Mellanox/mlnx-tools), which prints the DSCPs of a priority eight to a line.
 MLNX_QOS = """\
 DCBX mode: OS controlled
@@ -496,6 +516,10 @@ SAMPLES = [
         "records.#": 3, "nodes.#": 5, "nodes.4": {"node": "b7", "leaf": "s0"}, "nodes.3": {"node": "a4", "leaf": "s1"},
     }),
     Sample("slurm-topology", BLOCKS, {"nodes.2": {"node": "n062", "leaf": "b2"}, "records.0.kind": "block"}),
+    Sample("ibv_devinfo", EFA_VERBS, {
+        "devices.0.ca": "rdmap16s27", "devices.0.ports.0.link_layer": "Unspecified",
+        "devices.0.transport": "unspecified", "devices.0.ports.0.state": "Active", "devices.0.ports.0.active_mtu": 4096,
+    }),
     Sample("mlnx_qos", MLNX_QOS, {
         "trust": "dscp", "dcbx": "os", "pfc": [3], "dscp.3": [24, 25, 26, 27, 28, 29, 30, 31], "class": None,
         "dscp.6": [46, 48, 49, 50, 51, 52, 53, 54, 55], "dscp.5": [40, 41, 42, 43, 44, 45, 47],

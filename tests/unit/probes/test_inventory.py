@@ -306,6 +306,7 @@ def test_gpus_that_the_driver_does_not_show(value: dict[str, Any], text: str | N
 def efa(tree: Tree, name: str, device: str) -> None:
     """Make an Elastic Fabric Adapter: its driver names no type, and its link layer is unspecified."""
     tree.ca(name, tree.pci(device), None, link_layer="Unknown", rate="100 Gb/sec (4X EDR)")
+    tree.files(f"class/infiniband/{name}", sys_image_guid="0000:0000:0000:0000", node_guid="0000:0000:0000:0000")
     (tree.root / f"class/infiniband/{name}/hca_type").unlink()
     tree.link(f"devices/{device}/driver", "bus/pci/drivers/efa")
 
