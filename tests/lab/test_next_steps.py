@@ -93,13 +93,11 @@ FAULTS: dict[str, tuple[tuple[str, ...], list[Fault]]] = {
             Fault("n3.eth0=down", "n3 rail 0 (eth0 10.1.0.4) is down", "state DOWN"),
         ],
     ),
-    "pairs": (
+    "receives": (
         PAIRS,
-        [
-            Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 0\.01\d?\b"),
-            Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with other nodes as sender", "qdisc tbf"),
-        ],
+        [Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 0\.01\d?\b")],
     ),
+    "sends": (PAIRS, [Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with other nodes as sender", "qdisc tbf")]),
 }
 
 
