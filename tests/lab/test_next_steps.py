@@ -95,7 +95,7 @@ FAULTS: dict[str, tuple[tuple[str, ...], list[Fault]]] = {
     ),
     "receives": (
         PAIRS,
-        [Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 0\.01\d?\b")],
+        [Fault("n1.eth1=slow-in:12MB", "n1:1 is slow with other nodes as receiver", r" 1\d(\.\d)?M\b")],
     ),
     "sends": (PAIRS, [Fault("n2.eth0=slow-out:12MB", "n2:0 is slow with other nodes as sender", "qdisc tbf")]),
 }
