@@ -136,7 +136,7 @@ class SomeConnections(MeshRule):
             if path in mesh.clouded or tcp is None or not tcp.verdict.bad or not mesh.passes_small(path):
                 continue
             some = flows is not None and flows.never < flows.tried
-            if (some or _is_limited(mesh, path)) and not _much_lost(mesh, path):
+            if (some or _is_limited(mesh, path)) and not _loses_datagrams(mesh, path):
                 left.add(path)
         while left:
             to, nodes, paths = _largest(left)
@@ -269,9 +269,10 @@ def _holds(text: str, sources: set[str]) -> bool:
         return True
 
 
-def _much_lost(mesh: Mesh, path: AddressPair) -> bool:
-    """Return True if so much is lost, one way or back, that connections fail by chance."""
-    return any((loss(mesh, one) or 0.0) > MUCH_LOSS for one in (path, path.reverse))
+def _loses_datagrams(mesh: Mesh, path: AddressPair) -> bool:
+    """Return True if datagrams of one flow are lost one way or back: connections fail by chance there."""
+    ends = (mesh.paths.get(path), mesh.paths.get(path.reverse))
+    return any(found is not None and found.lossy and found.udp and found.udp.verdict is Verdict.SLOW for found in ends)
 
 
 def loss(mesh: Mesh, path: AddressPair) -> float | None:

@@ -51,6 +51,11 @@ class FlowCounts(NamedTuple):
         """Return True if some flows always pass and others never do."""
         return self.always > 0 and self.never > 0
 
+    @property
+    def passes(self) -> bool:
+        """Return True if all flows pass; one that did not once is chance."""
+        return self.never == 0 and self.always + 1 >= self.tried
+
     def text(self) -> str:
         """Return what is wrong, or "" if all flows pass."""
         some = self.tried - self.always - self.never
@@ -83,14 +88,15 @@ class FlowTest:
         self._ports = ports
         self._next = first
 
-    async def run(self, targets: Sequence[Target], failed: Iterable[Target]) -> None:
+    async def run(self, targets: Sequence[Target], failed: Iterable[Target], known: Iterable[Target] = ()) -> None:
         """Try the suspects among targets, and where some flows are lost, the other pairs of the same rails.
 
         Args:
             targets: All tested pairs.
             failed: Those of which a test failed at first, even if it passed later.
+            known: Those of which some flows did not pass when they were tried before.
         """
-        chosen = fair_sample(self._suspects(targets, set(failed)))
+        chosen = fair_sample(self._suspects(targets, set(failed), set(known)))
         if not chosen:
             return
         self._pump.log("info", f"several source ports are tried: {count(len(chosen), 'address pair')}")
@@ -102,12 +108,12 @@ class FlowTest:
             found |= await self._try(fair_sample(beside))
         await self._trace(found)
 
-    def _suspects(self, targets: Sequence[Target], failed: set[Target]) -> list[Target]:
+    def _suspects(self, targets: Sequence[Target], failed: set[Target], known: set[Target]) -> list[Target]:
         """Return the pairs whose TCP or UDP test failed, or whose directions or tests disagree.
 
         Pairs of an address that reaches nobody are left out: other ports do not help.
         """
-        bad: set[Target] = set()
+        bad = set(known)
         no_echo: set[Target] = set()
         alive: dict[str, set[tuple[str, str]]] = {name: set() for name in ("sends", "receives", "echoes")}
         for target in targets:
@@ -218,12 +224,20 @@ class FlowTest:
         self._report({target: found[target] for target in hops}, hops)
         await self._pump.flush()
 
+    def _loses(self, target: Target) -> bool:
+        """Return True if datagrams of one flow were lost on the way of a target, or back."""
+        back = Target(target.peer, target.there, target.node, target.here)
+        rows = (self._latest(Layer.UDP, one) for one in (target, back))
+        return any(m is not None and m.verdict is Verdict.SLOW and not _flows_of(m) for m in rows)
+
     def _report(self, found: Mapping[Target, _Outcome], hops: Mapping[Target, str]) -> None:
         rows = []
         for target, one in found.items():
             for layer, counts in ((Layer.UDP, one.udp), (Layer.TCP, one.tcp)):
                 before = self._latest(layer, target)
-                if before is not None and counts.tried and not (hops and layer is Layer.TCP):
+                # Where packets of one flow are lost, so are connections now and then.
+                chance = layer is Layer.TCP and counts.never < counts.tried and self._loses(target)
+                if before is not None and counts.tried and not chance and not (hops and layer is Layer.TCP):
                     rows.append(judged(before, counts, hops.get(target)))
         if rows:
             self._pump.emit(Measured(measurements=rows))
@@ -241,12 +255,21 @@ def judged(before: Measurement, counts: FlowCounts, hop: str | None = None) -> M
         changes["verdict"] = before.verdict if before.verdict in DEAD else verdict
         why = before.error if before.verdict in DEAD else "no answer"
         changes |= {"value": lost, "error": f"{why}; none of {counts.tried} source ports passes"}
-    elif counts.always < counts.tried:
+    elif counts.passes:
+        # What failed before was not all of the path, or passes now.
+        changes |= {"verdict": Verdict.OK, "value": lost, "error": None} if before.verdict in DEAD else {}
+    elif before.verdict is not Verdict.SLOW:
         changes |= {"verdict": Verdict.SLOW, "value": lost, "error": counts.text()}
-    elif before.verdict in DEAD:
-        # It passes now, from all ports.
-        changes |= {"verdict": Verdict.OK, "value": lost, "error": None}
     return replace(before, **changes)
+
+
+def lost_flows(m: Measurement | None) -> bool:
+    """Return True if flows of a pair were tried and did not all pass."""
+    return m is not None and m.verdict.bad and bool(_flows_of(m))
+
+
+def _flows_of(m: Measurement) -> object:
+    return (m.extra or {}).get("flows")
 
 
 def is_silent(udp: Measurement | None) -> bool:

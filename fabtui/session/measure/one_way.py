@@ -14,7 +14,7 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
-from fabtui.session.measure.flow_test import DEAD, FlowTest, is_silent
+from fabtui.session.measure.flow_test import DEAD, FlowTest, is_silent, lost_flows
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.measure.ping_mesh import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.node_client import OnPart, ProbeFailed
@@ -46,6 +46,8 @@ class OneWay(MeshTest):
         """Test all targets, and again those with losses."""
         self._token = secrets.token_hex(16)
         self._pump.emit(PhaseStart(name="udp", total=2 * len(targets)))
+        layers = (Layer.UDP, Layer.TCP)
+        known = [t for t in targets if any(lost_flows(self._latest(layer, t)) for layer in layers)]
         wanted: dict[str, set[str]] = {}
         for target in targets:
             wanted.setdefault(target.peer, set()).add(target.there.address)
@@ -71,8 +73,8 @@ class OneWay(MeshTest):
                     # A node that stalled for a moment loses packets of any path: only a second loss counts.
                     await self._again(self._losing(Layer.UDP, lost), len(targets) + len(lost), ports)
                 # What one source port meets is one path of several.
-                if lost and time.monotonic() < until:
-                    await FlowTest(self._pump, self._call, ports, 3 * len(targets)).run(targets, failed)
+                if (lost or known) and time.monotonic() < until:
+                    await FlowTest(self._pump, self._call, ports, 3 * len(targets)).run(targets, failed, known)
             finally:
                 for node in wanted:
                     group.create_task(self._call(node, {"role": "end"}))
