@@ -1,4 +1,4 @@
-"""What a report of the driver about an NVLink says: Xids 144 to 150 of NVLink5, and Xid 74."""
+"""Reports of the driver about an NVLink: Xids 144 to 150 of NVLink5, and Xid 74."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NvlinkReport(NamedTuple):
 
     code: int  #: Number of the Xid.
     link: int | None  #: Number of the NVLink on its GPU; None if it is about no single one.
-    fatal: bool | None  #: Whether it is fatal; None if it does not say.
+    fatal: bool | None  #: Whether it is fatal; None if that is unknown.
     unit: str  #: Part of the GPU that reports, such as ``NETIR_LINK_EVT``; "" for Xid 74.
     words: tuple[int, ...]  #: Numbers in parentheses, see ``xids.toml``.
 
@@ -50,7 +50,7 @@ class NvlinkReport(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What happened: ``the link went down (NETIR_LINK_EVT, fatal)``."""
+        """The event: ``the link went down (NETIR_LINK_EVT, fatal)``."""
         words = [self.unit] if self.unit else []
         if self.status:
             words.append(f"status {self.status:#x}")
@@ -61,7 +61,7 @@ class NvlinkReport(NamedTuple):
 
     @property
     def details(self) -> list[str]:
-        """What NVIDIA's tables say about sub-code or registers."""
+        """Meanings of sub-code or registers in NVIDIA's tables."""
         if self.code == _HOPPER:
             rows = [
                 (row, [bit for bit in row["bits"] if self._has(row["register"], bit)]) for row in load("xids")["xid74"]
@@ -79,7 +79,7 @@ class NvlinkReport(NamedTuple):
 
 
 def nvlink_report(code: Any, text: str) -> NvlinkReport | None:
-    """Return what the text of an Xid says about an NVLink; None if it is about none, or is written otherwise."""
+    """Return the report about an NVLink in the text of an Xid; None if there is none, or its form is another."""
     pattern = _REGISTERS if code == _HOPPER else _NVLINK5 if code in NVLINK5 else None
     found = pattern.search(text[:1000]) if pattern else None
     if not found:

@@ -38,7 +38,7 @@ class _Apart(NamedTuple):
 
 
 class _Domains:
-    """What the nodes of a session know of their IMEX domains; others have their address as a name."""
+    """IMEX domains as the nodes of a session see them; other nodes have their address as a name."""
 
     def __init__(self, context: NodeContext) -> None:
         self.nodes = {node.name: node for node in context.nodes if _relevant(node)}
@@ -49,9 +49,9 @@ class _Domains:
             words += [one.get("address") for one in dicts(node.part("data_addresses"))]
             for word in filter(None, map(text, words)):
                 self._names.setdefault(word, node.name)
-        #: State of each node of the session as it says itself, and of others as these do.
+        #: State of each node of the session by its own report, and of others by the reports of these.
         self.states = {name: state for name, node in self.nodes.items() if (state := text(node.seen("imex", "state")))}
-        self.told: dict[str, tuple[str, list[str]]] = {}
+        self.reported: dict[str, tuple[str, list[str]]] = {}
         self.apart: dict[_Apart, None] = {}
         for name, node in self.nodes.items():
             self._listen(name, node)
@@ -71,14 +71,14 @@ class _Domains:
                 if self.states.get(name) == _READY and name != reporter:
                     self.apart[_Apart(reporter, name, f"{reporter} gets no answer")] = None
                 elif name not in self.states:
-                    self.told.setdefault(name, (state, []))[1].append(reporter)
+                    self.reported.setdefault(name, (state, []))[1].append(reporter)
         for link in dicts(node.seen("imex", "apart")):
             one, two = sorted(self.name(by_number.get(number(link.get(end)))) for end in ("from", "to"))
             self.apart[_Apart(one, two, text(link.get("state")) or "not connected")] = None
 
     def ready(self, name: str) -> bool:
         """Return True if a node is ready as far as is known."""
-        return self.states.get(name, _READY) == _READY and name not in self.told
+        return self.states.get(name, _READY) == _READY and name not in self.reported
 
 
 def _listed(node: ProbedNode) -> list[dict[str, object]]:
@@ -133,9 +133,9 @@ class ImexNotReady(_ImexRule):
 
     def _found(self, domains: _Domains) -> Iterator[Finding]:
         states = {name: (state, list[str]()) for name, state in domains.states.items() if state != _READY}
-        mine = {**states, **{name: told for name, told in domains.told.items() if name in domains.nodes}}
+        mine = {**states, **{name: reported for name, reported in domains.reported.items() if name in domains.nodes}}
         waiting = [name for name, (state, _) in mine.items() if state == _WAITING]
-        causes = {name: told for name, told in {**domains.told, **mine}.items() if told[0] != _WAITING}
+        causes = {name: reported for name, reported in {**domains.reported, **mine}.items() if reported[0] != _WAITING}
         apart = [one for one in domains.apart if domains.ready(one.one) and domains.ready(one.other)]
         apart = [one for one in apart if one.why != _VERSIONS]
         follow = waiting if causes or apart else []
@@ -145,13 +145,13 @@ class ImexNotReady(_ImexRule):
                 groups.setdefault(state, []).append(name)
         for state, names in groups.items():
             facts: dict[str, object] = {"state": state, "meaning": _STATES.get(state, "it has not started yet")}
-            heard = [one for name in names for one in domains.told.get(name, ("", []))[1] if one not in names]
+            heard = [one for name in names for one in domains.reported.get(name, ("", []))[1] if one not in names]
             facts |= {"reporters": _some(heard, domains.nodes) or None, "waiting": _some(follow, domains.nodes) or None}
             # Where it runs nowhere, it may be meant to start with a job.
             nowhere = len(names) == len(domains.states) > 1
             severity = Severity.WARN if nowhere else Severity.BAD
             yield self._about(names, severity, facts, "systemctl status nvidia-imex")
-        for name, (state, reporters) in domains.told.items():
+        for name, (state, reporters) in domains.reported.items():
             if name not in domains.nodes and not (state == _WAITING and causes):
                 # In the output of a command all nodes are what it is about.
                 severity = Severity.NOTE if domains.session else Severity.BAD
@@ -164,7 +164,7 @@ class ImexNotReady(_ImexRule):
         left = list(apart)
         while left:
             often = Counter(end for pair in left for end in (pair.one, pair.other))
-            # Of equals, a node of the session, which can be looked at.
+            # Among equals, a node of the session can be looked at.
             end = max(often, key=lambda name: (often[name], name in domains.nodes))
             mine = [pair for pair in left if end in pair[:2]]
             left = [pair for pair in left if end not in pair[:2]]
@@ -178,7 +178,7 @@ class ImexNotReady(_ImexRule):
 
 
 def _version(value: object) -> tuple[str, ...] | None:
-    """Return the parts of a version; None if it is none, such as ``NO_GPU``."""
+    """Return the parts of a version; None for another text, such as ``NO_GPU``."""
     word = text(value) or ""
     return tuple(word.split(".")) if _VERSION.fullmatch(word) else None
 

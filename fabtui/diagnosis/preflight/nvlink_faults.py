@@ -13,7 +13,7 @@ from fabtui.nodeset import count
 from fabtui_node.probes import kernel_log
 from fabtui_node.probes.judgement import some
 
-#: Reports of a link itself, and of the firmware behind it: those of units beside it follow (Xids 144 to 148).
+#: Reports of a link itself, and of the firmware behind it; reports of units beside it follow (Xids 144 to 148).
 _OF_LINKS = (74, 149, 150)
 #: Sub-codes of a link that went down because of the device at its other end.
 _OTHER_END = (21, *range(32, 38))
@@ -51,8 +51,7 @@ class NvlinkFault(NamedTuple):
 def nvlink_faults(context: NodeContext) -> Iterator[NvlinkFault]:
     """Yield the faults of NVLinks: of a domain, the link at which it began with what others report because of it.
 
-    A link that went down (Xid 149) comes before what other units of GPUs report then (144 to 148), and these before
-    programs that were ended (45).
+    A link that went down (Xid 149) is the cause of reports of other units (144 to 148). Ended programs (45) follow.
     """
     domains: dict[str, list[_Report]] = {}
     for node in context.nodes:

@@ -54,7 +54,7 @@ def findings(nodes: list[ProbedNode]) -> list[Finding]:
     return [*ImexNotReady().findings(context), *ImexVersion().findings(context)]
 
 
-def said(nodes: list[ProbedNode]) -> list[str]:
+def reported(nodes: list[ProbedNode]) -> list[str]:
     return [f"{one.rule.id} {','.join(one.nodes)}: {title(one)}" for one in findings(nodes)]
 
 
@@ -92,24 +92,24 @@ def test_a_tray_outside_the_session_is_worth_a_note() -> None:
 
 def test_a_list_of_nodes_that_differs_names_the_tray() -> None:
     apart = [(at, 1, "node map mismatch") for at in (0, 2, 3)] + [(1, at, "node map mismatch") for at in (0, 2, 3)]
-    assert said(trays(domain(apart=apart))) == [
+    assert reported(trays(domain(apart=apart))) == [
         "FT127 n001: IMEX has no connection to n[000,002-003]: node map mismatch"
     ]
 
 
 def test_a_version_that_does_not_fit_the_driver() -> None:
-    assert said(trays(domain(versions={1: "580.95.05"}))) == [
+    assert reported(trays(domain(versions={1: "580.95.05"}))) == [
         f"FT128 n001: IMEX 580.95.05 does not fit driver {DRIVER}"
     ]
     # Older versions of IMEX show two parts of theirs.
-    assert said(trays(domain(version="580.105"))) == []
-    assert said(trays(domain(version="NO_GPU"))) == []
+    assert reported(trays(domain(version="580.105"))) == []
+    assert reported(trays(domain(version="NO_GPU"))) == []
 
 
 def test_versions_of_a_domain_in_the_output_of_a_command() -> None:
     values = imex_ctl.parse(sample("imex/N-map-mismatch.txt")).values
     nodes = [ProbedNode("n", {}, {"imex": imex_ctl.seen_by(values, lambda _: False)})]
-    assert said(nodes) == [
+    assert reported(nodes) == [
         "FT127 n: IMEX has no connection to 192.0.2.10: node map mismatch",
         "FT128 n: IMEX 570.133 of 192.0.2.12, 570.172 on the other nodes",
     ]

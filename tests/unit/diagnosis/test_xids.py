@@ -81,7 +81,7 @@ RLW = "145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000004 0x00000001
         ),
     ],
 )
-def test_what_a_report_about_a_link_says(code: int, words: str, found: tuple[object, ...]) -> None:
+def test_the_parts_of_a_report_about_a_link(code: int, words: str, found: tuple[object, ...]) -> None:
     report = nvlink_report(code, words)
     assert report is not None
     assert (report.link, report.fatal, report.unit, report.subcode, report.status) == found
@@ -251,7 +251,7 @@ def test_one_finding_for_the_gpus_of_an_xid_and_none_of_the_clean_up_is_a_cause(
     assert "see Xid" not in alone["text"]
 
 
-def test_a_log_says_the_same_of_a_line() -> None:
+def test_a_line_has_the_same_meaning_in_a_log() -> None:
     """`explain` names link and sub-code, and takes what follows for a consequence or a notice."""
     head = "Nov 20 10:22:41 n4 kernel: NVRM: Xid (PCI:0009:01:00): "
     lines = [head + NETIR, head + RLW, head + "45, pid=1, name=x, Ch 01 caused by previous Xid 149"]

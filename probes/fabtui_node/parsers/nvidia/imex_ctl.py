@@ -66,7 +66,7 @@ class _Domain:
             self.nodes[number] = {"node": number, **kept, "own": own, "connected": 0}
 
     def connect(self, node: int, peer: int, word: str) -> None:
-        """Note a connection, but not that of a node to itself: it says nothing."""
+        """Note a connection, but not that of a node to itself: it has no meaning."""
         word = word.lower().replace("_", " ")[:40]
         if node not in self.nodes or node == peer or word == _UNKNOWN:
             return
@@ -99,7 +99,7 @@ def _from_json(value: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _take_row(columns: List[int], line: str, domain: _Domain) -> bool:
-    """Take a row of the table of connections; return False if the line is none."""
+    """Take a row of the table of connections; return False for another line."""
     found = _ROW.fullmatch(line) if columns else None
     words = found[2].upper().split() if found else []
     if not found or len(words) != len(columns):

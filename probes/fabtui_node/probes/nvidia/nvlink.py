@@ -138,7 +138,7 @@ def _fields(library: Any, handle: Any, number: int, nvlink5: bool) -> Dict[str, 
 
 
 def _megabytes(answer: Any) -> Optional[int]:
-    """Return a speed, whose type drivers do not always tell."""
+    """Return a speed, whose type drivers may leave out."""
     try:
         return int(answer.value.uiVal) if answer.nvmlReturn == 0 else None
     except (AttributeError, TypeError, ValueError):
