@@ -255,13 +255,18 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
             return inside
     best = _best(text, named)
     joined: Unwrapped | None = None
-    for table in (False, True):
-        if (put_together := unwrapped(text, table=table)) is not None:
-            other = _best(put_together.text, named)
-            if _read_better(
-                other, best, ties=not table and (put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS)
-            ):
-                best, joined = other, put_together
+    original = _as_wide_as_others(text)
+    for table, again in ((False, False), (True, False), (False, True)):
+        if again and joined is None:
+            break
+        put_together = unwrapped(joined.text if again and joined else original, table=table)
+        if put_together is None or (again and put_together.width not in _USUAL_WIDTHS):
+            # Only a width of terminals shows that a text was cut twice, by a terminal and by a mail program.
+            continue
+        other = _best(put_together.text, named)
+        certain = not table and (put_together.cuts > 1 or put_together.width in _USUAL_WIDTHS)
+        if _read_better(other, best, ties=certain):
+            best, joined = other, put_together
     form, reading = best.guess.format, best.reading
     if form is None or reading is None:
         return Recognised(best.guess, None)
@@ -283,6 +288,14 @@ def recognised(text: str, named: Format | None = None) -> Recognised:
         warning = f"outputs of {', '.join(labels[:_SHOWN])}{more} are read one after another, without these names"
         reading = reading._replace(warnings=[warning, *reading.warnings][:UNKNOWN_LINES])
     return Recognised(best.guess, reading)
+
+
+def _as_wide_as_others(text: str) -> str:
+    """Return a text without a stamp or prompt before its first line, if it is the longest for that."""
+    found = _FIRST.match(text)
+    first, *others = text.split("\n", _LOOK)
+    longest = max(map(len, others[: _LOOK - 1]), default=0)
+    return text[found.end() :] if found and len(first) - found.end() <= longest < len(first) else text
 
 
 def _candidate(text: str, variant: Variant, named: Format | None) -> _Candidate:
@@ -334,19 +347,20 @@ def _best(text: str, named: Format | None) -> _Candidate:
 
 
 def _read_better(joined: _Candidate, best: _Candidate, ties: bool) -> bool:
-    """Return True if a text with its lines joined is read better than before; a log, with ``ties``, also if as well."""
+    """Return True if a text with its lines joined is read better than before; with ``ties``, also if as well."""
     form = joined.guess.format
     if form is None:
         return False
     if form is not best.guess.format:
-        return joined.guess.sure > best.guess.sure
-    if joined.missed < best.missed and not ties and not form.log:
+        return best.guess.format is None or joined.guess.sure > best.guess.sure
+    if form.log and ties:
+        # A line that is cut in two may have more values, and wrong ones.
+        return joined.missed <= best.missed and joined.known >= _HALF * best.known
+    if joined.missed < best.missed:
         # The rest of a cut row was taken for a row.
         return joined.known >= _HALF * best.known
-    if joined.missed > best.missed or joined.known < best.known:
-        return False
-    # More is shown of a whole line of a log, even if it has no more values.
-    return joined.missed < best.missed or joined.known > best.known or (form.log and ties)
+    # More is shown of a whole line, even if it has no more values.
+    return joined.missed == best.missed and (joined.known > best.known or (ties and joined.known == best.known))
 
 
 def _better(other: _Candidate, best: _Candidate) -> bool:

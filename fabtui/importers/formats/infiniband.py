@@ -339,7 +339,13 @@ FORMATS = [
         parse_ibtracert,
     ),
     Format(
-        "ibroute", "ibroute: the forwarding table of a switch", first_of((0.97, r"Unicast lids \[0x")), parse_ibroute
+        "ibroute",
+        "ibroute: the forwarding table of a switch",
+        first_of(
+            (0.97, r"Unicast lids \[0x"),
+            (0.9, r"^0x[0-9a-fA-F]{4} \d{3} : \((?:Channel Adapter|Switch|Router) portguid 0x"),
+        ),
+        parse_ibroute,
     ),
     Format(
         "ibaddr",

@@ -210,6 +210,8 @@ _RAS_LIKELY = first_of(
     (0.97, r'^SERVER PROTOCOL \d|"missing_ranks_count"\s*:|"communicators_count"\s*:'),
     (0.96, r"^Group +Comms +Nodes +Ranks +Ranks +Ranks +Status +Errors|^Communicators\.\.\. \([\d.]+s\)"),
     (0.9, r"^[ \t]*Communicator ranks have different (?:\w+ operation counts|status)$"),
+    (0.9, r'"(?:missing_ranks|considered_dead|collective_counts)"\s*:|\(unreachable via the RAS network\)'),
+    (0.9, r"^#\d{1,6}-\d{1,6} \([0-9a-f]{16}\) [A-Z]{2,20}"),
 )
 RAS = Format(
     "nccl-ras",

@@ -31,6 +31,8 @@ class _Tool(NamedTuple):
     name: str  #: The tool.
     heading: re.Pattern[str]  #: What the heading of its tables looks like.
     json_lists: tuple[str, ...]  #: The lists of its JSON output.
+    rows: tuple[tuple[str, re.Pattern[str]], ...] = ()  #: Its usual columns, and rows that cannot be of others.
+    states: frozenset[str] = frozenset()  #: Words of a row with bars.
 
 
 _HEAD_WORD = r"#?[A-Z][A-Z_0-9:()/#]*"
@@ -39,15 +41,49 @@ _SINFO = _Tool(
     "sinfo",
     re.compile(_HEAD + r"(?!.*\b(?:JOBID|STEPID)\b)(?=.*\b(?:PARTITION|NODELIST|HOSTNAMES)\b)"),
     ("nodes", "sinfo"),
+    (
+        (
+            "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST",
+            re.compile(
+                r"\s*(\S{1,60})\s+(up|down|drain|inact)\s+(infinite|n/a|(?:\d{1,5}-)?[\d:]{2,12})\s+(\d{1,6})"
+                r"\s+([a-z]{3,12}[*~#!%$@^+-]?)\s+([a-z]\S{0,4000})\s*"
+            ),
+        ),
+        (
+            "REASON USER TIMESTAMP NODELIST",
+            re.compile(
+                r"(\S.{0,100}?)\s+(\S{1,40})\s+(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s+([a-z][\w,\[\].-]{0,4000})\s*"
+            ),
+        ),
+    ),
+    frozenset({"allocated", "completing", "down", "drained", "draining", "idle", "mixed", "planned", "reserved"}),
 )
 _SQUEUE = _Tool(
     "squeue",
-    re.compile(_HEAD + r"(?!PID\b)(?=.*\b(?:JOBID|STEPID)\b)(?=.*\b(?:PARTITION|NAME|USER|ST|STATE)\b)"),
+    re.compile(
+        _HEAD
+        + r"(?!PID\b)(?!.*\b(?:JOBNAME|ALLOCCPUS|EXITCODE|MAXRSS|NTASKS)\b)(?=.*\b(?:JOBID|STEPID)\b)"
+        + r"(?=.*\b(?:PARTITION|NAME|USER|ST|STATE)\b)"
+    ),
     ("jobs",),
+    (
+        (
+            "JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)",
+            re.compile(
+                r"\s*(\d{1,10}(?:[_+]\S{1,60})?)\s+(\S{1,60})\s+(\S.{0,60}?)\s+(\S{1,60})"
+                r"\s+(PD|R|CG|CD|CA|F|TO|NF|S|CF|OOM|PR|DL|RQ|ST)"
+                r"\s+((?:\d{1,4}-)?\d{1,2}:\d\d(?::\d\d)?)\s+(\d{1,6})\s+(\S.{0,4000}?)\s*"
+            ),
+        ),
+    ),
+    frozenset({"pending", "running", "completing", "completed", "cancelled", "failed", "timeout", "suspended"}),
 )
 _SACCT = _Tool(
     "sacct",
-    re.compile(r"^\s*JobID(?:Raw)?[ |].*(?:JobName|State|Partition|Elapsed|MaxVMSize|ExitCode|MaxRSS|NTasks)"),
+    re.compile(
+        r"^\s*JobID(?:Raw)?[ |].*(?:JobName|State|Partition|Elapsed|MaxVMSize|ExitCode|MaxRSS|NTasks)"
+        r"|^\s*(?i:JobID(?:Raw)?[ |].*(?:JobName|MaxVMSize|ExitCode|MaxRSS|NTasks))"
+    ),
     ("jobs",),
 )
 #: What the sign after a node's state means (man sinfo).
@@ -131,6 +167,9 @@ def _tables(lines: list[str], tool: _Tool, notes: Notes) -> list[_Table]:
     tables: list[_Table] = []
     letters: list[str] | None = None
     at = 0
+    if not any(map(tool.heading.search, lines)) and (found := _without_heading(lines, tool)):
+        notes.warn(f"no heading: the columns are the usual ones, {' '.join(found.names)}, as the rows show")
+        return [found]
     while at < len(lines):
         line = lines[at]
         at += 1
@@ -153,6 +192,28 @@ def _tables(lines: list[str], tool: _Tool, notes: Notes) -> list[_Table]:
         elif line.strip() and not line.startswith("#") and not _DATE.match(line.strip()):
             notes.puzzled(line)
     return tables
+
+
+def _without_heading(lines: list[str], tool: _Tool) -> _Table | None:
+    """Return the rows of a table that lost its heading, where each column shows what it is; None if there are none."""
+    for names, row in tool.rows:
+        if rows := [list(match.groups()) for line in lines[:_MOST_ROWS] if (match := row.fullmatch(line))]:
+            return _Table(names.split(), rows)
+    return None
+
+
+def _has_rows(lines: list[str], tool: _Tool) -> bool:
+    """Return True if most lines are rows of a tool without their heading; those with bars have columns by choice."""
+    shown = [line for line in lines if line.strip() and not line.startswith(("#", "$"))]
+    barred = [
+        cells
+        for line in shown
+        if len(cells := {cell.strip().lower() for cell in line.split("|")}) > 2
+        and cells & tool.states
+        and any(re.fullmatch(r"(?:gres[:/])?gpu(?::\w{1,40})?[:=]\d{1,3}(?:\(.{1,60}\))?", cell) for cell in cells)
+    ]
+    found = _without_heading(shown, tool)
+    return max(len(found.rows) if found else 0, len(barred)) * 2 > len(shown)
 
 
 def _body(lines: list[str], at: int, tool: _Tool) -> list[str]:
@@ -385,7 +446,9 @@ def _likely(tool: _Tool, text: str) -> float:
     shown = commands(text)
     if shown[:1] == [tool.name] or (tool.name == "sacct" and shown[:1] == ["sstat"]):
         return 0.92
-    return 0.9 if tool.name == "sacct" and "Slurm accounting storage is disabled" in text else 0.0
+    if tool.name == "sacct" and "Slurm accounting storage is disabled" in text:
+        return 0.9
+    return 0.8 if tool.rows and _has_rows(plain_lines(text[:65536])[:2000], tool) else 0.0
 
 
 def _format(tool: _Tool, title: str, parse: Callable[[str], Reading], aliases: str = "") -> Format:
@@ -433,6 +496,12 @@ _OF_RECORDS = re.compile(
     r"\b(?:CfgTRES|AllocTRES|RealMemory|CPUAlloc|CPUTot|BootTime|SlurmdStartTime|JobState|NumNodes|NumTasks|MinMemoryNode"
     r"|MinCPUsNode|TRES|SubmitTime|EligibleTime|TotalNodes|MaxNodes|OverSubscribe|StdOut|WorkDir|CPULoad|FreeMem)=",
     re.IGNORECASE,
+)
+_OF_CONFIG = re.compile(
+    r"^((?:Accounting|Slurmctld|Slurmd|Prolog|Epilog|Select|Sched|Priority|Preempt|JobComp|JobAcct|Launch|Batch|Bcast"
+    r"|BurstBuffer|CliFilter|Communication|Cluster|Def|Gres|Health|Max|Mpi|Proctrack|Resume|Suspend|Task|Topology)"
+    r"[A-Z]\w{1,40}) += ",
+    re.MULTILINE,
 )
 _RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
 _PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
@@ -568,6 +637,8 @@ def _scontrol_likely(text: str) -> float:
         return 0.92
     if len(set(_OF_RECORDS.findall(text[:65536]))) > 2:
         return 0.9
+    if len(set(_OF_CONFIG.findall(text[:65536]))) > 2:
+        return 0.85
     # The text may have been piped through another command.
     return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
 

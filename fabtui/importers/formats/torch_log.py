@@ -174,6 +174,8 @@ _LIKELY = first_of(
     ),
     (0.8, r"GLOO_SOCKET_IFNAME|torch/(?:csrc|distributed)/|torchrun|torch\.distributed\.(?:elastic|launch|run)\b"),
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
+    # Frames of its backtrace, of which there are others below.
+    (0.6, r"^frame #\d{1,4}: .{1,2000} \+ 0x[0-9a-f]{1,16} \(0x[0-9a-f]{1,16} in .{1,400}\)\s*frame #\d"),
 )
 _WORDS = (
     *(

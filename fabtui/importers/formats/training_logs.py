@@ -475,7 +475,9 @@ def _parse_monitor(text: str) -> Reading:
     return notes.reading({"job": job, "lines": counts, "files": files, "gpus": gpus, **values})
 
 
-_MONITOR_LIKELY = first_of((0.99, r"(?i)^\*{3,60} last (?:output|error|gpu) message \*{3,60}$"))
+_MONITOR_LIKELY = first_of(
+    (0.99, r"(?i)^\*{3,60} (?:last (?:output|error|gpu) message|job info \d{1,10}|iteration time) \*{3,60}$")
+)
 FORMATS = [
     Format(
         "megatron-log",

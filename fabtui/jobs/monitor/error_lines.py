@@ -52,7 +52,7 @@ KINDS = (
     _kind(
         "rendezvous",
         r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients"
-        r"|Connection refused.{0,80}TCPStore|The (?:client|server) socket has (?:timed out|failed)",
+        r"|Connection refused.{0,80}TCPStore|[Tt]he (?:client|server) socket has (?:timed out|failed)",
     ),
     _kind("connection", r"Connection (?:reset by peer|closed by (?:remote )?peer)|Broken pipe\b", cause=False),
     _kind("elastic", r"ChildFailedError|torch\.distributed\.elastic\.\S{0,60}: .{0,40}fail", cause=False),

@@ -303,7 +303,7 @@ _ERRORS_NODE = re.compile(r"(Errors|Data Counters) for (?:(0x[0-9a-fA-FxX*.]{1,1
 _ERRORS_PORT = re.compile(r"\s*GUID (0x[0-9a-fA-FxX*.]{1,18}) port ([0-9]{1,4}|ALL):(.*)", re.ASCII)
 _COUNTER = re.compile(r"\[([A-Za-z]\w{0,60}) == ([0-9]{1,20})(?: \(([^()\]]{1,30})\))?\]", re.ASCII)
 _CHECKED = re.compile(
-    r"##\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
+    r"#{1,2}\s*(?:Summary: )?([0-9]{1,9}) (nodes|ports) checked, ([0-9]{1,9}) (?:bad nodes found|ports have errors)",
     re.ASCII,
 )
 _FAILURES = re.compile(r"##\s*([0-9]{1,9}) PMA query failures", re.ASCII)
@@ -397,7 +397,7 @@ FORMATS = [
         "ibqueryerrors",
         "ibqueryerrors: ports of a fabric that counted errors",
         first_of(
-            (0.97, r"^[ \t]*GUID 0x[0-9a-fx*.]+ port (\d+|ALL):\s*\[|^## Summary: \d+ nodes checked, \d+ bad nodes"),
+            (0.97, r"^[ \t]*GUID 0x[0-9a-fx*.]+ port (\d+|ALL):\s*\[|^##? ?Summary: \d+ nodes checked, \d+ bad nodes"),
             (0.6, r"^Errors for (0x[0-9a-fx*.]+ )?\""),
         ),
         parse_errors,

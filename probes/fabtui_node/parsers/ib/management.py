@@ -271,6 +271,11 @@ FORMATS = [
             (0.95, r"^#? ?(Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: "),
             (0.85, r"^(Mkey|GidPrefix|BaseVers|NodeType|SystemGuid|LinearFdbCap|LinearFdbTop|Mkey[A-Z]\w+):\.{4}"),
             (0.9, r"^Node Description:\.+"),
+            (
+                0.85,
+                r"^(?:(?:SystemGuid|PortGuid|PartCap|DevId|Revision|LocalPort|VendorId|(?:Random|Mcast)FdbCap|DefPort"
+                r"|StateChange|LidsPerPort|PartEnforceCap|InboundPartEnf|OutboundPartEnf|FilterRaw\w+):\.{4}.*\s+){3}",
+            ),
         ),
         parse_attributes,
         units=_LINK_UNITS,

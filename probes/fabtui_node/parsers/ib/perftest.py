@@ -237,7 +237,7 @@ _FAILURES = re.compile(
     r"\* Waiting for client to connect\.\.\. \*|creating CUDA Ctx"
     r"|Completion with error at (?:client|server)|Failed status \d{1,3}: wr_id|scnt=\d{1,12}, ccnt=\d{1,12}"
     r"|Failed to complete run_iter\w{0,40} function|Couldn't allocate MR|Unable to init the socket connection"
-    r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device"
+    r"|Couldn't connect to \S{1,253}:\d{1,5}|Unable to find the Infiniband/RoCE device|Did not detect devices"
     r"|Couldn't (?:create|initialize) \w|Unable to (?:perform rdma_client|open file descriptor|create QP)"
     r"|Failed to (?:create|register) (?:MR|QP|CQ|PD|AH)\b|Failed to modify (?:UD )?QP|Unable to Connect the HCA's"
     r"|IB device \S{1,64} not found|Port number \d{1,3} state is \w"

@@ -388,6 +388,8 @@ FORMATS = [
         first_of(
             (0.97, r"^hca_id:\s*\S"),
             (0.7, r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):"),
+            # Limits of a device, of which it prints forty.
+            (0.7, r"^(?:[ \t]*(?:max_\w{2,30}|page_size_cap|atomic_cap|local_ca_ack_delay|device_cap_flags):.*\s+){3}"),
             (0.4, _FOUND.pattern + "|IB devices"),
         ),
         parse_devinfo,

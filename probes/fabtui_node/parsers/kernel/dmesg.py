@@ -294,7 +294,7 @@ _NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
 
 #: Lines without any of these are skipped; most lines have none.
 _HINTS = (
-    *("NVRM", "nvrm", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
+    *("NVRM", "nvrm", "nvidia", "PCIe", "pcie", "AER", "aer:", "mlx", "ink", "ib_", "bond"),
     *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    [", "Killed process"),
     *("lockup", "LOCKUP", "WATCHDOG", "efa_", "probe of"),
 )
@@ -475,7 +475,9 @@ def _likely(text: str) -> float:
         return 0.9 if known else 0.7
     # Lines that lost what stands before them are known by the names of drivers.
     drivers = sum(1 for part in parts if _DRIVER.match(part.text))
-    return 0.5 if known or drivers >= len(lines) / 2 else 0.45 if drivers else 0.0
+    # The uptime in brackets and a driver with its device: no other log has both.
+    both = any(_DRIVER.match(line[stamp.end() :]) for line in lines if (stamp := _UPTIME_MARK.search(line[:400])))
+    return 0.6 if both else 0.5 if known or drivers >= len(lines) / 2 else 0.45 if drivers else 0.0
 
 
 def _is_kernels(line: str, part: KernelLine) -> bool:
@@ -486,6 +488,7 @@ def _is_kernels(line: str, part: KernelLine) -> bool:
     return part.uptime is not None or bool(level) or bool(dmesg_t) or " kernel: " in f" {line[:120]}"
 
 
+_UPTIME_MARK = re.compile(r"\[ {0,6}[0-9]{1,9}\.[0-9]{6}\] ")
 #: Beginnings of lines of drivers and of the kernel itself.
 _DRIVER = re.compile(
     r"(?:mlx[45]_(?:core|ib)|bnxt_(?:en|re)|efa|irdma|ice|i40e|nvidia[\w-]{0,20}|pcieport|pci|nvme) "

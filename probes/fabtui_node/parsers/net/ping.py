@@ -7,7 +7,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
-from fabtui_node.parsers.lines import number, plain_lines
+from fabtui_node.parsers.lines import is_prompt, number, plain_lines
 
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _SUMMARY = re.compile(r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9})(?: packets)? received", re.ASCII)
@@ -119,6 +119,9 @@ def parse_fping(text: str) -> Dict[str, Row]:
     repeated: Dict[str, int] = {}
     for line in text.splitlines():
         line = line.strip()[:_LINE_LIMIT]
+        if is_prompt(line):
+            # A command above the output has colons and dashes, too.
+            continue
         summary = _FPING_SUMMARY.fullmatch(line)
         duplicate = _FPING_DUPLICATE.match(line)
         unreachable = _FPING_UNREACHABLE.search(line)
@@ -258,8 +261,11 @@ def _likely_fping(text: str) -> float:
         return 0.97
     lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.startswith("#")]
     # A name and a time for each echo is little to go by: most lines have to be such.
-    if lines and sum(_FPING_TIMES.fullmatch(line) is not None for line in lines) * 2 > len(lines):
+    targets = sum(_FPING_TIMES.fullmatch(line) is not None for line in lines)
+    if lines and targets * 2 > len(lines):
         return 0.8
+    if targets and (targets > 2 or re.search(r"\bfping\b", text[:_LINE_LIMIT])):
+        return 0.7
     return 0.9 if re.search(r"^fping: |for ICMP Echo sent to ", text, re.MULTILINE) else 0.0
 
 

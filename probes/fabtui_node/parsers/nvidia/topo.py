@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
@@ -241,11 +242,22 @@ def parse_p2p(text: str) -> Reading:
     return notes.reading(values)
 
 
+def _bare_cells(text: str) -> List[str]:
+    """Return the words of rows without their header, whose columns are not known."""
+    rows = []
+    for line in text.splitlines():
+        words = line[:8000].split()
+        cells = list(takewhile(_CELL.fullmatch, words[1:])) if words and _NAME.fullmatch(words[0]) else []
+        rows += [cells] if len(cells) > 1 else []
+    return [cell for row in rows for cell in row] if len(rows) > 1 else []
+
+
 def _share(text: str, known: Callable[[str], bool]) -> Optional[float]:
     """Return the likelihood by the words of a matrix, None if there is no matrix."""
     if "GPU" not in text:
         return None
-    cells = [cell for row in _parse(text[:65536], Notes()).rows for cell in row.cells if cell and cell != "X"]
+    found = [cell for row in _parse(text[:65536], Notes()).rows for cell in row.cells if cell]
+    cells = [cell for cell in found or _bare_cells(text[:65536]) if cell != "X"]
     return (0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0) if cells else None
 
 
@@ -255,6 +267,11 @@ def _likely_topology(text: str) -> float:
         return share
     if re.search(r"^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity", text, re.MULTILINE | re.IGNORECASE):
         return 0.9
+    if re.search(
+        r"^\s{0,8}(?:SYS|NODE|PHB|PXB|PIX|NV#)\s+= Connection traversing ", text, re.MULTILINE | re.IGNORECASE
+    ):
+        # The legend alone is left.
+        return 0.85
     return 0.7 if re.search(r"nvidia-smi topo -mp?\b", text[:400]) else 0.0
 
 
@@ -262,6 +279,16 @@ def _likely_p2p(text: str) -> float:
     share = _share(text, _P2P.__contains__)
     if share is not None:
         return share
+    if (
+        len(
+            re.findall(
+                r"^\s{0,8}(?:CNS|GNS|TNS|NS)\s+= .{3,30} not supported|^\s{0,8}NS\s+= Not supp", text, re.M | re.I
+            )
+        )
+        > 1
+    ):
+        # The legend alone is left.
+        return 0.85
     return 0.8 if re.search(r"nvidia-smi topo -p2p\b", text[:400]) else 0.0
 
 
