@@ -83,6 +83,8 @@ _ADVICE = LinePattern(
     r"|\b[Pp]lease (?:check|update|upgrade|install|set|make|verify|use)\b|\busually caused by\b|\b[Cc]onsider \w+ing\b"
 )
 _SENTENCE = re.compile(r"(?<=[.!]) +(?=[A-Z])")
+#: Entries about what a call of NCCL returned: the line after "Last error:" names the cause.
+_RESULTS = frozenset(("invalid-usage",))
 #: Values of a line that the commands of an entry name.
 _VALUES = {
     "peer": re.compile(
@@ -361,8 +363,8 @@ class LogReader:
         self._promote(found)
         causes: list[Occurrences] = []
         consequences: list[Occurrences] = []
-        # An entry of the catalogue names the cause; a stage alone shows where it is.
-        for one in sorted(found, key=lambda one: is_stage(one.meaning)):
+        # An entry of the catalogue names the cause; a stage alone shows where it is, a result of NCCL only its kind.
+        for one in sorted(found, key=lambda one: (is_stage(one.meaning), one.meaning.id in _RESULTS)):
             if one.meaning.role == "cause":
                 follows = any(_explains(cause, one) for cause in causes)
                 (consequences if follows else causes).append(one)

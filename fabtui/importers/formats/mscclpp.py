@@ -166,7 +166,7 @@ def parse(text: str) -> Reading:
 
 
 _LIKELY = first_of(
-    (0.99, r"(?i)^#?\s+size\s+count\s+time\s+algbw\s+busbw\s+#wrong\s+time\s"),
+    (0.99, r"(?i)^#?[ \t]+size\s+count\s+time\s+algbw\s+busbw\s+#wrong\s+time\s"),
     (0.97, r"(?i)^[ \t]*size\(b\)[ \t].*_algbw\(gb/s\)"),
     (0.97, r"(?i)^\|.{0,60}\|[ \t]*algbw \(gb/s\)[ \t]*\|.{0,40}\|[ \t]*nccl time \(us\)"),
     (0.95, r'^\{"algBw":.*"ranksPerNode":'),

@@ -177,3 +177,25 @@ def test_every_stamp_in_every_month(month: int, stamp: str, day: int, capsys: Ou
     assert f"line     {month:02d}-{day:02d} 13:48:58" in text
     given, text = answer(capsys, "job", "--logs", "rank1.log", "--once")
     assert (given, "J04" in text) == (1, True), text
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1\n"
+            "Last error:\nDuplicate GPU detected : rank 3 and rank 2 both on CUDA device e2000",
+            "E23",
+        ),
+        (
+            "Libfabric error: (-12) x\nEFA internal error: (4112) Failure to post internal receive buffers",
+            "E13",
+        ),
+        ("libfabric:7:1::efa:mr:efa_mr_regattr():632<warn> Unable to register MR: Cannot allocate memory", "E13"),
+        ('n1:4:4 [0] init.cc:126 NCCL WARN Missing "HSA_FORCE_FINE_GRAIN_PCIE=1" from environment', "E84"),
+    ],
+)
+def test_lines_of_public_reports(text: str, code: str, capsys: Out) -> None:
+    Path("pasted.log").write_text(f"{text}\n")
+    given, shown = answer(capsys, "explain", "pasted.log")
+    assert (given, first_cause(shown)) == (0, code), shown
