@@ -71,7 +71,7 @@ def _is_cut(members: list[Flags], bad: Flags, good: Flags) -> bool:
     for group in members:
         inside = group[:, None] & group[None, :]
         few = np.count_nonzero(bad & inside) <= _MOST_WITHIN * np.count_nonzero((bad | good) & inside)
-        # A node without a pair that passes within its group may belong to another one.
+        # A node without a pair that passes within its group may belong to a different group.
         paired = np.logical_or.reduce(good & inside, axis=1)[group].all()
         if np.count_nonzero(group) < _FEWEST or not few or not paired:
             return False

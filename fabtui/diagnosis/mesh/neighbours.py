@@ -1,7 +1,7 @@
 """Rules about MAC addresses, neighbour tables and switches: who answers for addresses of nodes, and where cables lead.
 
-They look at addresses on data interfaces of nodes of the session alone. So a gateway, a virtual router and what else is
-in the network cannot be blamed, and what answers for addresses of several nodes is a router or a proxy.
+They look at addresses on data interfaces of nodes of the session alone, so that no gateway or virtual router is blamed.
+A machine that answers for addresses of several nodes is a router or a proxy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _is_of_one(mac: str) -> bool:
 
 
 class _Entry(NamedTuple):
-    """What a node has in its table of neighbours about an address of another node."""
+    """Entry of a node's table of neighbours about an address of another node."""
 
     node: str
     place: Place  #: The address, and the interface that has it.

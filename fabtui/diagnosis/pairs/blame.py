@@ -313,7 +313,7 @@ class _Search:
             yield from self._of_ends(carriers, Kind.LEAF, Reach.OFF_NODE, 2.5, leaves, off, leaf)
         if count > 1:
             ends = (self.table.source, self.table.target) if rails is None else carriers
-            where = off if rails is None else off & (rails >= 0)
+            where = off if rails is None else rails >= 0
             yield from self._of_two(Kind.LEAF_CUT, 2.0, leaves, where, cut, ends)
 
     def _of_ends(
@@ -369,8 +369,15 @@ class _Search:
         """
         table, node, size = self.table, self.places.node, len(self.nodes)
         numbers, rail_of = np.unique(self.places.rail, return_inverse=True)
-        first, second = (rail_of[ends] for ends in carriers)
-        rails: Ints = np.where(off & (first == second), first, -1)
+        found: Ints = np.full(len(node), -1)
+        if not self.dead.any():
+            return found, None
+
+        def taken(part: slice) -> tuple[Ints]:
+            first, second = (rail_of[ends[part]] for ends in carriers)
+            return (np.where(off[part] & (first == second), first, -1).astype(np.int16),)
+
+        (rails,) = yield from _in_parts(len(table), taken)
         # The last matrix is about the pairs of all rails.
         works, dead = (np.zeros((len(numbers) + 1, size, size), dtype=bool) for _ in range(2))
         for part in parts(len(table)):
@@ -380,7 +387,6 @@ class _Search:
                 flags[rails[part][where], ends[0], ends[1]] = True
                 flags[-1, ends[0], ends[1]] = True
             yield
-        found: Ints = np.full(len(node), -1)
         place = {name: at for at, name in enumerate(self.nodes)}
         cut_rails = []
         for rail in (-1, *range(len(numbers))):
@@ -392,7 +398,12 @@ class _Search:
             if cut is not None and rail < 0:
                 return found, None
             cut_rails += [rail] if cut is not None else []
-        return found, np.where(np.isin(rails, cut_rails), rails, -1)
+        if not cut_rails:
+            return found, None
+        (kept,) = yield from _in_parts(
+            len(table), lambda part: (np.where(np.isin(rails[part], cut_rails), rails[part], -1),)
+        )
+        return found, kept
 
     def forget(self, settled: Sequence[int]) -> None:
         """Take pairs out of the search."""
