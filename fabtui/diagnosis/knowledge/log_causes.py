@@ -31,7 +31,8 @@ from fabtui.diagnosis.knowledge.failure_stage import (
 )
 from fabtui.diagnosis.knowledge.log_stamps import TIME, stamp_of
 from fabtui.diagnosis.knowledge.nvlink_report import nvlink_report
-from fabtui.diagnosis.knowledge.pattern_words import LinePattern, WordIndex, form_of, words_of
+from fabtui.diagnosis.knowledge.pattern_words import LinePattern, form_of, words_of
+from fabtui.diagnosis.knowledge.word_index import WordIndex
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import unlabelled
 from fabtui_node.parsers.nccl.log_lines import parse_line
