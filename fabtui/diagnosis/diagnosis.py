@@ -216,9 +216,9 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = yield from _checked(Domain.LINKS, model)
-    looked = latest_preflight(model).findings
+    inspected = latest_preflight(model).findings
     # Rules about addresses are among the results.
-    facts += [one for one in looked if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
+    facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None
     running = yield from _checked(Domain.RUNNING, model)
     found, left = yield from joined(model, results, facts)

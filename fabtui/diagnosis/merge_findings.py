@@ -15,7 +15,7 @@ _MOST_COMMANDS = 5
 _CAUSES = frozenset({"FT040", "FT041", "FT042", "FT202", "FT204", "FT205", "FT211", "FT220", "FT221"})
 #: Rules about interfaces that a node reports to be at fault: they hold before anything fails there.
 _REPORTED = frozenset({"FT220", "FT221"})
-#: Rules about what a slow component has in common with its addresses: they say why it is slow.
+#: Rules about what a slow component has in common with its addresses: they show why it is slow.
 _REASONS = frozenset({"FT207", "FT208"})
 _SLOW = frozenset({"FT020", "FT021", "FT024", "FT025"})
 #: Rules about dead nodes and endpoints, and those about what a node does to all that it has.
@@ -26,7 +26,7 @@ _MUCH_LOSS = 10.0
 _CONSEQUENCES = frozenset({"FT034"})
 #: Rules about devices of a node whose findings are parts of those of a rule that compares nodes.
 _PARTS = {"FT123": "FT124"}
-#: Rules about connections that never pass: whatever else these pairs show follows from it.
+#: Rules about connections that never pass: all else that these pairs show follows from it.
 CONNECTIONS = frozenset({"FT206", "FT209", "FT210"})
 #: Rules about addresses and routes of nodes: no other cause is as likely.
 _FACTS = frozenset({"FT230", "FT231", "FT232", "FT233", "FT234", "FT236", "FT237", "FT238"})
@@ -71,7 +71,7 @@ def joined(
 
 
 def _of_same_subject(found: Sequence[Finding]) -> list[Finding]:
-    """Return findings with those folded into one that another about the same component explains, whatever its cells."""
+    """Return findings without the ones that a different finding about the same component explains."""
     left = list(found)
     for one in found:
         if one.rule.id in _SLOW:

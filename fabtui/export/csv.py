@@ -89,7 +89,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
     if not usual:
         return None
     made = " (made by the lab)" if m.made else ""
-    # Of tests that ran at the same time as well, so that the value of a healthy pair has no such remark.
+    # Tests that ran at the same time count as well, so that the value of a healthy pair has no such remark.
     congested = "; congested" if is_congested(model.counters.of(m)) else ""
     return f"{percent_text(m.value / usual)} of the usual {usual:.3g} {m.unit}{made}{congested}"
 

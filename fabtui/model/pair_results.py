@@ -26,7 +26,7 @@ _MOST_GROUPED = 1 << 13
 DEFAULT_SLOW_BELOW = 0.7
 #: Layers of which either makes a pair a tested one.
 _OTHER = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}
-#: Maximum number of sweeps whose attempts are told apart.
+#: Maximum number of sweeps whose attempts are kept apart.
 _MOST_SWEEPS = 1000
 #: Multiple of the median message time from which the 99th percentile is notable.
 STALL = 3.0

@@ -49,9 +49,9 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint], domains: Mapping[int, st
     - ``full``: every pair.
     - ``sampled``: within a node every pair; of every other node `SAMPLES` endpoints each: the one of the same rail, and
       others that shift from node to node.
-    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint. Within
-      an NVLink domain of several nodes two permutations of all GPUs take the place of the rings within the nodes, and
-      the rings over the nodes lead from domain to domain: NICs carry nothing within one.
+    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint. An
+      NVLink domain of several nodes has two permutations of all its GPUs in place of rings within the nodes. The rings
+      over the nodes lead from domain to domain: NICs carry nothing within one.
 
     Args:
         mode: One of `MODES`.

@@ -98,7 +98,7 @@ def stage_of_file(path: str) -> str | None:
 
 
 class StageForm(NamedTuple):
-    """What lines of one form may show of a stage."""
+    """Possible contents of the lines of one form, as to their stage."""
 
     stages: tuple[Stage, ...]  #: Stages whose words they may have.
     tables: tuple[str, ...]  #: Tables that may have their number (`number_in`).

@@ -172,7 +172,7 @@ _UNUSED = 0.02
 
 @register
 class HalfPort(Rule[Model]):
-    """Of two PCI functions that lead to one connector, one carries nothing, and the other cannot fill the port.
+    """One of two PCI functions that lead to a connector carries nothing, and the other cannot fill the port.
 
     So it is on a DGX Spark (GB10), whose functions have four PCIe lanes each, and with adapters that are connected to
     both sockets. Counters of the ports show it while pairs are tested, or one half is not active.

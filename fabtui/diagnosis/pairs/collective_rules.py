@@ -141,9 +141,9 @@ def _uses_nvls(one: Measurement) -> bool:
 def _pair_level(model: Model, nodes: Iterable[str], one: Measurement) -> float | None:
     """Return the median bandwidth of the pairs of a group; None where one is bad, unknown or leaves NVLink and PCIe."""
     ends = [str(end) for name in sorted(nodes) for end in model.table.of_node(name) if end.kind == "gpu"]
-    ways = [(ends[at], ends[(at + by) % len(ends)]) for by in range(1, len(ends)) for at in range(len(ends))]
+    pairs = [(ends[at], ends[(at + by) % len(ends)]) for by in range(1, len(ends)) for at in range(len(ends))]
     values = []
-    for way in ways[:_MOST_PAIRS]:
+    for way in pairs[:_MOST_PAIRS]:
         pair = model.latest(Layer.P2P, *way)
         if pair is None:
             continue

@@ -92,7 +92,7 @@ def _group_results(model: Model) -> Iterator[GroupResult]:
         key = one.layer, one.src, one.dst
         if one.arm is None and (key not in latest or (one.asked_bytes or 0) >= (latest[key].asked_bytes or 0)):
             latest[key] = one
-    # Whoever takes part in the other groups: rails, and all ranks.
+    # Nodes that take part in the other groups: rails, and all ranks.
     everyone = tuple(dict.fromkeys(end.node for end in model.endpoints if end.kind != "none"))
     for one in latest.values():
         named = one.src in model.nodes and one.dst in model.nodes
@@ -194,16 +194,18 @@ class PairContext:
         # Commands for what many pairs have in common go before those for one of them, unless all have one known cause.
         known = error is not None and meaning is not None and meaning.role == "cause"
         following = [*first, *commands] if known or len(explained) <= 2 else [*commands, *first]
-        if nodes is None:
-            place = {node: number for number, node in enumerate(self.model.nodes)}
-            nodes = sorted({node_of(end) for end in ends}, key=lambda node: place.get(node, -1))
         return rule.finding(
             subject,
-            nodes=nodes,
+            nodes=self._nodes_of(ends) if nodes is None else nodes,
             cells=explained,
             facts={**(facts or {}), "pairs": len(explained), **common},
             commands=list(dict.fromkeys(following))[:_MOST_COMMANDS],
         )
+
+    def _nodes_of(self, ends: Iterable[str]) -> list[str]:
+        """Return the nodes of endpoints, in the order of the session."""
+        place = {node: number for number, node in enumerate(self.model.nodes)}
+        return sorted({node_of(end) for end in ends}, key=lambda node: place.get(node, -1))
 
     def _known_ports(self, cells: Sequence[Pair]) -> tuple[str, ...]:
         """Return what probes report about the ports and cables of most of some cells."""

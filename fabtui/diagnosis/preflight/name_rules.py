@@ -16,9 +16,9 @@ from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node.probes.judgement import texts
 
-#: A login, or a reverse look-up, that takes so much longer (s) than those of the others, and so many times as long.
+#: Minimum seconds by which a login or a reverse look-up is longer than on the other nodes, and minimum ratio.
 _LONGER, _TIMES = {"login": 4.0, "lookup": 1.0}, 4.0
-#: Time (s) that stands for a look-up without an answer: what the probe waits for.
+#: Time (s) that counts for a reverse query without an answer: what the probe waits for.
 _NO_ANSWER = 2.0
 
 
@@ -64,10 +64,10 @@ def _resolved(context: NodeContext) -> Iterator[_Resolved]:
 
 @register
 class WrongAddressOfName(NodeRule):
-    """A node resolves the name of a node to an address of another one, to the loopback, or to an old address.
+    """A node resolves the name of a node to an address of a different node, to the loopback, or to an old address.
 
-    A job whose MASTER_ADDR is that name connects elsewhere. Where a node's own name is 127.0.1.1, as Debian and Ubuntu
-    write it to /etc/hosts, Gloo gives that address to ranks of other nodes unless GLOO_SOCKET_IFNAME is set.
+    A job whose MASTER_ADDR is that name connects elsewhere. Debian and Ubuntu write a node's own name to /etc/hosts as
+    127.0.1.1: Gloo gives that address to ranks of other nodes unless GLOO_SOCKET_IFNAME is set.
     """
 
     id = "FT146"
@@ -227,7 +227,7 @@ class MasterNotReached(NodeRule):
 
     id = "FT149"
     name = "master-not-reached"
-    title = "Address of rank 0 that a node does not reach"
+    title = "Address of rank 0 is not reached"
     message = "{target}: {problem}[, {reached:count_node} connect]"
     evidence = ("{resolved}",)
     next_step = "Check name, address and firewall; start rank 0, or any listener (nc -l), on that port first."

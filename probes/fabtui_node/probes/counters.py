@@ -174,7 +174,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
     ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},
     "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them; interfaces of RoCE ports have
-    those of congestion that only their driver knows. NVLink: ``replay``,
+    counters of congestion that only their driver knows. NVLink: ``replay``,
     ``recovery``, ``crc`` and the like of each link, and of the link ``all`` the traffic of all links in bytes
     (``tx_bytes``, ``rx_bytes``).
     """

@@ -75,9 +75,8 @@ def place_nics(
 def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the ``ib`` list: one entry a port of ``rdma.devices``.
 
-    ``connector`` names the connector of ports that share it, as those of two PCI functions of one adapter do on a DGX
-    Spark and where an adapter is connected to both sockets; ``pcie_rate`` is what the function of such a port passes
-    (Gb/s).
+    ``connector`` names the connector of ports that share it: two PCI functions of one adapter, on a DGX Spark or where
+    an adapter is connected to both sockets. ``pcie_rate`` is what the function of such a port passes (Gb/s).
     """
     of_device = ("ca", "type", "firmware", "numa", "bus")
     of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")

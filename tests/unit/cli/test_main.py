@@ -183,7 +183,7 @@ run --lab 2x4 --collectives foo
 
 
 @pytest.mark.parametrize("line", MISTYPED.strip().splitlines())
-def test_what_people_mistype_has_one_line_that_says_what_is_wrong(line: str, here: Here) -> None:
+def test_a_mistyped_command_line_has_one_line_that_reports_what_is_wrong(line: str, here: Here) -> None:
     done = here(*shlex.split(line))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("fabtui: error: ")

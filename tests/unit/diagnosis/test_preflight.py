@@ -659,7 +659,7 @@ def test_interfaces_whose_order_is_not_known_are_no_difference() -> None:
     assert "nccl_interfaces" not in _odd_facts(*nodes, silent._replace(inventory=inventory(host="h1", nics=placed)))
 
 
-def test_an_interface_that_a_variable_names_wrongly_is_told_once() -> None:
+def test_an_interface_that_a_variable_names_wrongly_is_reported_once() -> None:
     nics = [{"name": "eth0", "state": "up", "index": 2, "addresses": [{"address": "10.0.0.1"}]}, {"name": "lo"}]
     nodes = [node(f"h{at}", inventory(host=f"h{at}", nics=nics)) for at in range(3)]
     wrong = {"NCCL_SOCKET_IFNAME": "ib9", "GLOO_SOCKET_IFNAME": "lo"}

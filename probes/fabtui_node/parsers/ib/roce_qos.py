@@ -17,7 +17,7 @@ _TRUST = re.compile(r"Priority trust state:\s*([a-z]{2,10})", re.IGNORECASE)
 _DCBX = re.compile(r"DCBX mode:\s*(OS|Firmware) controlled", re.IGNORECASE)
 _DSCPS = re.compile(r"prio:([0-7])\s{1,8}dscp:([0-9, ]{1,400})", re.ASCII | re.IGNORECASE)
 _ENABLED = re.compile(r"enabled((?:\s+[01]){8})", re.ASCII | re.IGNORECASE)
-#: Lines of ``mlnx_qos`` that say nothing about the priority of RoCE.
+#: Lines of ``mlnx_qos`` without anything about the priority of RoCE.
 _OTHER = re.compile(
     r"dscp2prio mapping:|default priority:.*|Receive buffer size.*|Cable len:.*|PFC configuration:"
     r"|(priority|buffer)\s[0-9 ]+"
@@ -25,7 +25,7 @@ _OTHER = re.compile(
     r"|Priority trust state is not supported.*",
     re.IGNORECASE,
 )
-#: Of ``cat /sys/class/infiniband/*/tc/*/traffic_class``, which people print beside it.
+#: Lines of ``cat /sys/class/infiniband/*/tc/*/traffic_class``, which people print beside it.
 TRAFFIC_CLASS = re.compile(r"Global tclass=([0-9]{1,3})\b.*", re.ASCII | re.IGNORECASE)
 _HIGHEST = 63
 Value = Dict[str, Any]
@@ -93,7 +93,7 @@ def parse_dcb(text: str) -> Reading:
     for entry in json_list(found.get("dscp_prio")):
         dscp, priority = ([json_whole(one) for one in json_list(entry)] + [None, None])[:2]
         if dscp is not None and priority is not None:
-            # Of several priorities of a DSCP, the kernel takes the highest.
+            # The kernel takes the highest of several priorities of a DSCP.
             priority_of[dscp] = max(priority, priority_of.get(dscp, 0))
     if priority_of:
         values["trust"], values["dscp"] = "dscp", by_priority(priority_of)

@@ -1,6 +1,6 @@
 """Probes ``names`` and ``master``: what a node resolves the names of the others to, and whether it reaches an address.
 
-The C library asks name services without a timeout of its choice, so that each look-up runs in a thread that is left
+The C library asks name services without a timeout that one could choose. Each query runs in a thread that is left
 behind if it is late.
 """
 

@@ -34,7 +34,7 @@ OF_THE_LINK = ("symbol_error", "link_error_recovery", "port_rcv_errors", *_NEVER
 FEW = 10
 _HARDWARE = ["out_of_buffer", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err"]
 _HARDWARE += ["rnr_nak_retry_err", "roce_adp_retrans", "roce_slow_restart", "rx_icrc_encapsulated"]
-#: Of Elastic Fabric Adapters: packets and peers that were lost, and requests that the adapter refused.
+#: Counters of Elastic Fabric Adapters: packets and peers that were lost, and requests that the adapter refused.
 _EFA = ["rx_drops", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events"]
 _EFA += ["reg_mr_err", "create_qp_err", "create_ah_err"]
 _DISCARDS = re.compile(
@@ -44,8 +44,8 @@ _DISCARDS = re.compile(
     re.ASCII,
 )
 _LINK = re.compile(r"\((1|2|4|8|12)X")
-#: Counters of congestion: marks, notifications (CNP) and pauses of a priority. Of RDMA ports, by the names of mlx5,
-#: bnxt_re, ionic and irdma; of interfaces, by those of mlx5, bnxt_en, ice and ionic.
+#: Counters of congestion: marks, notifications (CNP) and pauses of a priority. Names of mlx5, bnxt_re, ionic and
+#: irdma for RDMA ports, and of mlx5, bnxt_en, ice and ionic for interfaces.
 CONGESTION = re.compile(
     r"np_cnp_sent|rp_cnp_(handled|ignored)|np_ecn_marked_roce_packets|roce_slow_restart_cnps"
     r"|(rx|tx)_cnp_pkts|rx_ecn_marked_pkts|(rx|tx)_rdma_cnp_pkts|rx_rdma_ecn_pkts|cnp(Sent|Handled|Ignored)|RxECNMrkd"
