@@ -15,7 +15,7 @@ class Absence(NamedTuple):
     """Time in which a node was gone, and came back after."""
 
     since: float  #: Start (epoch seconds).
-    until: float  #: End (epoch seconds).
+    until: float  #: End (epoch seconds); 0 while it is being joined again.
     text: str  #: Why it was gone.
 
 

@@ -146,7 +146,10 @@ class Model:
         record = self._record(event.node)
         if record.state.gone and event.state is NodeState.READY:
             self.log.append(LogLine(event.time, "notice", event.node, "is back"))
-            record.absence = Absence(record.since, event.time, record.text)
+        if record.state.gone and not event.state.gone:
+            record.absence = Absence(record.since, 0.0, record.text)
+        if event.state is NodeState.READY and record.absence is not None and not record.absence.until:
+            record.absence = record.absence._replace(until=event.time)
         if not (record.state.gone and event.state.gone and record.since):
             record.since = event.time
         record.state = event.state

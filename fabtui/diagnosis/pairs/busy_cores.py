@@ -47,13 +47,18 @@ class BusyCores:
         self.enough = not self.busy and set(self._ends.values()) <= {n for one in self.machines for n in one.nodes}
 
     def shared_by(self, pair: Pair) -> bool:
-        """Return True if both ends of a pair are CPU ranks, and one of them has to wait for a core."""
+        """Return True if both ends of a pair are CPU ranks, and one of them has to wait for a core, or may have to.
+
+        Ranks of one node use no link: if their cores are unknown, these are the likeliest reason.
+        """
         nodes = [self._ends.get(end) for end in pair]
-        return None not in nodes and not self._busy_nodes.isdisjoint(nodes)
+        if None in nodes:
+            return False
+        return not self._busy_nodes.isdisjoint(nodes) or (nodes[0] == nodes[1] and not self.enough)
 
     def among(self, pairs: Iterable[Pair]) -> bool:
         """Return True if all of some pairs share cores."""
-        return bool(self._busy_nodes) and all(map(self.shared_by, pairs))
+        return all(map(self.shared_by, pairs))
 
     def on(self, nodes: Iterable[str]) -> bool:
         """Return True if one of some nodes has busy cores, and all endpoints are CPU ranks."""

@@ -150,7 +150,8 @@ class NodeLost(_PairRule):
         by_reason: dict[str, list[tuple[str, Absence]]] = {}
         for record in model.nodes.values():
             # All are gone while this machine sleeps.
-            if (gone := record.absence) is not None and not record.state.gone and "slept" not in gone.text:
+            gone = record.absence
+            if gone is not None and gone.until and not record.state.gone and "slept" not in gone.text:
                 by_reason.setdefault(gone.text.replace(record.name, ""), []).append((record.name, gone))
         for found in by_reason.values():
             nodes = [node for node, _ in found]
@@ -549,7 +550,7 @@ class CoresBusy(_PairRule):
     severity = Severity.WARN
     message = (
         "[the cores of {busy} are busy: {ranks:count_CPU rank} on {cores:count_core}][, load {load:.1f}]"
-        "[CPU ranks of {unknown} are slow beside other traffic and pass alone: they may share cores]"
+        "[CPU ranks of {unknown} may share cores: some values are low, and no link explains them]"
     )
     evidence = (
         "{slow:count_pair} slow that have nothing in common: {names}",
@@ -565,14 +566,15 @@ class CoresBusy(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding | None]:
         busy = context.cores.busy
         cells: list[Pair] = []
-        for rows in in_steps(list(context.unexplained.items()) if busy else []):
+        for rows in in_steps([] if context.cores.enough else list(context.unexplained.items())):
             cells += [pair for pair, verdict in rows if verdict is Verdict.SLOW and context.by_cores([pair])]
             yield None
         groups = [one for one in context.bad_groups if one.slow and busy and context.cores.on(one.nodes)]
         if not (cells or groups or context.contended):
             return
         nodes = list(dict.fromkeys(node for one in busy for node in one.nodes))
-        listed = nodes or list(dict.fromkeys(end.node for end in context.model.endpoints))
+        some = (node_of(end) for pair in sorted(cells) for end in pair)
+        listed = nodes or list(dict.fromkeys(some)) or list(dict.fromkeys(end.node for end in context.model.endpoints))
         load = max((one.load for one in busy if one.load is not None and one.load >= one.number), default=None)
         names = [f"{src} > {dst}" for src, dst in sorted(cells)]
         found = yield from context.explain(

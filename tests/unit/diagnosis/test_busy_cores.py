@@ -97,6 +97,17 @@ def test_cores_that_other_programs_use_are_busy_too() -> None:
     assert title(one) == "the cores of h[0-3] are busy: 8 CPU ranks on 64 cores, load 70.0"
 
 
+def test_a_slow_pair_within_a_node_of_unknown_cores_is_no_link() -> None:
+    model = lab([("h3:0", "h3:1")])
+    for record in model.nodes.values():
+        record.first_probe_results.clear()
+    found = diagnose(model)
+    assert [title(one) for one in found.findings] == [
+        "CPU ranks of h3 may share cores: some values are low, and no link explains them"
+    ]
+    assert found.code == 0
+
+
 def test_gpus_do_not_wait_for_cores() -> None:
     found = diagnose(lab([("h3:0", "h3:1")], kind="gpu"))
     assert [one.rule.id for one in found.findings] == ["FT023"]
@@ -156,7 +167,8 @@ def test_collectives_follow_from_what_the_pairs_of_their_node_show() -> None:
 def test_a_node_that_went_and_came_back_is_told() -> None:
     model = lab()
     model.apply(NodeUpdate(node="h2", state=NodeState.LOST, text="Connection lost", time=10.0))
-    model.apply(NodeUpdate(node="h2", state=NodeState.READY, time=18.0))
+    for at, state in ((12.0, NodeState.CONNECTING), (14.0, NodeState.LOOKING), (18.0, NodeState.READY)):
+        model.apply(NodeUpdate(node="h2", state=state, time=at))
     found = diagnose(model)
     (one,) = found.findings
     assert (title(one), str(one.severity)) == ("h2 was gone for 8 s, and is back", "warn")
