@@ -140,7 +140,7 @@ def test_the_first_command_shows_the_fault(network: Network, tmp_path: Path, nam
             assert mine, (fault.title, found.printed)
             commands.append(mine[0]["next"][0])
             bad.append(output(network, commands[-1]))
-            # On the same node later, or on another one now.
+            # On the same node later, or on a second node now.
             well.append(output(network, re.sub(r" n[13] ", f" {fault.other} ", commands[-1])) if fault.other else "")
     for node in network.names:
         network.on(node, "ip", "neigh", "flush", "all")

@@ -26,7 +26,7 @@ class Cores(NamedTuple):
 
 
 class BusyCores:
-    """What is known about the cores of the nodes with CPU ranks."""
+    """Cores of the machines whose nodes have CPU ranks."""
 
     def __init__(self, model: Model) -> None:
         ends = [end for end in model.endpoints if end.kind == "cpu"]

@@ -94,7 +94,7 @@ _FIRST = 1 << 30
 
 #: Minimum number of pairs that rails without a path to each other are blamed for.
 _FEWEST_BLOCKED = 4
-#: Minimum number of collectives over two nodes that a node is blamed for.
+#: Minimum number of collectives over node pairs for which their common node is blamed.
 _FEWEST_GROUPS = 2
 #: Minimum number of slow pairs of a component that is blamed for them where CPU ranks share cores.
 _FEWEST_BESIDE_LOAD = 3

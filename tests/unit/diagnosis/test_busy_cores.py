@@ -1,4 +1,4 @@
-"""CPU ranks on shared cores: low values by their load are told as such; what has a common cause is still blamed."""
+"""CPU ranks on shared cores: low values by their load are reported as such; what has a common cause is still blamed."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_collectives_follow_from_what_the_pairs_of_their_node_show() -> None:
     assert [one.rule.id for one in found.findings] == ["FT021"]
 
 
-def test_a_node_that_went_and_came_back_is_told() -> None:
+def test_a_node_that_went_and_came_back_is_reported() -> None:
     model = lab()
     model.apply(NodeUpdate(node="h2", state=NodeState.LOST, text="Connection lost", time=10.0))
     for at, state in ((12.0, NodeState.CONNECTING), (14.0, NodeState.LOOKING), (18.0, NodeState.READY)):
