@@ -96,6 +96,22 @@ class PairTable:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""
         return self.source * np.int64(ends) + self.target
 
+    def alike(self, node: Ints, apart: Sequence[bool], shape: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield rows, and the number of pairs that each stands for: pairs of the same nodes and shape are alike.
+
+        Args:
+            node: Number of the node of each endpoint.
+            apart: For each node whether its pairs stand for themselves, where the other node's do.
+            shape: Number of the shape of each row of the store.
+        """
+        first, second = node[self.source], node[self.target]
+        counted, shapes = np.array(apart, dtype=bool), np.asarray(shape)
+        each = counted[first] & counted[second]
+        code = (first * np.int64(len(apart)) + second) * (int(shapes.max(initial=0)) + 1) + shapes[self.row]
+        _, chosen, numbers = np.unique(code[~each], return_index=True, return_counts=True)
+        yield from zip(self.row[~each][chosen].tolist(), numbers.tolist(), strict=True)
+        yield from ((row, 1) for row in self.row[each].tolist())
+
     def pairs_with(self, verdicts: Sequence[Verdict]) -> list[tuple[int, int]]:
         """Return the numbers of the ends of the ordered pairs with one of some verdicts."""
         chosen = np.isin(np.arange(len(SEVERITY)), [_CODE[verdict] for verdict in verdicts])[self.verdict]

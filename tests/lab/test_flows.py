@@ -66,9 +66,9 @@ def check(outcome: Outcome, *causes: str) -> None:
     assert sorted(named) == sorted(causes), outcome.printed
     assert outcome.code == 1
     assert "Traceback" not in outcome.printed
-    said = json.dumps(outcome.saved["findings"])
+    reported = json.dumps(outcome.saved["findings"])
     for wrong in ("check its process", "check its NIC", "within 0.0 s", "ICMP is dropped", "one-way", "no traffic"):
-        assert wrong not in said
+        assert wrong not in reported
 
 
 def test_one_of_two_equal_paths_drops(network: Network, tmp_path: Path) -> None:

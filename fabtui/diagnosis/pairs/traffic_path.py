@@ -211,17 +211,8 @@ def _alike(model: Model) -> Iterator[tuple[int, int]]:
 
     Without counters of a node, all pairs of two nodes over one transport are alike.
     """
-    import numpy as np
-
-    table = _latest(model)
-    places, (shapes, shape_of, _) = model.results.places(), model.results.store.columns()
-    first, second = places.node[table.source], places.node[table.target]
-    counted = np.array([model.counters.known(name) for name in places.nodes], dtype=bool)
-    each = counted[first] & counted[second]
-    code = (first * np.int64(len(places.nodes)) + second) * len(shapes) + np.asarray(shape_of)[table.row]
-    _, chosen, numbers = np.unique(code[~each], return_index=True, return_counts=True)
-    yield from zip(table.row[~each][chosen].tolist(), numbers.tolist(), strict=True)
-    yield from ((row, 1) for row in table.row[each].tolist())
+    places, (_, shape_of, _) = model.results.places(), model.results.store.columns()
+    yield from _latest(model).alike(places.node, [model.counters.known(name) for name in places.nodes], shape_of)
 
 
 def latest_pairs(model: Model) -> list[Measurement]:

@@ -8,7 +8,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -240,6 +239,8 @@ class MeasurementRunner:
         """Return the fewest CPU ranks without which no two have a broken path: one takes all along with it."""
         if self._engine != "gloo":
             return []
+        from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
+
         await self._pump.flush()
         number = {self._name(rank): rank for rank in ranks}
         left = {(number[a], number[b]) for a, b in blocked_pairs(self._model) if a in number and b in number}

@@ -38,7 +38,7 @@ def _dropping(chains: Dict[str, List[str]], first: str) -> List[str]:
 def parse_nft(text: str) -> Dict[str, Any]:
     """Return ``{"input", "rules", "drops"}`` from ``nft list ruleset``.
 
-    ``accept`` or ``drop``; how many rules there are for what comes in; those of them that drop or reject. ``drop`` is a
+    ``accept`` or ``drop``; the number of rules for what comes in; the ones that drop or reject. ``drop`` is a
     policy of dropping, or a rule that drops or rejects without asking anything.
     """
     verdict, rules = "accept", 0

@@ -130,7 +130,7 @@ def test_pairs_that_a_limit_left_nothing_belong_to_it() -> None:
     net = Flows(tcp=lambda a, r, b, s: (16, 0, 16) if (a, b) == ("n1", "n0") else (16, 2, 10) if b == "n0" else None)
     net.filters = lambda a, r, b, s: (a, b) == ("n1", "n0")
     assert title(limited(net)) == "only some connections to n0 pass"
-    # The rule says so, even if no connection passed.
+    # The rule shows it, even if no connection passed.
     net = Flows(tcp=to_n0((16, 0, 16)))
     net.filters = lambda a, r, b, s: b == "n0"
     net.rules = {"n0": ["ct state new limit rate over 1/minute burst 1 packets drop"]}

@@ -81,7 +81,7 @@ def test_notes_and_what_blocks_datagrams_alone_stay_apart(model: Model) -> None:
     assert len(found) == 2, "without cells nothing is shared"
 
 
-def test_what_fails_because_nothing_connects_is_not_said_apart(model: Model) -> None:
+def test_what_fails_because_nothing_connects_is_not_reported_apart(model: Model) -> None:
     results = [about(NODE_SLOW, 0, 10), about(GPU_SLOW, 8, 18), about(GPU_SLOW, 14, 30)]
     found, _ = join(model, *results, about(FIREWALL, 0, 20, facts={"protocols": "TCP"}))
     assert [one.rule.id for one in found] == [GPU_SLOW, FIREWALL]

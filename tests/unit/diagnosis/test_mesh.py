@@ -420,7 +420,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("rules", [None, [], HARMLESS])
-def test_without_a_rule_that_drops_it_nobody_is_said_to_block(rules: list[str] | None) -> None:
+def test_without_a_rule_that_drops_it_no_node_blocks(rules: list[str] | None) -> None:
     net = Net()
     net.rules = {} if rules is None else {"n3": rules}
     net.filters = lambda a, r, b, s: (a, r, b, s) == ("n1", 1, "n3", 1)

@@ -180,8 +180,8 @@ async def test_pairs_with_lost_flows_are_tried_in_later_tests_as_well(fabric: Fa
     ],
 )
 def test_what_many_flows_say_of_a_pair(before: Verdict, counts: tuple[int, ...], verdict: Verdict, error: str) -> None:
-    said = None if before is Verdict.OK else "was"
-    m = targets_of(2)[0].measurement(Layer.TCP, before, 0.1, "ms", None, error=said, extra={"came_from": "x"})
+    reason = None if before is Verdict.OK else "was"
+    m = targets_of(2)[0].measurement(Layer.TCP, before, 0.1, "ms", None, error=reason, extra={"came_from": "x"})
     after = judged(m, FlowCounts(*counts))
     assert (after.verdict, after.error, after.attempts) == (verdict, error, 2)
     assert after.extra == {"came_from": "x", "flows": FlowCounts(*counts)._asdict()}
