@@ -1,4 +1,4 @@
-"""What a line needs for a pattern to match in it: words, and a form without digits."""
+"""Requirements of patterns on a line: words, and a form without digits."""
 
 from __future__ import annotations
 

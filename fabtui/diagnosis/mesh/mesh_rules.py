@@ -370,7 +370,7 @@ class Firewall(MeshRule):
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
         rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
-        # Echoes are answered, so that somebody on the path says "no".
+        # Echoes are answered, so that a refusal comes from somebody on the path.
         refused = protocols == "TCP" and all(map(_is_refused, rows))
         errors = Counter(m.error for m in rows if m.error)
         node = scope.nodes[-1]

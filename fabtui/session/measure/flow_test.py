@@ -44,7 +44,7 @@ class FlowCounts(NamedTuple):
     tried: int = 0
     always: int = 0  #: Passed in each round.
     never: int = 0  #: Passed in none.
-    refused: int = 0  #: Of those that never passed: somebody answered with an error.
+    refused: int = 0  #: Number of flows without a pass that were answered with an error.
 
     @property
     def partly(self) -> bool:
@@ -330,7 +330,7 @@ def fair_sample(targets: Sequence[Target]) -> list[Target]:
     for target in targets:
         by_rails.setdefault(frozenset(_rails(target)), {}).setdefault(_ends(target), []).append(target)
     queues = [list(pairs.values()) for pairs in by_rails.values()]
-    # Of all groups of nodes, whatever they are, and the same each time.
+    # A sample of all groups of nodes, the same each time.
     order = random.Random(0)
     for queue in queues:
         order.shuffle(queue)

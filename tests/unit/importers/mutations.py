@@ -127,22 +127,22 @@ def given() -> tuple[Given, ...]:
     )
 
 
-#: Lines that tell nothing of the program that printed them: numbers with their marks, one name, and what a launcher
+#: Lines that show nothing of the program that printed them: numbers with their marks, one name, and what a launcher
 #: prints at the end of any job.
-_TELLS_NOTHING = re.compile(
+_ANONYMOUS = re.compile(
     r"[\s\d.,:;|/%+()\[\]{}*x-]*|\W*[\w.,\[\]-]{1,80}\W*|Killing subprocess \d+|# exit status \d+", re.ASCII
 )
 
 
-def tells_nothing(text: str) -> bool:
+def is_anonymous(text: str) -> bool:
     """Return True if nothing in a text shows what printed it: rows of bare numbers under a heading that is missing."""
-    return all(_TELLS_NOTHING.fullmatch(re.sub(r"<[^<>]*>", "", line)) for line in text.splitlines())
+    return all(_ANONYMOUS.fullmatch(re.sub(r"<[^<>]*>", "", line)) for line in text.splitlines())
 
 
 def too_short(mutation: Mutation, text: str) -> bool:
     """Return True if a mutation leaves too little of a text to identify it."""
     left = mutation.of(text)
-    return (mutation.removes and left.count("\n") < FEW) or (left != text and tells_nothing(left))
+    return (mutation.removes and left.count("\n") < FEW) or (left != text and is_anonymous(left))
 
 
 #: Values that describe the text rather than the machine, or that sum up lines which may be missing.

@@ -110,7 +110,7 @@ def _switch(value: Any) -> Optional[bool]:
 
 def parse_dscp2prio(text: str) -> Optional[Dict[str, List[int]]]:
     """Return the DSCPs by priority of ``/sys/class/net/*/qos/dscp2prio``, whose rows are a DSCP and its priority."""
-    rows = re.findall(r"^\s*([0-9]{1,2})\s+([0-7])\s*$", text, re.ASCII | re.MULTILINE)
+    rows = re.findall(r"^[ \t]*([0-9]{1,2})[ \t]+([0-7])[ \t]*$", text, re.ASCII | re.MULTILINE)
     return by_priority({int(dscp): int(priority) for dscp, priority in rows}) or None
 
 
@@ -120,8 +120,8 @@ FORMATS = [
         "priorities of a RoCE interface: mlnx_qos -i",
         first_of(
             (0.95, r"^Priority trust state: \w|^DCBX mode: (OS|Firmware) controlled"),
-            (0.9, r"^\s+prio:[0-7] dscp:[0-9]{2},"),
-            (0.8, r"^PFC configuration:\s*\n\s+priority +0 +1"),
+            (0.9, r"^[ \t]+prio:[0-7] dscp:[0-9]{2},"),
+            (0.8, r"^PFC configuration:[ \t]*\r?\n[ \t]+priority +0 +1"),
         ),
         parse_mlnx_qos,
         argv=("mlnx_qos", "-i"),

@@ -150,7 +150,7 @@ def _header_of(text: str) -> str:
 
 
 #: Rows that lost their header: fields with blanks after commas, one of them the UUID or PCI address of a GPU, and its
-#: name or a number with a unit; in those of remapped rows, answers in words instead.
+#: name or a number with a unit; in outputs about remapped rows, answers in words instead.
 _ROW_ALONE = re.compile(
     r"^(?=.{0,200}(?:\bGPU-[0-9a-f]{8}-|\b[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\b))"
     r"(?=.{0,400}(?:\bNVIDIA |\bTesla |\d (?:MiB|W|MHz|%)(?:,|$)))[^,]{1,100}(?:, [^,]{0,100}){2,200}$",
