@@ -313,10 +313,13 @@ def _tested(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
             fresh = peers[node] - side.keys()
             side.update(dict.fromkeys(fresh, 1 - side[node]))
             waiting += fresh
+    rails = {_rails(mesh, path) for path in bad}
     return {
         path
         for path, found in mesh.paths.items()
-        if found.flows(Layer.UDP) is not None or side.get(path.src) == side.get(path.dst)
+        if found.flows(Layer.UDP) is not None
+        or _rails(mesh, path) not in rails
+        or side.get(path.src) == side.get(path.dst)
     }
 
 

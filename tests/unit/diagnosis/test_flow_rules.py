@@ -93,6 +93,12 @@ def test_one_direction_and_one_address() -> None:
     assert text.endswith("at n2 rail 0 (eth0 10.1.0.3) never pass: one of several equal paths drops"), "a bond"
 
 
+def test_between_rails() -> None:
+    """Every pair from rail 0 to rail 1 is bad, its opposite passes, and pairs within rails have one flow."""
+    net = Flows(lambda a, r, b, s: (16, 8, 8) if (r, s) == (0, 1) else (16, 16, 0) if r != s else None)
+    assert net.texts() == ["96 of 192 flows from rail 0 to rail 1 never pass: one of several equal paths drops"]
+
+
 @pytest.mark.parametrize("counts", [(16, 14, 1), (16, 1, 14), (16, 8, 2), (16, 12, 0), (16, 16, 0)])
 def test_what_passes_now_and_then_is_no_path_that_drops(counts: tuple[int, int, int]) -> None:
     net = Flows(lambda a, r, b, s: counts if across(a, r, b, s) else None)
