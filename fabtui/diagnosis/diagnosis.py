@@ -33,7 +33,7 @@ from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
 from fabtui.diagnosis.pairs.pair_context import PairContext, uses_any
 from fabtui.diagnosis.pairs.tally import Survey, Tally
-from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, latest_preflight_in_steps, preflight
 from fabtui.diagnosis.running_job import running_job_rules as running_job_rules
 from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
@@ -216,7 +216,7 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         results.append(one.replace(cells=frozenset(cells)) if cells else one)
     yield None
     facts = yield from _checked(Domain.LINKS, model)
-    inspected = latest_preflight(model).findings
+    inspected = (yield from latest_preflight_in_steps(model)).findings
     # Rules about addresses are among the results.
     facts += [one for one in inspected if one.severity is not Severity.NOTE and one.rule.domain is not Domain.MESH]
     yield None

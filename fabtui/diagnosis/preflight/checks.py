@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, register, rules_of
+from fabtui.diagnosis.finding import (
+    Domain,
+    Finding,
+    Kind,
+    Severity,
+    Steps,
+    Subject,
+    finished,
+    register,
+    rules_of,
+)
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
@@ -506,9 +516,17 @@ class FactDiffers(NodeRule):
 
 def preflight(model: Model, expected: Mapping[str, str] | None = None) -> Preflight:
     """Return the preflight of a session, as far as its nodes were inspected; ``expected``: values by fact."""
+    return finished(_in_steps(model, expected))
+
+
+def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[Preflight]:
     context = NodeContext(model, expected=expected)
+    yield from context.prepare()
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
-    found = [finding for rule in rules for finding in rule.findings(context)]
+    found: list[Finding] = []
+    for rule in rules:
+        found += rule.findings(context)
+        yield
     found = _merged(found, context.table)
     # Where addresses were tested, the findings about them have the results as well.
     if not model.lab and not any(model.addresses.layers):
@@ -525,9 +543,15 @@ _LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 
 def latest_preflight(model: Model) -> Preflight:
     """Return `preflight` of a model, cached until a node reports more."""
+    return finished(latest_preflight_in_steps(model))
+
+
+def latest_preflight_in_steps(model: Model) -> Steps[Preflight]:
+    """Return `latest_preflight`; yield after each small step."""
     known = _LATEST.get(model)
     if known is None or known[0] != model.nodes_version:
-        known = _LATEST[model] = (model.nodes_version, preflight(model))
+        version = model.nodes_version
+        known = _LATEST[model] = (version, (yield from _in_steps(model)))
     return known[1]
 
 

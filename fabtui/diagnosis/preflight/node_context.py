@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from fabtui.diagnosis.finding import Domain, Rule, Severity
+from fabtui.diagnosis.finding import Domain, Rule, Severity, Steps, finished
 from fabtui.diagnosis.knowledge import xids
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
@@ -86,9 +86,20 @@ class NodeContext:
         known = [ProbedNode(record.name, record.inventory or {}, record.probe_results) for record in records]
         self.nodes = known if nodes is None else list(nodes)
 
+    def prepare(self) -> Steps[None]:
+        """Compare the facts and judge the nodes in small steps; otherwise the first rule that needs them does it."""
+        self.__dict__["table"] = yield from fact_table(self.nodes, facts_for(self.nodes))
+        found: dict[str, list[NodeJudgement]] = {}
+        for node in self.nodes:
+            for one in judgements(node):
+                found.setdefault(one.check, []).append(one)
+            yield
+        self.__dict__["judged"] = found
+
     @cached_property
     def table(self) -> FactTable:
-        return fact_table(self.nodes, facts_for(self.nodes))
+        finished(self.prepare())
+        return self.table
 
     @cached_property
     def buses(self) -> dict[tuple[str, str], str]:
@@ -98,10 +109,8 @@ class NodeContext:
     @cached_property
     def judged(self) -> dict[str, list[NodeJudgement]]:
         """Judgements of all nodes by the name of their check."""
-        found: dict[str, list[NodeJudgement]] = {}
-        for one in (one for node in self.nodes for one in judgements(node)):
-            found.setdefault(one.check, []).append(one)
-        return found
+        finished(self.prepare())
+        return self.judged
 
 
 class NodeRule(Rule[NodeContext]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -81,11 +81,14 @@ class FactTable:
         return {odd.fact.name for odd in self.odd if node in odd.values}
 
 
-def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> FactTable:
-    """Return the facts of nodes, and where they differ."""
+def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> Generator[None, None, FactTable]:
+    """Return the facts of nodes, and where they differ; yield after each fact."""
     kinds = kinds_of(nodes)
     asked = list(facts)
-    values = {fact.name: {node.name: _found(fact, node) for node in nodes} for fact in asked}
+    values: dict[str, dict[str, Value]] = {}
+    for fact in asked:
+        values[fact.name] = {node.name: _found(fact, node) for node in nodes}
+        yield
     known = [fact for fact in asked if any(value is not None for value in values[fact.name].values())]
     table = FactTable([node.name for node in nodes], kinds, known, {fact.name: values[fact.name] for fact in known})
     for fact in known:
@@ -96,6 +99,7 @@ def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> FactTable:
             odd = _far(fact, kind, mine, slack) if near else _unequal(fact, kind, mine)
             if odd is not None:
                 table.odd.append(odd)
+        yield
     return table
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.diagnosis import diagnosis
 from fabtui.diagnosis.diagnosis import diagnose
-from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Kind, Severity, Subject, finished, rules_of
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.preflight.node_context import NodeContext, severity_of
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
@@ -201,7 +201,7 @@ def test_many_different_texts_of_one_subject_are_one_finding() -> None:
 
 
 def table_of(*nodes: ProbedNode) -> FactTable:
-    return fact_table(nodes, facts_for(nodes))
+    return finished(fact_table(nodes, facts_for(nodes)))
 
 
 def test_equal_nodes_share_a_column() -> None:
@@ -628,7 +628,7 @@ def test_a_tool_that_is_missing_on_one_node_is_no_difference() -> None:
 
 
 def _odd_facts(*nodes: ProbedNode) -> set[str]:
-    return {odd.fact.name for odd in fact_table(list(nodes), facts_for(list(nodes))).odd}
+    return {odd.fact.name for odd in finished(fact_table(list(nodes), facts_for(list(nodes)))).odd}
 
 
 def test_another_python_first_in_path_and_a_missing_pytorch_differ() -> None:

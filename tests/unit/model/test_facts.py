@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.finding import finished
 from fabtui.model.facts.catalogue import FACTS, facts_for
 from fabtui.model.facts.compare import Compare, Fact, FactTable, differs, fact_table, shown
 from fabtui.model.facts.node_view import ProbedNode, Value, counted, kinds_of, spread
@@ -12,7 +13,7 @@ from .cluster import GIB, clock, host, inventory, memlock, node
 
 
 def table(*nodes: ProbedNode) -> FactTable:
-    return fact_table(nodes, facts_for(nodes))
+    return finished(fact_table(nodes, facts_for(nodes)))
 
 
 def odd_names(*nodes: ProbedNode) -> dict[str, set[str]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.finding import finished
 from fabtui.model.facts.catalogue import GPU_FACTS, facts_for
 from fabtui.model.facts.compare import fact_table
 from fabtui.model.facts.node_view import ProbedNode, Value
@@ -123,7 +124,7 @@ def test_the_odd_node_is_named() -> None:
     less["matrix"]["cells"][0][1] = less["matrix"]["cells"][1][0] = "NV12"  # type: ignore[index]
     nodes = [node(f"n{at}", gpus=gpus(), topology=TOPOLOGY) for at in range(3)]
     nodes.append(node("n3", gpus=gpus(vbios="96.00.FF"), topology=less))
-    odd = {odd.fact.name: odd.values for odd in fact_table(nodes, facts_for(nodes)).odd}
+    odd = {odd.fact.name: odd.values for odd in finished(fact_table(nodes, facts_for(nodes))).odd}
     assert odd == {
         "vbios": {"n3": "96.00.A5.00.1A, 96.00.FF on GPU 0"},
         "gpu_pairs": {"n3": "5 x NV18, 1 x NV12"},
