@@ -27,7 +27,7 @@ from fabtui.diagnosis.links import domain_rules as domain_rules
 from fabtui.diagnosis.links import link_rules as link_rules
 from fabtui.diagnosis.merge_findings import in_order, joined
 from fabtui.diagnosis.mesh.addresses import AddressRule, explained_endpoints
-from fabtui.diagnosis.mesh.mesh_rules import mesh_findings, settled_mesh_findings
+from fabtui.diagnosis.mesh.mesh_rules import mesh_findings_in_steps, settled_mesh_findings
 from fabtui.diagnosis.pairs import collective_rules as collective_rules
 from fabtui.diagnosis.pairs import pair_rules as pair_rules
 from fabtui.diagnosis.pairs import transport_rules as transport_rules
@@ -203,7 +203,8 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
         tally: The verdicts of its pairs.
         settled: While the mesh is being filled, use its findings of before.
     """
-    mesh = (yield from settled_mesh_findings(model)) if settled else mesh_findings(model)
+    mesh = yield from settled_mesh_findings(model) if settled else mesh_findings_in_steps(model)
+    yield None
     explained = [explained_endpoints(model, one) for one in mesh]
     context = PairContext(model, tally, frozenset().union(*explained))
     yield None

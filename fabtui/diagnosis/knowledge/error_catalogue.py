@@ -97,6 +97,15 @@ def prepare_meanings() -> Iterator[None]:
     _MEANINGS[:] = sorted(found, key=lambda one: _ROLES.index(one.role))
 
 
+def prepare_patterns() -> Iterator[None]:
+    """Compile the patterns of the catalogue unless that was done; yield after each."""
+    yield from prepare_meanings()
+    for one in meanings():
+        if one.pattern is not None and not one.pattern.is_compiled:
+            one.pattern.compile()
+            yield
+
+
 def _meaning(one: Mapping[str, Any]) -> Meaning:
     return Meaning(
         **{name: one[name] for name in ("id", "code", "prints", "text", "next")},

@@ -72,9 +72,18 @@ class LinePattern:
 
     def search(self, text: str) -> re.Match[str] | None:
         """Return its first match in a text, or None."""
+        return self.compile().search(text)
+
+    def compile(self) -> re.Pattern[str]:
+        """Return the compiled expression, kept from the first use on."""
         if self._compiled is None:
             self._compiled = re.compile(self.pattern, self._flags)
-        return self._compiled.search(text)
+        return self._compiled
+
+    @property
+    def is_compiled(self) -> bool:
+        """Return True if it is compiled: that takes about 1 ms."""
+        return self._compiled is not None
 
     def may_match(self, form: str) -> bool:
         """Return False if it matches in no line of this form (`form_of`)."""

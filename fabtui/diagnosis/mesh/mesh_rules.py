@@ -465,10 +465,11 @@ class HighRoundTrip(MeshRule):
 
 def mesh_findings(model: Model) -> list[Finding]:
     """Return the findings about addresses, the most serious first; none if nothing was tested."""
-    return finished(_findings(model))
+    return finished(mesh_findings_in_steps(model))
 
 
-def _findings(model: Model) -> Steps[list[Finding]]:
+def mesh_findings_in_steps(model: Model) -> Steps[list[Finding]]:
+    """Return `mesh_findings`; yield after each rule."""
     mesh = Mesh(model)
     found: list[Finding] = []
     for rule in rules_of(Domain.MESH):
@@ -501,7 +502,7 @@ def _cached(model: Model) -> Steps[_Cached]:
     if model.phase.name in _FILLING or known.version == model.addresses.version:
         return known
     version = model.addresses.version
-    findings = yield from _findings(model)
+    findings = yield from mesh_findings_in_steps(model)
     blocked: set[Pair] = set()
     for some in in_steps(path for finding in findings for path in _blocked_paths(finding)):
         blocked.update(pair for path in some for pair in endpoint_pairs(model, path))

@@ -78,14 +78,21 @@ def _macs(model: Model) -> dict[str, set[str]]:
 
 def _entries(mesh: Mesh) -> list[_Entry]:
     """Return what nodes have learned about data addresses of others in their own networks."""
+    learned = {
+        node: entries
+        for node, record in mesh.model.nodes.items()
+        if (entries := probed(record, "routes", "neighbours"))
+    }
+    if not learned:
+        return []
     holders: dict[str, list[Place]] = defaultdict(list)
     own: dict[tuple[str, str], list[Place]] = defaultdict(list)
     for place in mesh.places:
         holders[place.address].append(place)
         own[place.node, place.nic].append(place)
     found = []
-    for node, record in mesh.model.nodes.items():
-        for entry in probed(record, "routes", "neighbours"):
+    for node, entries in learned.items():
+        for entry in entries:
             held = holders.get(str(entry.get("address")), ())
             if len(held) != 1 or held[0].node == node:
                 continue
@@ -108,11 +115,13 @@ def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressP
 
 def _wrong(mesh: Mesh) -> list[_Wrong]:
     """Return the entries that are wrong, by address and MAC address."""
+    if not (learned := _entries(mesh)):
+        return []
     macs = _macs(mesh.model)
     right: dict[str, set[str]] = defaultdict(set)
     wrong: dict[tuple[Place, str, bool], list[_Entry]] = defaultdict(list)
     answers: dict[str, set[str]] = defaultdict(set)
-    for entry in _entries(mesh):
+    for entry in learned:
         if entry.mac in macs[entry.place.node]:
             right[entry.place.address].add(entry.node)
         else:

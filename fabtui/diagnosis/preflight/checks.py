@@ -530,7 +530,10 @@ def _in_steps(model: Model, expected: Mapping[str, str] | None = None) -> Steps[
     found = _merged(found, context.table)
     # Where addresses were tested, the findings about them have the results as well.
     if not model.lab and not any(model.addresses.layers):
-        found += [finding for rule in LINK_LAYER_RULES for finding in rule.findings(Mesh(model))]
+        mesh = Mesh(model)
+        for rule in LINK_LAYER_RULES:
+            found += rule.findings(mesh)
+            yield
     for at, one in enumerate(found):
         commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
         found[at] = one.replace(next=commands)
