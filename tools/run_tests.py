@@ -1,4 +1,4 @@
-"""Run all tests in four rows side by side; the few that fail there are run once more, alone.
+"""Run all tests in rows side by side; the few that fail there are run once more, alone.
 
 Real SSH servers and ranks, networks and Slurm have deadlines: tests of these run one at a time, each kind in its own
 row beside all others, as they mostly wait. The others give way to them (``nice``). On a busy machine one of thousands
@@ -13,6 +13,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,10 +27,20 @@ QUIET = ["--durations", "20", "--ignore", "tests/unit", "--ignore", "tests/scree
 #: Rows of tests and the arguments of pytest for them; the last row prints as it goes.
 ROWS = {
     "wire": ["-m", "wire", *QUIET],
-    "lab": ["-m", "lab and not slurm", *QUIET],
+    "lab": ["-m", "lab and not slurm and not planted", *QUIET],
     "slurm": ["-m", "slurm", *QUIET],
-    "others": ["-m", "not wire and not lab and not slurm", "--ignore", "tests/wire", "--ignore", "tests/lab"],
+    "planted": ["-m", "planted", *QUIET],
+    "others": [
+        "-m",
+        "not wire and not lab and not slurm and not planted",
+        "--ignore",
+        "tests/wire",
+        "--ignore",
+        "tests/lab",
+    ],
 }
+#: Rows that run at once, each with those that follow it; all of them beside the last row.
+LANES = (("wire",), ("lab",), ("slurm", "planted"))
 #: Maximum numbers of failed tests that are run again, and of files that they are in: more have a common cause. Those of
 #: one file may have one, as a session is shared by its tests.
 MOST_REPEATED, MOST_FILES = 40, 5
@@ -75,17 +87,25 @@ def compile_tests() -> None:
         one.wait()
 
 
+def _run_lane(rows: Sequence[str]) -> dict[str, int]:
+    """Run rows one after the other, each with a log of its own, and return their exit codes."""
+    codes = {}
+    for row in rows:
+        with (BUILD / f"{row}.log").open("wb") as log:
+            codes[row] = subprocess.call(_command(row, "--cache-clear"), stdout=log, stderr=subprocess.STDOUT)
+    return codes
+
+
 def _run_rows(jobs: str) -> dict[str, int]:
     """Run all rows side by side, and return the exit code of each."""
-    quiet = {}
-    for row in list(ROWS)[:-1]:
-        with (BUILD / f"{row}.log").open("wb") as log:
-            quiet[row] = subprocess.Popen(_command(row, "--cache-clear"), stdout=log, stderr=subprocess.STDOUT)
     forks = () if jobs == "0" else ("--forks", jobs)
-    codes = {"others": subprocess.call(["nice", "-n", GIVE_WAY, *_command("others", "--cache-clear", *forks)])}
-    for row, running in quiet.items():
-        codes[row] = running.wait()
-        print((BUILD / f"{row}.log").read_text(errors="replace"), flush=True)
+    with ThreadPoolExecutor(len(LANES)) as pool:
+        lanes = [pool.submit(_run_lane, rows) for rows in LANES]
+        codes = {"others": subprocess.call(["nice", "-n", GIVE_WAY, *_command("others", "--cache-clear", *forks)])}
+        for lane in lanes:
+            for row, code in lane.result().items():
+                codes[row] = code
+                print((BUILD / f"{row}.log").read_text(errors="replace"), flush=True)
     return codes
 
 

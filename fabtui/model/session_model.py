@@ -88,6 +88,7 @@ class Model:
         self.running: set[tuple[str, str]] = set()
         self.untested: dict[tuple[str, str], str] = {}  #: Reason for each ordered pair that was not tested.
         self.addresses = AddressLog()  #: Measurements between addresses of nodes.
+        self.resumed = 0.0  #: Time at which a session that was cut short goes on (epoch seconds); 0 if it is whole.
         self.experiments = ExperimentLog()  #: Experiments about findings, with their results.
         self.acknowledgements = AcknowledgementLog(self.log)  #: Notes about findings that the user knows about.
         self.commands = CommandLog(self.log)  #: Commands that the user ran on nodes, with their output.
@@ -403,6 +404,7 @@ class Model:
         self.log.append(
             LogLine(event.time, "notice", None, "resumed: what was tested before is kept, the rest follows")
         )
+        self.resumed = event.time
         self.paused = self.watching = False
         self._watch_since = 0.0
         self._change_all(self.running)

@@ -17,7 +17,10 @@ from fabtui.lab.namespaces.network import Network
 from tests.lab.field import QUICK, network_in, run
 from tests.lab.test_link_layer import old_entry, same_mac
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
+    pytest.mark.planted,
+]
 
 PINGS, MESH = ("--probes", "ping"), ("--probes", "ping,udp")
 PAIRS = ("--probes", "p2p", "--layers", "p2p", *QUICK, "--bytes", "1M")

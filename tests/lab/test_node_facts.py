@@ -18,7 +18,10 @@ from fabtui.lab.namespaces.holder import missing
 from fabtui.lab.namespaces.network import Network
 from tests.lab.field import QUICK, network_in, run
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
+pytestmark = [
+    pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
+    pytest.mark.planted,
+]
 
 CGROUPS = Path("/sys/fs/cgroup")
 PORT = 29500

@@ -17,6 +17,7 @@ from tests.lab.field import network_in, run
 pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}"),
     pytest.mark.slow,
+    pytest.mark.planted,
 ]
 
 #: Number of runs, for example ``FABTUI_NOISE_RUNS=20``.

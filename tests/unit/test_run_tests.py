@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 
 
 def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
-    """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``others``)."""
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n")
+    """Run the rows over one test per row (``wire``, ``lab``, ``slurm``, ``planted``, ``others``)."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  wire: w\n  lab: l\n  slurm: s\n  planted: p\n")
     text = "import pathlib, pytest\n"
     for row, body in bodies.items():
         mark = "" if row == "others" else f"@pytest.mark.{row}\n"
@@ -41,22 +41,24 @@ def run(folder: Path, /, **bodies: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_all_pass(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("1 passed") == 4
+    assert done.stdout.count("1 passed") == 5
     assert "once more" not in done.stdout
 
 
 def test_one_that_passes_alone_passes(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, others=FLAKES)
+    done = run(tmp_path, wire=PASSES, lab=FLAKES, slurm=PASSES, planted=PASSES, others=FLAKES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 failed beside all others, run once more, alone:\n  test_rows.py::test_others" in done.stdout
 
 
-@pytest.mark.parametrize("rows", [("wire", "lab", "slurm", "others"), ("slurm",)])
+@pytest.mark.parametrize("rows", [("wire", "lab", "slurm", "planted", "others"), ("slurm",)])
 def test_one_that_fails_alone_too_fails(tmp_path: Path, rows: tuple[str, ...]) -> None:
     fails = dict.fromkeys(rows, FAILS)
-    done = run(tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "others": PASSES} | fails))
+    done = run(
+        tmp_path, **({"wire": PASSES, "lab": PASSES, "slurm": PASSES, "planted": PASSES, "others": PASSES} | fails)
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     for row in rows:
         assert done.stdout.count(f"FAILED test_rows.py::test_{row}") == 2
@@ -67,7 +69,7 @@ def test_many_that_fail_are_not_repeated(tmp_path: Path, files: int, tests: int)
     many = "".join(f"def test_{number}():\n    assert False\n" for number in range(tests))
     for number in range(files):
         (tmp_path / f"test_more_{number}.py").write_text(many)
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
     assert done.returncode == 1
     assert "once more" not in done.stdout
 
@@ -77,7 +79,7 @@ def test_those_that_share_a_failed_session_are_repeated(tmp_path: Path) -> None:
     text = f"import pathlib, pytest\n@pytest.fixture(scope='module')\ndef session():\n    if True:\n{shared}"
     text += "".join(f"def test_{number}(session):\n    pass\n" for number in range(8))
     (tmp_path / "test_shared.py").write_text(text)
-    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, wire=PASSES, lab=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 failed beside all others" in done.stdout
 
@@ -96,7 +98,7 @@ def test_files_that_were_not_compiled_are_compiled_once(tmp_path: Path) -> None:
 
 
 def test_a_row_without_tests_fails(tmp_path: Path) -> None:
-    done = run(tmp_path, wire=PASSES, slurm=PASSES, others=PASSES)
+    done = run(tmp_path, wire=PASSES, slurm=PASSES, planted=PASSES, others=PASSES)
     assert done.returncode == 5, done.stdout + done.stderr
 
 

@@ -20,7 +20,7 @@ from fabtui.model.records import NodeRecord
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 
-_FABRIC = "nvidia-smi -q | grep -A 12 '^ *Fabric'"
+_FABRIC = "nvidia-smi -q | grep -A4 Fabric"
 #: Number of nodes that share a domain, from which others of their kind are expected in one.
 _FEWEST = 2
 #: Words for GPUs that have joined their fabric.

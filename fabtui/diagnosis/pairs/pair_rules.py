@@ -149,9 +149,12 @@ class NodeLost(_PairRule):
     def _returned(self, model: Model) -> Iterator[Finding]:
         by_reason: dict[str, list[tuple[str, Absence]]] = {}
         for record in model.nodes.values():
-            # All are gone while this machine sleeps.
             gone = record.absence
-            if gone is not None and gone.until and not record.state.gone and "slept" not in gone.text:
+            # Absences before a session was resumed do not count.
+            if gone is None or gone.since < model.resumed:
+                continue
+            # All are gone while this machine sleeps.
+            if gone.until and not record.state.gone and "slept" not in gone.text:
                 by_reason.setdefault(gone.text.replace(record.name, ""), []).append((record.name, gone))
         for found in by_reason.values():
             nodes = [node for node, _ in found]
