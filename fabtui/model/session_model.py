@@ -88,7 +88,7 @@ class Model:
         self.running: set[tuple[str, str]] = set()
         self.untested: dict[tuple[str, str], str] = {}  #: Reason for each ordered pair that was not tested.
         self.addresses = AddressLog()  #: Measurements between addresses of nodes.
-        self.resumed = 0.0  #: Time at which a session that was cut short goes on (epoch seconds); 0 if it is whole.
+        self.resumed = 0.0  #: Time at which a session that was cut short was resumed (epoch seconds), or 0.
         self.experiments = ExperimentLog()  #: Experiments about findings, with their results.
         self.acknowledgements = AcknowledgementLog(self.log)  #: Notes about findings that the user knows about.
         self.commands = CommandLog(self.log)  #: Commands that the user ran on nodes, with their output.
