@@ -154,7 +154,8 @@ def test_a_duplicate_address_drains_no_node_alone(network: Network, tmp_path: Pa
     assert found.titles[0] == "n[1,3] have the same address 10.1.0.2: packets reach only one of them", found.printed
     assert not any("n1:0" in text or "n3:0" in text or " - n3:" in text for text in found.titles[1:]), found.printed
     assert "to drain" not in found.printed
-    assert "--exclude='n[1,3]'" in found.printed
+    # Busy cores may cost other nodes their place; neither of these two has one.
+    assert {"n1", "n3"}.isdisjoint(found.saved["healthy"]["nodes"]), found.printed
 
 
 #: Prints what switches announce: each rail has one, but for one cable.
