@@ -1,7 +1,7 @@
 """NVLink racks with planted faults, as the events of a session: the second material of ``bench/diagnosis.py``.
 
 Trays of four GPUs share an NVLink domain with the other trays of their rack (GB200 NVL72): 740 GB/s inside, 46 GB/s for
-each NIC between racks. Values are those of ``fabtui``'s notes about published results; no machine is asked.
+each NIC between racks. The values follow published results; no machine is asked.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def link_down(racks: Racks, chance: random.Random, trays: list[str]) -> Planted:
     return f"{end} with 17 NVLinks", (("gpu", str(end)), ("node", end.node)), "NVLink", end.node
 
 
-#: Faults that are planted alone; and those of which two are planted at once, on different trays.
+#: Faults that are planted alone, and faults that are planted in pairs, on different trays.
 FAULTS: dict[str, Plant] = {
     "tray outside its domain": outside,
     "IMEX down on a tray": imex_down,

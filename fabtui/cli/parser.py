@@ -55,6 +55,8 @@ SOURCES = {
 }
 #: Earlier names of commands, with the words that they stand for.
 ALIASES = {"healthy": ("nodes",), "order": ("nodes", "--order")}
+#: All words that are taken for a command.
+NAMES = (*COMMANDS, *FURTHER, *SOURCES, *ALIASES)
 #: Options in the help of commands that take more than this number.
 _MANY = 24
 _USUAL = ("nodes", "hostfile", "jobid", "lab", "probes", "mode", "pair", "bytes", "csv", "report")
@@ -83,8 +85,7 @@ def expanded(words: Sequence[str]) -> list[str]:
         spec = specs.get(words[at])
         valued = spec is not None and spec.kind != "switch" and not spec.optional
         at += 2 if valued else 1
-    known = {*COMMANDS, *FURTHER, *SOURCES, *ALIASES}
-    if at >= len(words) or words[at] not in known:
+    if at >= len(words) or words[at] not in NAMES:
         return list(words)
     return [*ALIASES.get(words[at], (words[at],)), *words[:at], *words[at + 1 :]]
 

@@ -475,7 +475,11 @@ def _judged(model: Model, finding: Finding, tried: Tried, *, slow: bool) -> _Ste
         return _judged_by_partners(model, finding, text, passed, failed)
     if not parts or (passed and failed):
         return _Step(f"{text}: no conclusion", {})
-    outcome = spec.fails if failed else spec.works
+    return _voted(finding, text, spec.fails if failed else spec.works)
+
+
+def _voted(finding: Finding, text: str, outcome: Outcome) -> _Step:
+    """Return what an outcome shows of the components that a finding may blame."""
     candidates = (finding.subject, *finding.rivals)
     votes = {each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier) for each in candidates}
     return _Step(f"{text}, {outcome.text}", votes)
@@ -503,12 +507,7 @@ def _judged_by_groups(finding: Finding, tried: Tried, spec: TrialSpec) -> _Step:
             parts.append(f"{where}: {now.value:.3g} {now.unit} {spec.name}, {then.value:.3g} {then.unit} before")
     if len(outcomes) != 1:
         return _Step(f"{', '.join(parts) or f'no result {spec.name}'}: no conclusion", {})
-    outcome = spec.works if outcomes.pop() else spec.fails
-    votes = {
-        each: (each.kind in outcome.likelier) - (each.kind in outcome.unlikelier)
-        for each in (finding.subject, *finding.rivals)
-    }
-    return _Step(f"{', '.join(parts)}, {outcome.text}", votes)
+    return _voted(finding, ", ".join(parts), spec.works if outcomes.pop() else spec.fails)
 
 
 def _judged_by_partners(

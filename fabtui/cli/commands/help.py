@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from fabtui.cli.parser import ALIASES, COMMANDS, FURTHER, SOURCES, build_parser, rows_text
+from fabtui.cli.parser import ALIASES, COMMANDS, FURTHER, NAMES, SOURCES, build_parser, rows_text
 from fabtui.config.values import nearest
 from fabtui.errors import InputError
 
@@ -33,9 +33,8 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     topic = getattr(args, "topic", "")
     words = ALIASES.get(topic, (topic,) if topic else ())
-    known = [*COMMANDS, *FURTHER, *SOURCES, *ALIASES]
-    if topic and topic not in known:
-        raise InputError(f"unknown command '{topic}'{nearest(topic, known)}; fabtui help --all lists all")
+    if topic and topic not in NAMES:
+        raise InputError(f"unknown command '{topic}'{nearest(topic, NAMES)}; fabtui help --all lists all")
     # The parser prints the help, and ends the program.
     build_parser(words).parse_args([*words[:1], "--help"])
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fabtui.cli.commands.app import screen_settings, show
@@ -41,6 +41,10 @@ exit codes: 0 all formats recognised; 2 bad usage or input; 3 a format was not r
 NOT_RECOGNISED = 3
 
 
+#: Error of a baseline without a screen to show it.
+BASELINE = "--baseline of read needs --open; as text: fabtui diff EARLIER LATER"
+
+
 def execute(args: argparse.Namespace) -> int:
     """Read the files; return the exit code."""
     if "list" in args:
@@ -51,14 +55,19 @@ def execute(args: argparse.Namespace) -> int:
     if "open" in args and "json" in args:
         raise InputError("--open and --json exclude each other; --json prints, --open needs the screen")
     if "baseline" in args and "open" not in args:
-        raise InputError("--baseline of read needs --open; as text: fabtui diff EARLIER LATER")
+        raise InputError(BASELINE)
     # Checked before anything is read.
     csv = output_path(vars(args), "csv")
     kind = chosen(getattr(args, "as")).name if "as" in args else None
+    return show_results(results_of(files, kind), args, csv)
+
+
+def show_results(read: Iterable[Result], args: argparse.Namespace, csv: Path | None) -> int:
+    """Show results as the arguments ask for, and write their measurements; return the exit code."""
     results: list[Result] = []
     recognised = True
     keep = csv is not None or "open" in args
-    for number, result in enumerate(results_of(files, kind)):
+    for number, result in enumerate(read):
         recognised = recognised and result.known
         if csv is None:
             _show(result, number, args)
@@ -78,11 +87,6 @@ def execute(args: argparse.Namespace) -> int:
     if "open" in args:
         return _open(results, args)
     return 0 if recognised else NOT_RECOGNISED
-
-
-def is_known(name: str) -> bool:
-    """Return True if the formats of all that a file holds are recognised."""
-    return all(result.known for result in results_of([name], None))
 
 
 def _list() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
-from fabtui.cli.options_from_args import files_request
+from fabtui.cli.options_from_args import files_request, output_path
 from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
@@ -77,7 +77,8 @@ def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
     """
     # By name, as the entry point does it: replays of recordings do without the readers of outputs.
     read = import_module("fabtui.cli.commands.read")
-    if not read.is_known(args.file):
+    results = list(read.results_of([args.file], None))
+    if not all(result.known for result in results):
         raise error
     needs = sorted({*OUTPUT_OPTIONS, "grids", "speed"} & set(vars(args)) - {"csv"})
     if needs:
@@ -85,10 +86,13 @@ def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
         raise InputError(
             f"--{name} needs a recording, and {args.file} is the output of a tool: fabtui read {args.file}"
         )
-    args.files = [args.file]
+    # Checked before anything is shown.
+    csv = output_path(vars(args), "csv")
     if "text" not in args:
         args.open = True
-    code: int = read.execute(args)
+    elif "baseline" in args:
+        raise InputError(read.BASELINE)
+    code: int = read.show_results(results, args, csv)
     return code
 
 

@@ -219,10 +219,15 @@ _LIMIT = re.compile(r"\blimit rate\b|\bct count\b|\bmeter\b|(?:hash|conn)?limit\
 _EPHEMERAL = 1024
 
 
+def firewall_of(mesh: Mesh, node: str) -> object:
+    """Return the result of the probe ``firewall`` of a node, or None."""
+    record = mesh.model.nodes.get(node)
+    return record.probe_results.get("firewall") if record is not None else None
+
+
 def dropping_rules(mesh: Mesh, node: str, protocol: str, sources: set[str]) -> tuple[str, ...] | None:
     """Return the rules of a node that may drop new traffic from some addresses to ephemeral ports; None if unknown."""
-    record = mesh.model.nodes.get(node)
-    value = record.probe_results.get("firewall") if record is not None else None
+    value = firewall_of(mesh, node)
     listed, policy = field(value, "drops"), field(value, "input")
     # Values of older versions have no list.
     if not isinstance(listed, list):

@@ -30,7 +30,14 @@ from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh import neighbours as neighbours
 from fabtui.diagnosis.mesh.addresses import AddressRule
 from fabtui.diagnosis.mesh.affected_components import ComponentKind, Scope
-from fabtui.diagnosis.mesh.flow_rules import MUCH_LOSS, PathDropsFlows, dropping_rules, loss, passes_in_p2p
+from fabtui.diagnosis.mesh.flow_rules import (
+    MUCH_LOSS,
+    PathDropsFlows,
+    dropping_rules,
+    firewall_of,
+    loss,
+    passes_in_p2p,
+)
 from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, MeshRule, endpoint_pairs
 from fabtui.model.facts.node_view import field
 from fabtui.model.layers import MESH, Layer
@@ -387,7 +394,7 @@ class Firewall(MeshRule):
             "rules": tuple(f"{node} has the rule: {rule}" for rule in rules or ()) or None,
             "unread": rules is None and not known,
             "unruled": rules == () and not known,
-            "why": one_line(str(field(self._rules_of(mesh, node), "why") or "its rules were not read"), 120),
+            "why": one_line(str(field(firewall_of(mesh, node), "why") or "its rules were not read"), 120),
             "p2p": passes,
             "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
         }
@@ -396,11 +403,6 @@ class Firewall(MeshRule):
             # Connections within the node meet the same rules.
             found = found.replace(cells=found.cells | _failed_within(mesh.model, node))
         return found.replace(severity=Severity.WARN) if passes else found
-
-    @staticmethod
-    def _rules_of(mesh: Mesh, node: str) -> object:
-        record = mesh.model.nodes.get(node)
-        return record.probe_results.get("firewall") if record is not None else None
 
 
 @register

@@ -11,6 +11,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import RULES, AddressPair, Finding, Severity, register
 from fabtui.diagnosis.knowledge.next_commands import on_node
@@ -113,8 +114,17 @@ def _paths(mesh: Mesh, nodes: Iterable[str], place: Place) -> frozenset[AddressP
     return frozenset(out | {path.reverse for path in out if path.reverse in mesh.paths})
 
 
+_WRONG: WeakKeyDictionary[Mesh, list[_Wrong]] = WeakKeyDictionary()
+
+
 def _wrong(mesh: Mesh) -> list[_Wrong]:
-    """Return the entries that are wrong, by address and MAC address."""
+    """Return the entries that are wrong, by address and MAC address; two rules need them."""
+    if (known := _WRONG.get(mesh)) is None:
+        known = _WRONG[mesh] = _searched(mesh)
+    return known
+
+
+def _searched(mesh: Mesh) -> list[_Wrong]:
     if not (learned := _entries(mesh)):
         return []
     macs = _macs(mesh.model)

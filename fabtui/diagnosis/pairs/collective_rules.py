@@ -21,7 +21,7 @@ from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact, Meaning, meani
 from fabtui.diagnosis.knowledge.failure_stage import stage_failure
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.pairs.pair_context import PairContext
-from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -57,9 +57,11 @@ the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
         model = context.model
         failed: list[tuple[Measurement, set[str]]] = []
         slow: list[tuple[Measurement, set[str]]] = []
-        for one in latest_collectives(model):
+        for group in context.groups:
             yield None
-            if (nodes := nodes_of_group(model, one)) is None:
+            one, nodes = group.measured, set(group.nodes)
+            if not (one.src == one.dst == "all" or {one.src, one.dst} <= model.nodes.keys()):
+                # Rails, and the first ranks of all nodes.
                 continue
             if one.value is None and _is_nvls_failure(one):
                 failed.append((one, nodes))
@@ -103,23 +105,6 @@ the node. NCCL_NVLS_ENABLE=0 avoids NVLink SHARP meanwhile."""
             commands=commands,
             blames=Subject(Kind.NODE, nodes[0]) if len(nodes) == 1 else None,
         )
-
-
-def latest_collectives(model: Model) -> Iterator[Measurement]:
-    """Yield the latest measurement of each collective and group, of its largest message."""
-    found: dict[tuple[Layer, str, str], Measurement] = {}
-    for one in model.measurements(*COLLECTIVES.values()):
-        key = one.layer, one.src, one.dst
-        if key not in found or (one.asked_bytes or 0) >= (found[key].asked_bytes or 0):
-            found[key] = one
-    yield from found.values()
-
-
-def nodes_of_group(model: Model, one: Measurement) -> set[str] | None:
-    """Return the nodes of a group of nodes; None for other groups."""
-    if one.src == one.dst == "all" and "all" not in model.nodes:
-        return {name for name in model.nodes if any(end.kind != "none" for end in model.table.of_node(name))}
-    return {one.src, one.dst} if one.src in model.nodes and one.dst in model.nodes else None
 
 
 def _meaning(one: Measurement) -> Meaning | None:

@@ -71,6 +71,7 @@ class GroupResult(NamedTuple):
     value: float | None
     unit: str
     share: float | None  #: Share of the median of its class.
+    measured: Measurement  #: The measurement.
 
     @property
     def bad(self) -> bool:
@@ -100,7 +101,8 @@ def _group_results(model: Model) -> Iterator[GroupResult]:
         usual = model.usual(one)
         share = one.value / usual if one.value is not None and usual else None
         name = one_line(" and ".join(nodes) if named else one.src, 200)
-        yield GroupResult(str(one.layer.spec.collective), name, nodes, model.verdict(one), one.value, one.unit, share)
+        kind, verdict = str(one.layer.spec.collective), model.verdict(one)
+        yield GroupResult(kind, name, nodes, verdict, one.value, one.unit, share, one)
 
 
 def uses_any(model: Model, pair: Pair, ends: frozenset[str]) -> bool:
