@@ -1,19 +1,287 @@
-"""Verdict on one line: how many pairs are bad, with which verdicts, and the worst findings."""
+"""The verdict sentence: how many pairs are bad, and what is wrong, worst first.
+
+    2 of 56 GPU pairs are bad: n000:1 > n001:2 timed out (path), n000:3 > n001:0 1.0 % of usual (path)
+    All 56 GPU pairs are ok.
+
+The screen, texts, reports and exports state the verdict on a session with it, and in no other words.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
+from fabtui.model.exit_codes import BAD
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count
-from fabtui.presentation.cell_levels import Glyphs, style_of
-from fabtui.presentation.wording import MUTED, Part, plain, verdict_style
+from fabtui.presentation.cell_levels import UNICODE, Glyphs, style_of
+from fabtui.presentation.findings import placed_title
+from fabtui.presentation.numbers import percent_text
+from fabtui.presentation.preflight_lines import head_line
+from fabtui.presentation.wording import MUTED, Part, plain, verdict_style, verdict_words, without_domain
 from fabtui.presentation.wrapping import Line, between
+from fabtui.sanitize import one_line
 
-#: Verdicts that are counted even if no pair is bad, beside the bad ones.
+if TYPE_CHECKING:
+    from fabtui.diagnosis.diagnosis import Diagnosis
+    from fabtui.model.session_model import Model
+
+#: Verdicts that are counted beside the bad ones.
 _NOTABLE = (Verdict.INCONCLUSIVE, Verdict.SKIPPED)
 #: Minimum width for the words between the numbers.
 _WORDS_FROM = 60
+#: Maximum number of faults of a sentence of a given width, and of any other.
+_MOST_FAULTS, _FEW_FAULTS = 12, 3
+#: Maximum number of characters of a fault, of a sentence about a job, and of a reason.
+_LONGEST, _LONGEST_LEAD, _LONGEST_REASON = 160, 1000, 200
+#: Minimum room for a fault that is cut.
+_NARROWEST = 14
+#: Later items of a set of nodes.
+_LATER = re.compile(r"(?<=[\w.])[-,][\w.,-]+(?=\])")
+_STYLES = {Severity.BAD: "", Severity.WARN: "$warning", Severity.NOTE: MUTED}
+#: Words about a lost node by its state.
+_GONE = {"lost": "{node} is lost", "failed": "{node} failed: {reason}"}
+#: Style of a sentence without a bad pair that claims less than that all are ok.
+_PARTLY = "bold $warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Everything that a verdict sentence is made of."""
+
+    counts: Mapping[Verdict, int] = field(default_factory=dict)  #: Number of pairs with each verdict.
+    findings: Sequence[Finding] = ()  #: Findings, worst first.
+    noun: str = "pair"  #: What is counted: ``GPU pair``, ``pair`` or ``address pair``.
+    total: int = 0  #: Number of pairs to be tested while tests run; 0 if unknown.
+    untested: int = 0  #: Number of pairs that could not be tested.
+    rechecked: int = 0  #: Number of suspects that are being tested again, which ``counts`` leaves out.
+    measured: int = 0  #: Number of pairs with a result, judged or not.
+    running: bool = False  #: Whether more pairs will be tested.
+    complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
+    failing: bool = False  #: Whether the exit code says that something is bad.
+    reason: str = ""  #: What could not be tested, and why.
+    others: str = ""  #: Bad measurements of other things than pairs, in words.
+    lead: str = ""  #: Sentence about a job, which comes first.
+    domain: str = ""  #: DNS domain that all nodes share, which is not shown.
+
+    @property
+    def bad(self) -> int:
+        """Number of bad pairs."""
+        return sum(number for verdict, number in self.counts.items() if verdict.bad)
+
+    @property
+    def tested(self) -> int:
+        """Number of tested pairs."""
+        return sum(self.counts.values())
+
+
+def pair_noun(model: Model) -> str:
+    """Return what the pairs of a session are called: ``GPU pair``, or ``pair`` for CPU ranks."""
+    return "GPU pair" if {end.kind for end in model.endpoints} - {"none"} == {"gpu"} else "pair"
+
+
+def standing_of(one: Diagnosis) -> Standing:
+    """Return the standing of a session that has ended."""
+    model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
+    if not counts and not model.results.tested and (counts := _address_counts(model)):
+        noun = "address pair"
+    reasons = one.not_examined
+    more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
+    # The sentence about a job that is bad states what its findings do.
+    stated = one.job is not None and one.job.alerts
+    return Standing(
+        counts,
+        [found for found in one.findings if not (stated and found.rule.domain is Domain.RUNNING)],
+        noun,
+        untested=len(model.untested),
+        complete=not reasons and not any(map(model.gone, model.nodes)),
+        failing=one.code == BAD,
+        reason=one_line(reasons[0], _LONGEST_REASON) + more if reasons else "",
+        others="" if any(verdict.bad for verdict in counts) else _others(model),
+        lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
+    )
+
+
+def _address_counts(model: Model) -> dict[Verdict, int]:
+    """Return the number of address pairs with each verdict, the worst of their layers."""
+    found: dict[tuple[str | None, ...], Verdict] = {}
+    for m in model.addresses.everything():
+        key = (m.src, m.dst, m.src_addr, m.dst_addr)
+        found[key] = worst([found.get(key, Verdict.UNTESTED), model.verdict(m)])
+    verdicts = list(found.values())
+    return {verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)}
+
+
+def _others(model: Model) -> str:
+    """Return the number of bad measurements: ``2 other measurements are bad (1 failed, 1 slow)``."""
+    counts = {verdict: number for verdict, number in model.counts().items() if verdict.bad}
+    if not (number := sum(counts.values())):
+        return ""
+    are = "is" if number == 1 else "are"
+    return f"{count(number, 'other measurement')} {are} bad ({plain(count_parts(counts, UNICODE, named=True))})"
+
+
+def sentence_of(one: Diagnosis) -> str:
+    """Return the verdict on a session that has ended, in one sentence."""
+    if one.model.options.get("looks_only") and one.job is None:
+        return plain(head_line(one.preflight))
+    return sentence_text(standing_of(one))
+
+
+def sentence_text(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> str:
+    """Return the verdict as plain text, see `verdict_sentence`."""
+    return plain(verdict_sentence(standing, width, glyphs))
+
+
+def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyphs = UNICODE) -> Line:
+    """Return the verdict in one sentence: numbers first, then what is wrong, worst first.
+
+    A width shortens the list of faults, and never the numbers.
+
+    Args:
+        standing: Everything that the sentence is made of.
+        width: Maximum number of characters; None for no limit, with few faults.
+        glyphs: Characters of the output.
+    """
+    link, faults = _faults(standing)
+    if standing.lead:
+        return _after_lead(standing, bool(faults), width, glyphs)
+    if width is None:
+        head, shown = _head(standing), _listed(faults, None, glyphs)
+        return [*head, (link, ""), *shown] if shown else [*head, (".", head[-1][1])]
+    heads = _head(standing), _head(standing, brief=True)
+    for head in heads:
+        room = width - len(plain(head))
+        shown = _listed(faults, room - len(link), glyphs)
+        if room >= 0 and (shown or not faults):
+            return [*head, (link, ""), *shown] if shown else head
+    # Numbers come first: the faults are one key away.
+    head = next((head for head in heads if len(plain(head)) <= width), heads[-1])
+    return [(_cut(plain(head), width, glyphs), head[0][1])]
+
+
+def _after_lead(standing: Standing, faulty: bool, width: int | None, glyphs: Glyphs) -> Line:
+    """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
+    lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
+    room = None if width is None else width - len(standing.lead) - 2
+    if not (standing.tested or faulty) or (room is not None and room < _NARROWEST):
+        return lead
+    (first, style), *others = verdict_sentence(replace(standing, lead=""), room, glyphs)
+    lowered = first[0].lower() + first[1:] if first.startswith(("All ", "No ", "The ")) else first
+    return [*lead, ("; ", ""), (lowered, style), *others]
+
+
+def _head(standing: Standing, *, brief: bool = False) -> Line:
+    """Return the numbers of a verdict, which are never left out; ``brief``: in as few words as possible."""
+    bad, tested, noun = standing.bad, standing.tested, standing.noun
+    partly = standing.running or standing.untested or not standing.complete
+    rest: Line = []
+    if standing.rechecked:
+        rest.append((f", {standing.rechecked} being rechecked", MUTED))
+    if standing.untested:
+        rest.append((f", {standing.untested} not tested", "$warning"))
+    rest += [(f", {standing.counts[one]} {one}", MUTED) for one in _NOTABLE if standing.counts.get(one)]
+    if bad:
+        style = verdict_style(worst([verdict for verdict, number in standing.counts.items() if number]))
+        what = count(tested, f"tested {noun}" if partly else noun)
+        text = f"{bad} of {tested} bad" if brief else f"{bad} of {what} {'is' if bad == 1 else 'are'} bad"
+        return [(text, style), *rest]
+    if standing.running:
+        return _running_head(standing, rest, brief=brief)
+    if not tested:
+        return [(f"No {noun} was tested", _PARTLY), *rest]
+    if standing.counts.get(Verdict.OK) == tested:
+        which = f"tested {noun}" if partly else noun
+        text = f"The only {which} is ok" if tested == 1 else f"All {count(tested, which)} are ok"
+        if brief:
+            text = f"{tested} of {tested} ok"
+        return [(text, verdict_style(Verdict.OK) if not partly and not standing.failing else _PARTLY), *rest]
+    return [(f"0 of {tested} bad" if brief else f"No bad pair among {count(tested, noun)}", _PARTLY), *rest]
+
+
+def _running_head(standing: Standing, rest: Line, *, brief: bool) -> Line:
+    """Return the numbers while pairs are being tested, and none is bad."""
+    tested = max(standing.tested, standing.measured)
+    if not tested and not standing.rechecked:
+        return [(f"No {standing.noun} tested yet", MUTED), *rest]
+    of = f"{tested} of {count(standing.total, standing.noun)}" if standing.total else count(tested, standing.noun)
+    return [(f"0 of {tested} bad" if brief else f"No problem so far; {of} tested", "bold"), *rest]
+
+
+def _faults(standing: Standing) -> tuple[str, list[Part]]:
+    """Return what is wrong, worst first, and what stands between it and the numbers."""
+    parts = {
+        severity: [_fault_part(one, standing.domain) for one in standing.findings if one.severity is severity]
+        for severity in (Severity.BAD, Severity.WARN)
+    }
+    bad, likely = parts[Severity.BAD], parts[Severity.WARN]
+    if standing.bad:
+        return ": ", bad or likely
+    if bad or (standing.failing and likely):
+        return (", but " if standing.tested else ": "), bad or likely
+    if standing.failing and standing.others:
+        return (", but " if standing.tested else ": "), [(standing.others, "")]
+    if standing.reason:
+        return ("; not tested: " if standing.tested else ": "), [(standing.reason, "$warning")]
+    return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
+
+
+def _fault_part(finding: Finding, domain: str) -> Part:
+    known = " (known)" if finding.known else ""
+    return without_domain(domain, fault_text(finding)) + known, _STYLES[finding.severity]
+
+
+def fault_text(finding: Finding) -> str:
+    """Return what is wrong in few words: ``n000:1 > n001:2 timed out (path)``, or the title of the finding."""
+    route, slow, verdict = (finding.facts.get(name) for name in ("pair", "of_usual", "verdict"))
+    if finding.rule.name == "node-lost" and finding.facts.get("state") in _GONE:
+        return one_line(_GONE[finding.facts["state"]].format_map(finding.facts), _LONGEST)
+    if not isinstance(route, Route) or verdict not in set(Verdict):
+        return one_line(placed_title(finding), _LONGEST)
+    words = f"{percent_text(slow.value / slow.median)} of usual" if slow is not None else verdict_words(verdict)
+    ends = f"{route.source} {'-' if route.both else '>'} {route.destination}"
+    return one_line(f"{ends} {words}{_place(str(finding.facts.get('retest') or ''))}", _LONGEST)
+
+
+def _place(retest: str) -> str:
+    """Return what the tests with other partners blame: `` (path)``, `` (n001:2)``, or ""."""
+    if "path between them" in retest:
+        return " (path)"
+    _, check, end = retest.rpartition(": check ")
+    return f" ({end})" if check and " " not in end else ""
+
+
+def _listed(faults: Sequence[Part], room: int | None, glyphs: Glyphs) -> Line:
+    """Return as many faults as fit, and the number of the others; only the first one is ever cut."""
+    most = _FEW_FAULTS if room is None else _MOST_FAULTS
+    gap = "; " if any(mark in text for text, _ in faults[:most] for mark in (", ", ": ", "; ")) else ", "
+    for number in range(min(most, len(faults)), 0, -1):
+        left = len(faults) - number
+        more = f"{gap}and {left} more" if left else ""
+        if room is None or len(gap.join(text for text, _ in faults[:number])) + len(more) <= room:
+            shown = [part for fault in faults[:number] for part in ((gap, MUTED), fault)][1:]
+            return [*shown, (more, MUTED)] if more else shown
+    if not faults or room is None:
+        return []
+    text, style = faults[0]
+    short = _shortened(text, room, glyphs)
+    return [(short, style)] if short else []
+
+
+def _shortened(text: str, room: int, glyphs: Glyphs) -> str:
+    """Return a fault in a room, its last set of nodes shortened first; "" if the room is too small."""
+    for found in [*_LATER.finditer(text)][::-1]:
+        if len(text) <= room:
+            break
+        text = text[: found.start()] + glyphs.ellipsis + text[found.end() :]
+    return text if len(text) <= room else _cut(text, room, glyphs) if room >= _NARROWEST else ""
+
+
+def _cut(text: str, width: int, glyphs: Glyphs) -> str:
+    return text if len(text) <= width else text[: max(0, width - 1)] + glyphs.ellipsis
 
 
 def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs, *, named: bool = False) -> list[Part]:

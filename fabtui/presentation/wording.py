@@ -32,6 +32,7 @@ CLASS_WORDS = {
     PairClass.ALL: "all",
 }
 
+_VERDICT_WORDS = {"timeout": "timed out", "wrong": "wrong data"}
 _STATE_STYLES = {
     NodeState.WAITING: MUTED,
     **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),
@@ -48,6 +49,11 @@ def verdict_style(verdict: Verdict) -> str:
 def verdict_tone(verdict: Verdict) -> str:
     """Return the colour of a verdict for text and bars without a fill."""
     return MUTED if verdict is Verdict.UNTESTED else f"$tone-{style_of(verdict, 1.0).key}"
+
+
+def verdict_words(verdict: str) -> str:
+    """Return the name of a verdict for people: ``timed out``, ``wrong data``."""
+    return _VERDICT_WORDS.get(verdict, verdict)
 
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
