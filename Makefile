@@ -18,12 +18,17 @@ LOCKED ?= --constraint requirements.lock
 GROUP = $(BIN)/python -c 'import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
 
+# The same for optional dependencies: with fabtui's own name they would install it once more.
+EXTRAS = $(BIN)/python -c 'import tomllib; \
+	print(*sum(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"].values(), []), sep="\n")'
+
 .DEFAULT_GOAL := help
-.PHONY: help demo replay test test-fast lint docs images reference bench dist check-release release check-dependencies lock clean
+.PHONY: help demo replay fabric test test-fast lint docs images reference bench dist check-release release check-dependencies lock clean
 
 help:
 	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
-	@echo "make replay     a recorded session on eight H200s; needs neither PyTorch nor a node"
+	@echo "make replay     a recorded session on real GPUs; needs neither PyTorch nor a node"
+	@echo "make fabric     512 GPUs: a synthetic session with a dead NIC, a slow node, a cut rack and a lost node"
 	@echo "make test       all tests (ARGS='tests/unit -x' for some)"
 	@echo "make test-fast  the unit tests, in under a minute"
 	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side, bandit, advisories"
@@ -37,53 +42,86 @@ help:
 	@echo "make lock       requirements.lock, from what is installed in .venv"
 	@echo "make clean      remove what these made"
 
+# Makes a file below, one make at a time: another one that runs at the same time waits, and finds it made.
+define ready
+@mkdir -p $(VENV) && flock $(VENV)/.lock $(MAKE) --silent $(1)
+endef
+
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "fabtui needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+		{ echo "fabtui needs Python 3.11 or newer; try: make PYTHON=python3.11 demo" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
 		{ echo "the module venv is missing; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python pyproject.toml requirements.lock
-	$(PIP) install --quiet $(LOCKED) $(TORCH)
-	$(PIP) install --quiet $(LOCKED) --editable '.[torch,serve,pandas]'
+# The app alone, without PyTorch. No other stamp installs it.
+$(VENV)/.app: $(VENV)/.python pyproject.toml requirements.lock
+	@echo "installing fabtui in $(VENV), once"
+	@$(PIP) install --quiet $(LOCKED) --editable .
 	@touch $@
 
-# The app alone, without PyTorch.
-$(VENV)/.app: $(VENV)/.python pyproject.toml requirements.lock
-	$(PIP) install --quiet $(LOCKED) --editable .
+$(VENV)/.installed: $(VENV)/.app
+	@echo "installing PyTorch for CPU ranks in $(VENV), once"
+	@$(EXTRAS) > $(VENV)/extras.txt
+	@$(PIP) install --quiet $(LOCKED) $(TORCH) --requirement $(VENV)/extras.txt
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed
 	@$(GROUP) test > $(VENV)/test.txt
-	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/test.txt
+	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/test.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
 	@$(GROUP) dev > $(VENV)/dev.txt
-	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/dev.txt
+	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/dev.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(GROUP) docs > $(VENV)/docs.txt
+	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/docs.txt
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.dev
+	@$(GROUP) release > $(VENV)/release.txt
+	@$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/release.txt
 	@touch $@
 
 # The faults are planted, so exit code 1 (something is bad) is the expected one.
-demo: $(VENV)/.installed
+demo:
+	$(call ready,$(VENV)/.installed)
 	@$(BIN)/fabtui --lab 2x4 --lab-fault 'n000:1>n001:2=drop' --lab-fault 'n000:3>n001:0=slow:20MB' $(ARGS) || [ $$? -eq 1 ]
 
-replay: $(VENV)/.app
-	@$(BIN)/fabtui replay recordings/h200x8-lab-2x4-faults.jsonl.gz $(ARGS) || [ $$? -eq 1 ]
+replay:
+	$(call ready,$(VENV)/.app)
+	@$(BIN)/fabtui replay --demo $(ARGS) || [ $$? -eq 1 ]
+
+build/fabric.jsonl.gz: bench/synthetic.py
+	@echo "making up a session of 512 GPUs, with 261,632 pairs, once" && mkdir -p build && rm -f $@ $@.part
+	@$(BIN)/python bench/synthetic.py $@.part --nodes 64 --rate 13000 > /dev/null
+	@mv $@.part $@
+
+fabric:
+	$(call ready,$(VENV)/.app)
+	$(call ready,build/fabric.jsonl.gz)
+	@$(BIN)/fabtui replay build/fabric.jsonl.gz $(ARGS) || [ $$? -eq 1 ]
 
 ifdef ARGS
-test: $(VENV)/.test
+test:
+	$(call ready,$(VENV)/.test)
 	$(BIN)/python -m pytest $(ARGS)
 else
-test: $(VENV)/.test
+test:
+	$(call ready,$(VENV)/.test)
 	$(BIN)/python tools/run_tests.py $(JOBS)
 endif
 
-test-fast: $(VENV)/.test
+test-fast:
+	$(call ready,$(VENV)/.test)
 	@$(BIN)/python tools/run_tests.py compile
 	$(BIN)/python -m pytest --forks $(FAST_JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
-lint: $(VENV)/.dev
+lint:
+	$(call ready,$(VENV)/.dev)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
@@ -97,52 +135,51 @@ lint: $(VENV)/.dev
 	$(BIN)/python tools/check_lock.py
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive fabtui probes tools docs
 
-$(VENV)/.docs: $(VENV)/.dev
-	@$(GROUP) docs > $(VENV)/docs.txt
-	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/docs.txt
-	@touch $@
-
-reference: $(VENV)/.test
+reference:
+	$(call ready,$(VENV)/.test)
 	$(BIN)/python tools/generate_docs.py
 
-docs: $(VENV)/.docs
+docs:
+	$(call ready,$(VENV)/.docs)
 	$(BIN)/python tools/generate_docs.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-images: $(VENV)/.app
+images:
+	$(call ready,$(VENV)/.app)
 	$(BIN)/python docs/make_images.py
 	$(BIN)/python docs/make_animation.py
 	$(BIN)/fabtui report recordings/h200x8-lab-2x4-faults.jsonl.gz --svg docs/images/matrix.svg --mode value || [ $$? -eq 1 ]
 
 # What the benchmarks are made of, and one that needs the sources of other projects.
 BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps known_errors loopback othergrids played synthetic terminal)
-bench: $(VENV)/.test
+bench:
+	$(call ready,$(VENV)/.test)
 	for script in $(filter-out $(BENCH_PARTS),$(wildcard bench/*.py)); do $(BIN)/python $$script || exit 1; done
 
-$(VENV)/.release: $(VENV)/.dev
-	@$(GROUP) release > $(VENV)/release.txt
-	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/release.txt
-	@touch $@
-
 # The same commit gives the same bytes: nothing in these files depends on the time or the folder.
-dist: $(VENV)/.release
+dist:
+	$(call ready,$(VENV)/.release)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 	$(BIN)/python tools/build_zipapp.py dist/*.whl dist/fabtui.pyz
 	cd dist && sha256sum *.whl *.tar.gz *.pyz > SHA256SUMS
 
-check-release: $(VENV)/.release
+check-release:
+	$(call ready,$(VENV)/.release)
 	$(BIN)/python tools/check_release.py
 	$(BIN)/python tools/check_installs.py
 
 release: lint test dist check-release
 
 # The tests with the oldest direct dependencies that pyproject.toml allows, and with the newest.
-check-dependencies: $(VENV)/.test
+check-dependencies:
+	$(call ready,$(VENV)/.test)
 	$(BIN)/python tools/check_dependencies.py $(ARGS)
 
-lock: $(VENV)/.docs $(VENV)/.release
+lock:
+	$(call ready,$(VENV)/.docs)
+	$(call ready,$(VENV)/.release)
 	$(BIN)/python tools/write_lock.py > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from platformdirs import PlatformDirs
 
 _PACKAGE = Path(__file__).resolve().parent
-_RECORDING = ".jsonl.gz"
+#: End of the file names of recordings.
+RECORDING = ".jsonl.gz"
 #: Pause (s) between two attempts to lock a file.
 _LOCK_PAUSE = 0.05
 
@@ -117,7 +118,7 @@ def recording_name(nodes: Sequence[str], now: float) -> str:
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     shown = "-".join(nodes[:2]) + (f"-and-{len(nodes) - 2}-more" if len(nodes) > 2 else "")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", shown)[:80]
-    return f"{stamp}-{safe}{_RECORDING}"
+    return f"{stamp}-{safe}{RECORDING}"
 
 
 def free_path(path: Path) -> Path:
@@ -125,12 +126,12 @@ def free_path(path: Path) -> Path:
 
     So two sessions that start in the same second have two. It is removed at the end if nothing was written.
     """
-    stem = path.name.removesuffix(_RECORDING)
+    stem = path.name.removesuffix(RECORDING)
     for number in itertools.count(2):
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except FileExistsError:
-            path = path.with_name(f"{stem}-{number}{_RECORDING}")
+            path = path.with_name(f"{stem}-{number}{RECORDING}")
         except OSError:
             # The recording itself reports why.
             break

@@ -29,6 +29,8 @@ _OUTPUTS = (*_TESTS, "resume")
 _FILES = (*_OUTPUTS, "report")
 _CONFIGURED = (APP, "run", "watch", "resume", "preflight", "serve", *_JOB, "config", "replay", "read")
 _HOUR = 3600.0
+#: The shipped recording with planted faults: what ``--demo`` plays without a name.
+DEMO = "h200x8-lab-2x4-faults"
 #: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
 _MAX_PAIR_SIZES = 8
 _MAX_COLLECTIVE_SIZES = 40
@@ -245,6 +247,8 @@ _PREFLIGHT = (
 _REPLAY = (
     OptionSpec("file", "recording, or file that read knows; none: list them", "", ("replay",),
         metavar="FILE", positional="?"),
+    OptionSpec("demo", "instead of a file, a recording that ships with fabtui", "replay", ("replay",), metavar="NAME",
+        default=DEMO, optional=DEMO),
     OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
     OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
     OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),

@@ -47,7 +47,8 @@ def recordings_text(folder: Path) -> str:
             newest = newest or path
     if newest is None:
         raise InputError(
-            f"there is no recording in {folder}; every session makes one there, unless --no-record is given"
+            f"there is no recording in {folder}; every session makes one there, unless --no-record is given; "
+            "to play one that ships with fabtui: fabtui replay --demo"
         )
     more = [f"  and {len(found) - MOST} older ones"] if len(found) > MOST else []
     lines = [f"recordings in {folder}", *aligned([_HEAD, *rows], left=(0, 3, 4)), *more]

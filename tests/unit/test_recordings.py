@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.cli.main import main
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model.layers import Layer
@@ -72,3 +73,18 @@ def test_a_recording_of_a_job_names_the_rank_that_is_behind() -> None:
     assert verdict.sentence.endswith("rank 1 on n000:1 is stopped; next: ssh n000 kill -CONT 1041")
     assert [one.rule.id for one in diagnose(model).findings] == ["J20"]
     assert diagnose(model).code == 1
+
+
+def test_a_shipped_recording_plays_by_name_or_a_part_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "--demo", "--text"]) == 1
+    default = capsys.readouterr().out
+    assert main(["replay", "--demo", "faults", "--text"]) == 1
+    assert capsys.readouterr().out == default
+    assert main(["replay", "--demo", "job", "--text"]) == 1
+    for words, text in (
+        (["--demo", "lab"], "--demo: no recording 'lab'; there are "),
+        (["--demo", "x" * 200], "there are "),
+        (["x.gz", "--demo"], "without it: fabtui replay x.gz"),
+    ):
+        assert main(["replay", *words]) == 2
+        assert text in capsys.readouterr().err

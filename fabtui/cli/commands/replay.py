@@ -13,10 +13,10 @@ from fabtui.cli.options_from_args import files_request, output_path
 from fabtui.cli.printing import is_plain, shown_from
 from fabtui.config.file import read_config
 from fabtui.config.options import OUTPUT_OPTIONS
-from fabtui.config.values import ratio
+from fabtui.config.values import nearest, ratio
 from fabtui.errors import InputError
 from fabtui.model.recording import DamagedRecording, check_recording
-from fabtui.paths import recordings_folder, user_path
+from fabtui.paths import RECORDING, recordings_folder, shipped_recordings_folder, user_path
 
 if TYPE_CHECKING:
     from fabtui.session.feeds.replay import ReplayFeed
@@ -25,6 +25,7 @@ HELP = """\
 Replay a recorded session. Recordings are in the state folder (see fabtui info).
 
 examples:
+  fabtui replay --demo                         a shipped session on real GPUs, with planted faults
   fabtui replay                                list the recordings, newest first
   fabtui replay session.jsonl.gz               at the original speed
   fabtui replay session.jsonl.gz --speed 10    ten times faster
@@ -37,6 +38,10 @@ examples:
 
 def execute(args: argparse.Namespace) -> int:
     """Replay a recording, or list the recordings without one; return the exit code."""
+    if "demo" in args:
+        if "file" in args:
+            raise InputError(f"--demo plays a recording that ships with fabtui; without it: fabtui replay {args.file}")
+        args.file = str(shipped_recording(args.demo))
     if "file" not in args:
         return _list(args)
     path = user_path(args.file)
@@ -67,6 +72,20 @@ def execute(args: argparse.Namespace) -> int:
 
         print_outcome(feed.model, code)
     return code
+
+
+def shipped_recording(name: str) -> Path:
+    """Return the recording of a name, or the only one whose name has this part, among those that ship with fabtui.
+
+    Raises:
+        InputError: There is none, or there are several.
+    """
+    folder = shipped_recordings_folder()
+    known = sorted(path.name.removesuffix(RECORDING) for path in folder.glob(f"*{RECORDING}"))
+    found = [one for one in known if one == name] or [one for one in known if name in one]
+    if len(found) != 1:
+        raise InputError(f"--demo: no recording {name[:60]!r}; there are {', '.join(known)}{nearest(name, known)}")
+    return folder / f"{found[0]}{RECORDING}"
 
 
 def _output_of_tool(args: argparse.Namespace, error: InputError) -> int:
