@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -222,6 +224,31 @@ class Finding:
     def replace(self, **changes: Any) -> Finding:
         """Return a copy with some attributes changed."""
         return replace(self, **changes)
+
+
+class NextStep(str):
+    """Command of a next step that runs on a node, as it is typed on another machine.
+
+    Steps without a node, such as a command of fabtui, are plain strings.
+    """
+
+    node: str  #: Where it runs.
+    remote: str  #: What follows the node in the command.
+    here: str  #: ``lab`` or ``local`` if the nodes of the session are this machine, which needs no login; else "".
+
+    def __new__(cls, text: str, node: str = "", remote: str = "", here: str = "") -> NextStep:
+        """Return a step; ``text`` is the whole command."""
+        step = super().__new__(cls, text)
+        step.node, step.remote, step.here = node, remote, here
+        return step
+
+    @property
+    def there(self) -> str:
+        """What is typed on the node itself: ssh takes the quotes of a command of several words away."""
+        with contextlib.suppress(ValueError):
+            if len(words := shlex.split(self.remote)) == 1:
+                return words[0]
+        return self.remote
 
 
 class Rule(ABC, Generic[ContextT]):

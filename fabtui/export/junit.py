@@ -21,7 +21,7 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
-from fabtui.presentation.findings import evidence, headline, known_text
+from fabtui.presentation.findings import evidence, headline, known_text, step_text
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.sanitize import clean, one_line
 
@@ -129,7 +129,7 @@ def _finding_text(finding: Finding) -> str:
     )
     lines = [f"{finding.severity}: {nodes}{headline(finding)}", *evidence(finding)]
     lines += [text for text in (known_text(finding), finding.rule.next_step) if text]
-    return "\n".join([*lines, *(f"next: {one_line(command, 1000)}" for command in finding.next)])
+    return "\n".join([*lines, *(f"next: {step_text(command, 1000)}" for command in finding.next)])
 
 
 def _classes(model: Model) -> Iterator[Case]:

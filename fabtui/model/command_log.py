@@ -12,6 +12,8 @@ from fabtui.model.records import LogLine
 MOST_COMMANDS = 200
 #: Number of lines of an output that the event log shows.
 LOGGED_LINES = 5
+#: What stood between a command and its node in labs of fabtui 0.2 and before.
+_OLD_PLACE = " # on "
 
 
 @dataclass
@@ -39,6 +41,9 @@ class CommandLog:
             if self._latest.get(old.start.command) is old:
                 del self._latest[old.start.command]
         run = self._runs[event.number] = self._latest[event.command] = CommandRun(event)
+        command, mark, node = event.command.rpartition(_OLD_PLACE)
+        if mark:
+            self._latest[f"ssh {node} {command}"] = run
         self._log.append(LogLine(run.start.time, "notice", event.node, f"you run: {' '.join(event.argv)}"))
 
     def end(self, event: CommandEnd) -> None:

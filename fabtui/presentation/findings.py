@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fabtui.diagnosis.finding import Direction, Domain, Finding, Route, Subject
+from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route, Subject
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
@@ -27,6 +28,8 @@ _MOST_NAMED, _MOST_COMMANDS = 6, 2
 #: Rules whose titles count pairs instead of naming them.
 _COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+#: What a shell takes for itself, in a command or in its words.
+_SHELL = re.compile(r"[();<>|&]+|.*[$`*?~\n].*", re.DOTALL)
 
 
 def title(finding: Finding) -> str:
@@ -94,6 +97,34 @@ def pairs_text(finding: Finding) -> str:
     return count(len(finding.cells), "pair") if finding.cells else ""
 
 
+def step_parts(step: str, most: int = 4000) -> tuple[str, str]:
+    """Return a next step as it is shown on one line, and a remark behind it that is no part of the command."""
+    here = step.here if isinstance(step, NextStep) else ""
+    return one_line(step, most), f"({here}: runs here)" if here else ""
+
+
+def step_text(step: str, most: int = 500) -> str:
+    """Return a next step with its remark, for texts."""
+    return " ".join(filter(None, step_parts(step, most)))
+
+
+def copied_step(step: str) -> str:
+    """Return what to paste in order to run a next step: nodes that are this machine need no login."""
+    return one_line(step.there if isinstance(step, NextStep) and step.here else step, 4000)
+
+
+def step_json(step: str) -> dict[str, Any]:
+    """Return the node and the words of a next step; a command that needs a shell has one as its first word."""
+    node, command = (step.node, step.there) if isinstance(step, NextStep) else (None, str(step))
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        words = ["|"]
+    return {"node": node, "argv": ["sh", "-c", command] if any(map(_SHELL.fullmatch, words)) else words}
+
+
 class FindingText(NamedTuple):
     """Text of a finding: its title with its number of pairs, its evidence, and its next commands."""
 
@@ -111,7 +142,7 @@ def finding_text(finding: Finding) -> FindingText:
         names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
         more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         lines.append(one_line(", ".join(names[:_MOST_NAMED]) + more, _LONGEST))
-    commands = [one_line(command, 500) for command in finding.next[:_MOST_COMMANDS]]
+    commands = [step_text(command) for command in finding.next[:_MOST_COMMANDS]]
     return FindingText(f"{placed_title(finding)}{pairs}", lines, commands)
 
 
@@ -132,7 +163,8 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "measurements": len(finding.measurements),
         "facts": {name: _plain(value) for name, value in finding.facts.items() if value is not None},
         "evidence": list(evidence(finding)),
-        "next": list(finding.next),
+        "next": list(map(str, finding.next)),
+        "steps": list(map(step_json, finding.next)),
         "acknowledged": _known_json(finding),
     }
 

@@ -12,6 +12,7 @@ from fabtui.jobs.monitor.report import JobReport, NodeRow, Verdict
 from fabtui.jobs.monitor.settings import NAMES
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import step_parts
 from fabtui.presentation.text_table import aligned
 from fabtui.presentation.wording import MUTED, Part, clock_text, plain
 from fabtui.presentation.wrapping import Line, Lines, clipped, wrapped
@@ -70,7 +71,8 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, *, with_next: bo
     ]
     lines = wrapped(head, width, 7)
     for command in finding.next if with_next else ():
-        lines += wrapped([("       next: ", MUTED), (one_line(command, 400), "")], width, 13)
+        text, note = step_parts(command, 400)
+        lines += wrapped([("       next: ", MUTED), (text, ""), (f" {note}" if note else "", MUTED)], width, 13)
     return lines
 
 

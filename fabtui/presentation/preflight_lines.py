@@ -15,7 +15,7 @@ from fabtui.model.facts.node_view import Value
 from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.findings import evidence as evidence_of
-from fabtui.presentation.findings import title
+from fabtui.presentation.findings import step_parts, title
 from fabtui.presentation.text_table import padded
 from fabtui.presentation.wrapping import Line
 
@@ -78,7 +78,10 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     if len(shown_lines) > _EVIDENCE:
         lines.append([(indent, ""), (f"and {len(shown_lines) - _EVIDENCE} more", "dim")])
     next_room = max(20, width - 10)
-    return lines + [[(indent + "next: ", "dim"), (cut(one, next_room, glyphs), "")] for one in finding.next]
+    for text, note in map(step_parts, finding.next):
+        room = next_room - len(note) - 1 if note else next_room
+        lines.append([(f"{indent}next: ", "dim"), (cut(text, room, glyphs), ""), (f" {note}" if note else "", "dim")])
+    return lines
 
 
 def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:

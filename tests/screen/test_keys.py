@@ -144,7 +144,7 @@ def running() -> Story:
 def asking() -> Story:
     """Story of a failed node whose next step asks before it runs."""
     story = sweep_of_two()
-    story.state("n002", NodeState.FAILED, REFUSED, "sudo dmesg # on n000")
+    story.state("n002", NodeState.FAILED, REFUSED, "ssh n000 sudo dmesg")
     return story
 
 

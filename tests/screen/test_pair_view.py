@@ -218,7 +218,7 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         ):
             assert words in found, words
         await pilot.press("y")
-        assert "next    ibstat mlx5_1" in app.clipboard
+        assert "next    ssh n000 ibstat mlx5_1\n" in app.clipboard
         assert "by hand: fabtui run --lab 2x4" in app.clipboard
         await pilot.press("Y")
         assert app.clipboard.startswith("fabtui run --lab 2x4")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.knowledge.next_commands import login_words
+from fabtui.diagnosis.knowledge.next_commands import login_words, on_node
 from fabtui.diagnosis.preflight.checks import Preflight, latest_preflight
 from fabtui.model.command_log import CommandRun
 from fabtui.model.events import CommandEnd, CommandStart, NodeState
@@ -52,7 +52,7 @@ async def shown_findings(app: Any, pilot: Any, *next_steps: str) -> FindingsScre
 async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_it(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(120, 40)) as (app, pilot):
-        await shown_findings(app, pilot, "ip -s link show eth1 # on n000")
+        await shown_findings(app, pilot, "ssh n000 ip -s link show eth1")
         await pilot.press("down")
         await pilot.pause()
         assert "enter runs it on n000" in screen_text(app)
@@ -71,6 +71,25 @@ async def test_a_step_that_only_reads_runs_at_once_and_its_output_stands_below_i
         assert "[31mred]0;title[2J[bold]kept[/bold]evil" in text
         assert not {"\x1b", "\x07", "\u202e", "\t"} & set(text)
         assert [line.text for line in app.model.log if "you run" in line.text] == ["you run: ip -s link show eth1"]
+
+
+async def test_in_a_lab_a_step_says_where_it_runs_and_what_is_copied_works_where_it_is_pasted(opened: Opened) -> None:
+    feed = two_nodes()
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        app.model.lab = "2x4"
+        await shown_findings(app, pilot, on_node("n000", "ss -ltn", app.model))
+        assert "ssh n000 ss -ltn (lab: runs here)" in screen_text(app)
+        await pilot.press("y")
+        assert "ssh n000 ss -ltn" in app.clipboard
+        assert "lab:" not in app.clipboard
+        await pilot.press("Y")
+        assert "ssh n000 ss -ltn" in app.clipboard
+        assert "lab:" not in app.clipboard
+        await pilot.press("down", "y")
+        assert app.clipboard == "ss -ltn"
+        await pilot.press("enter")
+        await until(pilot, lambda: feed.ran)
+        assert (feed.ran[0].node, feed.ran[0].argv) == ("n000", ("ss", "-ltn"))
 
 
 @pytest.mark.parametrize("view", [PairScreen, NodeScreen, PreflightScreen])
@@ -160,7 +179,7 @@ async def test_a_read_only_session_refuses_tests_and_steps_that_may_change_somet
             await pilot.press(key)
             await pilot.pause(0.1)
             assert list(app._notifications)[-1].message == f"this session is read-only (--read-only): {why}"
-        await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache", "ip -s link # on n000")
+        await shown_findings(app, pilot, "ssh n001 sudo ip route flush cache", "ssh n000 ip -s link")
         await pilot.press("c")
         await pilot.pause(0.1)
         assert list(app._notifications)[-1].message.endswith("no experiment is run")
@@ -262,11 +281,11 @@ async def test_the_pairs_of_a_finding_are_outlined_until_esc(opened: Opened, siz
 async def test_a_click_selects_a_row_and_a_double_click_opens_it(opened: Opened) -> None:
     feed = two_nodes()
     async with opened(feed, size=(80, 24)) as (app, pilot):
-        screen = await shown_findings(app, pilot, "ip -s link", "lsmod # on n001")
+        screen = await shown_findings(app, pilot, "ip -s link", "ssh n001 lsmod")
         line = next(y for y, text in enumerate(screen_text(app).splitlines()) if "lsmod" in text)
         await pilot.click(offset=(20, line))
         await pilot.pause(0.1)
-        assert "> lsmod" in screen_text(app)
+        assert "> ssh n001 lsmod" in screen_text(app)
         assert feed.ran == []
         await pilot.click(offset=(20, line), times=2)
         await until(pilot, lambda: feed.ran)

@@ -26,7 +26,7 @@ from fabtui.export.openmetrics import RoundState, WatchRound, write_round
 from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
-from fabtui.presentation.findings import placed_title
+from fabtui.presentation.findings import placed_title, step_text
 from fabtui.report.summary import outcome_line
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE, LiveFeed
@@ -186,7 +186,7 @@ class _Watching:
             if identity not in self._printed:
                 self._line(
                     f"{one.severity}: {one_line(placed_title(one), 500)}"
-                    + (f"; next: {one.next[0]}" if one.next else "")
+                    + (f"; next: {step_text(one.next[0])}" if one.next else "")
                 )
         self._printed = set(titles)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from fabtui.diagnosis.finding import NextStep
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
@@ -21,8 +23,8 @@ from fabtui_node.protocol import ErrorKind
 
 #: Rendezvous port of a test by hand.
 PORT = 29517
-#: What stands between a command and its node in a lab, whose nodes are all this machine.
-LAB_NODE = " # on "
+#: An ssh command without options: the node, and what follows it.
+_SSH = re.compile(r"ssh ('[^']*'|[^\s'-]\S*) (\S.*)")
 #: Errors of the memory of a node, as the kernel logs them.
 _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
@@ -41,7 +43,7 @@ _BY_HAND = (
 
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
-    """Return a command as it is run on a node."""
+    """Return a command as it is typed to run on a node."""
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
 
 
@@ -53,24 +55,27 @@ def is_this_machine(model: Model) -> bool:
 def typed(command: str, model: Model | None) -> str:
     """Return an ``ssh NODE`` command in the terms of a session's transport.
 
-    The nodes of a lab and of ``local`` are this machine and need no ssh: a comment names them. A node that an output of
-    a tool does not name is not reached: its command is one to type where the output is from. Otherwise ssh gets the
-    configuration file of the session, and where srun or another launcher reaches the node, that is named.
+    The nodes of a lab and of ``local`` are this machine: the step says so, and its text is that of other sessions. A
+    node that an output of a tool does not name is not reached: its command is one to type where the output is from.
+    Otherwise ssh gets the configuration file of the session, and where srun or another launcher reaches the node, that
+    is named.
     """
-    if model is None or not command.startswith("ssh "):
+    if (found := _SSH.fullmatch(command)) is None:
         return command
-    for node in model.options.get("unnamed", ()):
-        if command.startswith(prefix := f"ssh {shlex.quote(one_line(str(node), 255))} "):
-            return command[len(prefix) :]
+    quoted, remote = found.groups()
+    node = quoted.strip("'")
+    if model is None:
+        return NextStep(command, node, remote)
+    if node in (one_line(str(one), 255) for one in model.options.get("unnamed", ())):
+        return remote
     if is_this_machine(model):
-        _, node, remote = command.split(maxsplit=2)
-        return f"{remote}{LAB_NODE}{node}"
-    for node, record in model.nodes.items():
-        prefix = f"ssh {shlex.quote(one_line(node, 255))} "
-        if record.backend in ("srun", "via") and command.startswith(prefix):
-            return one_line(command_on_node(model.options, node, command[len(prefix) :], record.backend), 2000)
-    config = model.options.get("ssh_config")
-    return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
+        return NextStep(command, node, remote, "local" if model.lab is None else "lab")
+    record, text = model.nodes.get(node), command
+    if record is not None and record.backend in ("srun", "via"):
+        text = one_line(command_on_node(model.options, node, remote, record.backend), 2000)
+    elif config := model.options.get("ssh_config"):
+        text = f"ssh -F {shlex.quote(one_line(str(config), 500))} {quoted} {remote}"
+    return NextStep(text, node, remote)
 
 
 def login_words(model: Model, node: str) -> list[str]:
@@ -343,7 +348,7 @@ def by_hand(model: Model, src: str, dst: str) -> str:
             words.append(f"GLOO_SOCKET_IFNAME={name}")
         python = _python(model, end.node)
         inner = shlex.join([*words, python, "-c", code])
-        parts.append(on_node(end.node, shlex.quote(inner), model) if model.lab is None else inner)
+        parts.append(on_node(end.node, shlex.quote(inner), model) if not is_this_machine(model) else inner)
     return f"{parts[0]} & {parts[1]}; wait"
 
 

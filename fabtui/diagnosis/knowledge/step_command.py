@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fabtui.diagnosis.knowledge import toml_data
-from fabtui.diagnosis.knowledge.next_commands import LAB_NODE, is_this_machine
 from fabtui.model.session_model import Model
 from fabtui.transport.registry import command_on_node
 
@@ -87,7 +86,7 @@ def step_command(model: Model, text: str) -> StepCommand:
     Raises:
         CannotRunError: It is not a single command for a node of the session.
     """
-    launched = _on_this_machine(text) if is_this_machine(model) else _launched(model, text)
+    launched = _launched(model, text)
     first, *rest = _stages(text if launched is None else launched[1])
     if launched is not None:
         node = launched[0]
@@ -152,12 +151,6 @@ def _launched(model: Model, text: str) -> tuple[str, str] | None:
             if text.startswith(prefix):
                 return node, text[len(prefix) :]
     return None
-
-
-def _on_this_machine(text: str) -> tuple[str, str] | None:
-    """Return the node and the command of a step in a lab or with ``local``; None for one that names no node."""
-    command, mark, node = text.rpartition(LAB_NODE)
-    return (node, command) if mark else None
 
 
 def _filters(stages: Sequence[Sequence[str]]) -> tuple[tuple[LineFilter, ...], int]:

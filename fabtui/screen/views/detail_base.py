@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
+from fabtui.presentation.findings import copied_step
 from fabtui.presentation.text_table import filled, padded
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, Lines, between, stacked
@@ -42,7 +43,7 @@ Cell = str | Part
 
 def section(title: str, note: str = "") -> Lines:
     """Return the heading of a section, after a blank line."""
-    return [[], [(title, "bold $accent"), (f"  {note}" if note else "", MUTED)]]
+    return [[], [(title, "bold $accent"), (f" {note}" if note else "", MUTED)]]
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
@@ -298,9 +299,9 @@ async def _report(context: AppContext, feed: Feed, command: StepCommand) -> None
     context.request_draw()
 
 
-def step_block(context: AppContext, text: str, at: int, width: int, *, selected: bool) -> Lines:
+def step_block(context: AppContext, text: str, at: int, width: int, *, selected: bool, noted: bool = True) -> Lines:
     """Return the next step at a place of a list, with its output; the selected one shows what Enter does."""
-    lines = step_lines(text, at, width, hint=enter_text(context, text) if selected else None)
+    lines = step_lines(text, at, width, hint=enter_text(context, text) if selected else None, noted=noted)
     if (run := context.model.commands.latest(text)) is not None:
         lines += output_lines(run, width, context.glyphs.ellipsis, MANY_LINES if selected else FEW_LINES)
     return lines
@@ -324,6 +325,7 @@ class SteppedScreen(DetailScreen):
         #: Next steps as they were drawn, each with its first line.
         self._drawn: list[tuple[str, Line]] = []
         self._lines: Lines = []
+        self._copies = False  #: True while the text of the view is made for copying.
 
     @abstractmethod
     def stepped_lines(self, width: int) -> Lines:
@@ -340,7 +342,7 @@ class SteppedScreen(DetailScreen):
 
     def step(self, text: str, at: int, width: int) -> Lines:
         """Return the lines of the next step at a place of a list."""
-        lines = step_block(self.context, text, at, width, selected=text == self.selected)
+        lines = step_block(self.context, text, at, width, selected=text == self.selected, noted=not self._copies)
         self._drawn.append((text, lines[0]))
         return lines
 
@@ -363,9 +365,11 @@ class SteppedScreen(DetailScreen):
 
     def action_copy(self) -> None:
         if self.selected is not None:
-            self.context.copy(one_line(self.selected))
+            self.context.copy(copied_step(self.selected))
         else:
+            self._copies = True
             self.copy_all()
+            self._copies = False
             self.draw()
 
     def copy_all(self) -> None:

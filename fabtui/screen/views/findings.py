@@ -19,7 +19,7 @@ from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as text
-from fabtui.presentation.findings import title
+from fabtui.presentation.findings import copied_step, title
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
@@ -294,7 +294,7 @@ class FindingsScreen(FilteredScreen):
         row = self._row(shown)
         one = self.context.findings.found[row.number]
         if row.step is not None:
-            self.context.copy(one_line(one.next[row.step]))
+            self.context.copy(copied_step(one.next[row.step]))
         else:
             self.context.copy(as_text(finding_block(one, self.copy_width, row.number + 1)))
 
@@ -304,7 +304,7 @@ class FindingsScreen(FilteredScreen):
             lines += [[], *finding_block(one, self.copy_width, number + 1)]
             runs = [run for text in one.next if (run := self.context.model.commands.latest(text)) is not None]
             for run in runs:
-                lines += step_lines(run.start.command, 0, self.copy_width)
+                lines += step_lines(run.start.command, 0, self.copy_width, noted=False)
                 lines += output_lines(run, self.copy_width, self.context.glyphs.ellipsis, sys.maxsize)
         self.context.copy(as_text(lines))
 

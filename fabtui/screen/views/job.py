@@ -18,6 +18,7 @@ from fabtui.jobs.monitor.job_logs import KEPT, LogFile, Stream
 from fabtui.jobs.monitor.report import JobReport
 from fabtui.nodeset import count
 from fabtui.presentation import job_lines
+from fabtui.presentation.findings import copied_step, step_parts
 from fabtui.presentation.job_board import (
     JobBoard,
     behind_lines,
@@ -208,7 +209,9 @@ class JobScreen(TitledScreen):
         if self._asking:
             lines.append([(f" asking for stacks, dumps and kernel reports{glyphs.ellipsis}", MUTED)])
         for command in [] if board is None else steps_of(board)[:1]:
-            lines += wrapped([("           next: ", MUTED), (one_line(command, 400), "")], width, 17)
+            text, note = step_parts(command, 400)
+            step = [("           next: ", MUTED), (text, ""), (f" {note}" if note else "", MUTED)]
+            lines += wrapped(step, width, 17)
         return lines
 
     @property
@@ -223,7 +226,8 @@ class JobScreen(TitledScreen):
     def _draw_step(self, text: str, width: int, lines: int) -> None:
         """Show the chosen next step, what Enter does, and its output, in place of the log."""
         context = self.context
-        title: list[Part] = [(" > ", "bold $primary"), (one_line(text, 400), "bold $accent")]
+        command, note = step_parts(text, 400)
+        title: list[Part] = [(" > ", "bold $primary"), (command, "bold $accent"), (f" {note}" if note else "", MUTED)]
         self._log_title.show(Content.assemble(*clipped(title, width, context.glyphs.ellipsis)))
         hint = (
             "enter asks here: the stacks of the ranks, dumps, kernel reports"
@@ -336,7 +340,7 @@ class JobScreen(TitledScreen):
 
     def action_copy(self) -> None:
         if self._step is not None:
-            self.context.copy(one_line(self._step))
+            self.context.copy(copied_step(self._step))
         elif self._report is not None:
             self.context.copy(job_text(self._report, 120, ascii_only=False))
 

@@ -68,8 +68,8 @@ _INDENT = 14
 
 
 def finding_block(one: Finding, width: int, number: int) -> Lines:
-    """Return a finding with its evidence, pairs and next steps."""
-    steps = [step for at, command in enumerate(one.next) for step in step_lines(command, at, width)]
+    """Return a finding with its evidence, pairs and next steps, as it is copied."""
+    steps = [step for at, command in enumerate(one.next) for step in step_lines(command, at, width, noted=False)]
     return [*head_lines(one, width, number), *detail_lines(one, width), *steps]
 
 
@@ -94,13 +94,22 @@ def detail_lines(one: Finding, width: int) -> Lines:
     return stacked(lines, width, _INDENT)
 
 
-def step_lines(command: str, at: int, width: int, *, hint: str | None = None) -> Lines:
-    """Return the next step at a place of the list; ``hint``: it is selected, and this is what Enter does."""
+def step_lines(command: str, at: int, width: int, *, hint: str | None = None, noted: bool = True) -> Lines:
+    """Return the next step at a place of the list.
+
+    Args:
+        command: The step.
+        at: Its place.
+        width: Width of the lines.
+        hint: What Enter does to it, if it is selected.
+        noted: Whether a remark says where it runs; texts to copy have none.
+    """
     label = "next" if not at else ""
-    text = one_line(command, 4000)
+    text, note = finding_text.step_parts(command)
+    behind: Line = [(f" {note}", MUTED)] if note and noted else []
     if hint is None:
-        return stacked([[(f"      {label:<8}", MUTED), (text, "$accent")]], width, _INDENT)
-    lines: Lines = [[(f"      {label:<6}", MUTED), ("> ", "bold $primary"), (text, "bold $accent reverse")]]
+        return stacked([[(f"      {label:<8}", MUTED), (text, "$accent"), *behind]], width, _INDENT)
+    lines: Lines = [[(f"      {label:<6}", MUTED), ("> ", "bold $primary"), (text, "bold $accent reverse"), *behind]]
     return stacked([*lines, [(" " * _INDENT + hint, MUTED)]], width, _INDENT)
 
 
@@ -188,7 +197,7 @@ class _Block:
             for text in (() if one.known else finding_text.evidence(one))
         ]
         self._steps = [
-            stacked([[("  next  ", MUTED), (one_line(step, 4000), "$accent")]], width, 8)
+            stacked([[("  next  ", MUTED), *_noted(step)]], width, 8)
             for step in (() if one.known else one.next[:_MOST_STEPS])
         ]
         self._shown = (0, 0)
@@ -210,6 +219,11 @@ class _Block:
             return 0
         self._shown = wanted
         return more
+
+
+def _noted(step: str) -> Line:
+    text, note = finding_text.step_parts(step)
+    return [(text, "$accent"), *([(f" {note}", MUTED)] if note else [])]
 
 
 def _with_count(head: Line, pairs: str, width: int, glyphs: Glyphs) -> Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.findings import step_parts
 from fabtui.presentation.job_board import (
     JobBoard,
     behind_lines,
@@ -14,7 +15,6 @@ from fabtui.presentation.job_board import (
 )
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Line, Lines, stacked
-from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TargetLine
 
 #: Maximum number of lines without the headings of the parts.
@@ -32,8 +32,8 @@ def job_panel(board: JobBoard, rank: Line | None, size: tuple[int, int], glyphs:
     """
     width, height = size
     steps: Lines = [
-        [("  next  " if not at else " " * 8, MUTED), (one_line(step, 400), "$accent")]
-        for at, step in enumerate(steps_of(board))
+        [("  next  " if not at else " " * 8, MUTED), (text, "$accent"), (f" {note}" if note else "", MUTED)]
+        for at, (text, note) in enumerate(map(step_parts, steps_of(board)))
     ]
     behind = behind_lines(board, width, glyphs)
     parts: list[tuple[str, Lines]] = [

@@ -26,6 +26,7 @@ from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, Probe
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import copied_step, step_json, step_text
 
 TIMEOUT = Verdict.TIMEOUT
 
@@ -69,11 +70,33 @@ def test_a_command_is_run_over_ssh_unless_the_node_is_this_machine() -> None:
     model.options = {"ssh_config": "/my config"}
     assert on_node("a", "ip link", model) == "ssh -F '/my config' a ip link"
     assert typed("nft list ruleset", model) == "nft list ruleset"
-    model.options = {"transport": "local"}
-    assert on_node("a", "ip link", model) == "ip link # on a"
+    model.options = {"transport": "local", "ssh_config": "/my config"}
+    assert step_text(on_node("a", "ip link", model)) == "ssh a ip link (local: runs here)"
     model.lab = "2x2"
-    assert on_node("a", "ip link", model) == "ip link # on a"
+    assert step_text(on_node("a", "ip link", model)) == "ssh a ip link (lab: runs here)"
     assert typed("nft list ruleset", model) == "nft list ruleset"
+
+
+@pytest.mark.parametrize(
+    ("command", "pasted", "argv"),
+    [
+        ("ip -s link", "ip -s link", ["ip", "-s", "link"]),
+        ("ss -ltnp 'sport = :39505'", "ss -ltnp 'sport = :39505'", ["ss", "-ltnp", "sport = :39505"]),
+        ("sudo dmesg | grep -i xid", "sudo dmesg | grep -i xid", ["sh", "-c", "sudo dmesg | grep -i xid"]),
+        ("'sysctl a; ip rule'", "sysctl a; ip rule", ["sh", "-c", "sysctl a; ip rule"]),
+    ],
+)
+def test_what_is_copied_in_a_lab_needs_no_login(command: str, pasted: str, argv: list[str]) -> None:
+    model = session()
+    step = on_node("a", command, model)
+    assert step == step_text(step) == copied_step(step) == f"ssh a {command}"
+    assert step_json(step) == {"node": "a", "argv": argv}
+    model.lab = "2x2"
+    step = on_node("a", command, model)
+    assert step == f"ssh a {command}"
+    assert copied_step(step) == pasted
+    assert step_json(step) == {"node": "a", "argv": argv}
+    assert copied_step("fabtui run --lab 2x2") == step_text("fabtui run --lab 2x2") == "fabtui run --lab 2x2"
 
 
 def test_a_pair_of_nodes_is_pinged_and_its_nics_measured() -> None:

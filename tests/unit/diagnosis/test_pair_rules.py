@@ -279,7 +279,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
         ("n000:0 > n000:3 slow", 1),
     ]
     assert all("deliberate lab fault" in evidence(one) for one in found)
-    assert found[2].next == ("nvidia-smi topo -p2p n # on n000", "nvidia-smi nvlink -e -i 0,3 # on n000")
+    assert found[2].next == ("ssh n000 nvidia-smi topo -p2p n", "ssh n000 nvidia-smi nvlink -e -i 0,3")
 
 
 def test_a_survey_goes_in_steps_and_restarts_when_the_model_changed() -> None:
@@ -392,7 +392,7 @@ def test_what_is_typed_next_takes_the_ssh_configuration_of_the_session() -> None
     model.options["ranks_per_node"] = 4
     assert by_fabtui(model, "a:0", "b:0") == f"{again} --ranks-per-node 4 --probes ping,p2p --pair 'a:0>b:0'"
     model.lab = "2x1"
-    assert pair_commands(model, "a:0", "b:0")[0] == "ping -c3 -I 10.0.0.1 10.0.0.2 # on a"
+    assert pair_commands(model, "a:0", "b:0")[0] == "ssh a ping -c3 -I 10.0.0.1 10.0.0.2"
 
 
 def loaded(slow: int, passed: int) -> Model:
