@@ -43,7 +43,7 @@ Cell = str | Part
 
 def section(title: str, note: str = "") -> Lines:
     """Return the heading of a section, after a blank line."""
-    return [[], [(title, "bold $accent"), (f" {note}" if note else "", MUTED)]]
+    return [[], [(title, "bold $accent"), (f"  {note}" if note else "", MUTED)]]
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:

@@ -187,7 +187,7 @@ def direction_lines(model: Model, source: AxisEntry, target: AxisEntry, glyphs: 
             *_times(p2p),
         ]
         lines += pairs(rows, 9)
-    lines += [[(f" {note}", style)] for note, style in pair_text.link_notes(model, source, target)]
+    lines += [[(f"  {note}", style)] for note, style in pair_text.link_notes(model, source, target)]
     if why := pair_text.why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines

@@ -81,7 +81,7 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
     share = usual_share_text(model, measurement) if measurement.value is not None else ""
     notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
     result = _result(model, measurement, glyphs, "bold")
-    return [(f"{layer:<{LABEL}}", MUTED), *result, *((f" {note}", MUTED) for note in notes if note)]
+    return [(f"{layer:<{LABEL}}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
 
 
 def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) -> list[Part]:
@@ -226,7 +226,7 @@ def summary_text(model: Model, source: AxisEntry, target: AxisEntry) -> str:
         lines.append(f"  {why}")
     for here, there, title in ((source, target, "forward"), (target, source, "reverse")):
         lines.append(f"{title}: {_whole_name(here, there)}")
-        lines += [f" {note}" for note, _ in link_notes(model, here, there)]
+        lines += [f"  {note}" for note, _ in link_notes(model, here, there)]
         for layer in measured_key_layers():
             measurement = of_layer(model, layer, here, there)
             if measurement is not None:
