@@ -20,11 +20,12 @@ from textual.screen import ModalScreen, Screen
 
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_bytes
+from fabtui.model.layers import key_layers
 from fabtui.model.session_model import Model
 from fabtui.paths import user_path
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import clean, one_line
-from fabtui.screen import session_actions
+from fabtui.screen import session_actions, view_actions
 from fabtui.screen.context import ScreenSettings
 from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.terminal.internals import choose_filters, discard_output, exit_within, suspend_group
@@ -88,6 +89,7 @@ class FabricApp(App[int]):
         shortcut("colon", "command_line", "app.command-line", "type a command"),
         shortcut("exclamation_mark", "login", "app.login", "open your own ssh on the node under the cursor"),
         shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
+        *view_actions.BINDINGS,
         shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit", bar=("always",)),
         shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
         shortcut(
@@ -128,6 +130,10 @@ class FabricApp(App[int]):
         self._replaced: Feed | None = None
         self._notifier: Notifier | None = None
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
+        for layer in key_layers():
+            # Layers that were registered after this class was created, as plugins and tests do.
+            if layer.spec.key not in self._bindings.key_to_bindings:
+                self._bindings.bind(layer.spec.key or "", f"app.layer('{layer}')", show=False)
         choose_filters(self, self.color_count, ascii_only=settings.ascii)
 
     @property
@@ -389,6 +395,8 @@ class FabricApp(App[int]):
             await self.screen.take(event)
         elif any([await prompt.take(event) for prompt in self.screen.query(Prompt)]):
             event.prevent_default()
+        elif self._deferred is not None:
+            view_actions.explain_key(self, event, self._deferred.key_owners(type(self)))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
@@ -484,7 +492,7 @@ class FabricApp(App[int]):
     @on(MainScreen.PairChosen)
     def open_pair(self, message: MainScreen.PairChosen) -> None:
         if self._deferred is not None:
-            self.push_screen(self._deferred.PairScreen(message.source, message.target))
+            view_actions.open_once(self, self._deferred.PairScreen(message.source, message.target))
 
     def selected_pair(self) -> tuple[int, int] | None:
         entries = self.main.cursor_entries()
@@ -493,19 +501,14 @@ class FabricApp(App[int]):
 
     def open_node(self, node: str) -> None:
         if self._deferred is not None and self.feed is not None:
-            self.push_screen(self._deferred.NodeScreen(node))
+            view_actions.open_once(self, self._deferred.NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
         if self._deferred is None or self.feed is None:
             return
-        if name == "job" and self.job() is not None:
-            self.push_screen(self._deferred.RanksScreen())
-        elif name not in ("job", "logs"):
-            self.push_screen(self._deferred.VIEWS[name]())
-        elif (monitor := self.feed.job_monitor()) is not None:
-            self.push_screen(self._deferred.JobScreen(monitor))
-        else:
-            self.push_screen(self._deferred.VIEWS["jobs"]())
+        screen = self._deferred.view_named(self, self.feed, name)
+        if screen is not None:
+            view_actions.open_once(self, screen)
 
     def open_job(self, job: str) -> None:
         if self._deferred is None or self.feed is None:
@@ -533,8 +536,7 @@ class FabricApp(App[int]):
             self._feed_closed, self._error_badge = False, None
             self.settings = replace(self.settings, title=path.name, baseline=None)
             self._make_feed = lambda: deferred.ReplayFeed(path, 1.0)
-            while len(self.screen_stack) > 1:
-                self.pop_screen()
+            view_actions.return_to(self, self.main)
             await self._run_feed(again=True)
 
         def start(yes: bool | None = True) -> None:
@@ -552,12 +554,32 @@ class FabricApp(App[int]):
         )
         return lambda: self.push_screen(question, start)
 
-    def action_command_line(self) -> None:
+    def action_command_line(self, text: str = "") -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, ModalScreen):
-            self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given))
+            self.push_screen(later.CommandLine(later.CommandTable(self, self.screen), self._commands_given, text))
 
     def action_findings(self) -> None:
         self.open_view("findings")
+
+    def action_view(self, name: ViewName) -> None:
+        self.open_view(name)
+
+    def action_layer(self, name: str) -> None:
+        view_actions.return_to(self, self.main)
+        self.main.action_layer(name)
+
+    def action_list(self) -> None:
+        view_actions.show_list(self, self.main)
+
+    def action_log(self) -> None:
+        view_actions.show_log(self, self.main)
+
+    def action_node(self, end: int) -> None:
+        own = self._deferred.node_under_cursor(self.screen) if self._deferred is not None else None
+        if own is not None and self.screen is not self._main:
+            self.open_node(own)
+        else:
+            self.main.action_node(end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the key of the findings where they are shown."""
@@ -574,8 +596,7 @@ class FabricApp(App[int]):
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
+        view_actions.return_to(self, self.main)
         self.main.go_to((position[source], position[destination]))
         return True
 
@@ -631,7 +652,8 @@ class FabricApp(App[int]):
 
     def action_help(self) -> None:
         if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):
-            self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
+            about = later.views_of(self.screen)
+            view_actions.open_once(self, later.HelpScreen(later.key_owners(type(self)), about))
         elif later is not None:
             self.notify("this is the help: / searches it, Esc leaves it")
 

@@ -49,6 +49,7 @@ from fabtui.screen.views.node import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.views.topology import TopologyScreen
+from fabtui.session.feeds.base import Feed
 from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.feeds.replay import ReplayFeed
 
@@ -58,10 +59,24 @@ VIEWS: dict[ViewName, type[Screen[None]]] = {
     "preflight": PreflightScreen,
     "findings": FindingsScreen,
     "topology": TopologyScreen,
-    "jobs": JobsScreen,
 }
 #: Exit status of ssh for its own errors; any other is the status of the last command in the login.
 _SSH_FAILED = 255
+
+
+def view_named(context: AppContext, feed: Feed, name: ViewName) -> Screen[None] | None:
+    """Return a view of the session; None, with a notification, if there is nothing to show."""
+    if name == "job" and context.job() is not None:
+        return RanksScreen()
+    if name not in ("job", "logs", "jobs"):
+        return VIEWS[name]()
+    if name != "jobs" and (monitor := feed.job_monitor()) is not None:
+        return JobScreen(monitor)
+    if feed.can_test:
+        return JobsScreen()
+    # The jobs of this machine have nothing to do with those of a recording.
+    context.notify("this recording has no job" if name == "job" else "this recording has no logs of a job")
+    return None
 
 
 def node_under_cursor(screen: Screen[Any]) -> str | None:

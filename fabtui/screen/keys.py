@@ -59,7 +59,11 @@ def group_title(owner: type[DOMNode]) -> str:
     return owner.BINDING_GROUP_TITLE or owner.__name__
 
 
+def keys_of(app: App[Any], binding: Binding) -> list[str]:
+    """Return a binding's keys: from the user's keymap, else the defaults."""
+    return [key.strip() for key in app._keymap.get(binding.id or "", binding.key).split(",")]
+
+
 def current_keys(app: App[Any], binding: Binding) -> list[str]:
-    """Return the names of a binding's keys: from the user's keymap, else the defaults."""
-    keys = app._keymap.get(binding.id or "", binding.key).split(",")
-    return [app.get_key_display(binding.with_key(key.strip())) for key in keys]
+    """Return the names of a binding's keys."""
+    return [app.get_key_display(binding.with_key(key)) for key in keys_of(app, binding)]

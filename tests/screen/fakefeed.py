@@ -374,6 +374,12 @@ def sweep_of_two(*, end: bool = True, failed_node: bool = True) -> Story:
     return story
 
 
+def nodes_of_two() -> list[Event]:
+    """Return the begin of that sweep: the nodes are being connected, and have no endpoints yet."""
+    events = sweep_of_two().events
+    return events[: next(number for number, one in enumerate(events) if isinstance(one, EndpointsAdded))]
+
+
 def measured_pair(story: Story, src: str, dst: str) -> list[Measurement]:
     """Return the result of a pair of `sweep_of_two`."""
     good = story.good(src, dst)

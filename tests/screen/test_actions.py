@@ -13,7 +13,7 @@ from fabtui.model.events import NodeState, NodeUpdate
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text
-from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.fakefeed import FakeFeed, nodes_of_two, sweep_of_two
 from tests.screen.test_command_line import typed
 
 
@@ -54,9 +54,8 @@ async def test_a_pair_of_a_node_that_is_gone_is_not_promised_a_test(opened: Open
         assert feed.retested == []
 
 
-async def test_the_nodes_have_the_whole_width_when_they_are_shown_again(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
-        await pilot.press("c")
+async def test_the_nodes_have_the_whole_width_while_they_are_connected(opened: Opened) -> None:
+    async with opened(FakeFeed(nodes_of_two()), size=(120, 40)) as (app, pilot):
         await pilot.pause(0.1)
         lines = [line.strip() for line in screen_text(app).splitlines()]
         (at,) = [number for number, line in enumerate(lines) if line.startswith("• n000")]

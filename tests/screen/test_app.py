@@ -34,10 +34,6 @@ async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened
         app.main.draw()
         await pilot.pause()
         assert app.main.view == "grid"
-        await pilot.press("c")
-        assert app.main.view == "connecting"
-        await pilot.press("c")
-        assert app.main.view == "grid"
 
 
 async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: Opened) -> None:

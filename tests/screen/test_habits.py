@@ -170,7 +170,7 @@ async def test_help_begins_with_the_current_view(
 )
 async def test_every_view_names_the_layer_that_it_was_opened_from(opened: Opened, key: str, crumb: str) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 30)) as (app, pilot):
-        await pilot.press("4", "home", "g", "right", key)
+        await pilot.press("4", "home", "ctrl+home", "right", key)
         await pilot.pause()
         assert screen_text(app).splitlines()[0].startswith(f" fabtui / latency / {crumb}")
         await pilot.press("question_mark")

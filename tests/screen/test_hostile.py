@@ -141,7 +141,7 @@ async def test_it_is_shown_to_the_letter(opened: Opened) -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert screen_text(app).count(SHOWN) >= 4
-        await pilot.press("escape", "c")
+        await pilot.press("escape", "c", "enter")
         await pilot.pause()
         assert "bad[/]node[1m" in screen_text(app)
 

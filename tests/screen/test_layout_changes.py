@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.model.events import NodeState
 from tests.screen.conftest import Opened, make_app, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
+from tests.screen.fakefeed import FakeFeed, Story, nodes_of_two, sweep_of_two
 
 
 @pytest.mark.parametrize("keys", ["v escape", "v v", "c c", "c escape", "p p", "L L"])
@@ -27,27 +27,15 @@ async def test_the_panel_is_filled_again_after_another_layout(opened: Opened, ke
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_node_states_have_their_own_keys_and_are_left_with_escape(
-    opened: Opened, size: tuple[int, int]
-) -> None:
-    async with opened(FakeFeed(sweep_of_two().events), size=size) as (app, pilot):
-        place = app.main.grid.row, app.main.grid.column
-        await pilot.press("c")
+async def test_the_node_states_have_their_own_keys(opened: Opened, size: tuple[int, int]) -> None:
+    async with opened(FakeFeed(nodes_of_two()), size=size) as (app, pilot):
         await pilot.pause(0.1)
         keys = screen_text(app).splitlines()[-1]
-        assert "esc back" in keys
-        assert not any(word in keys for word in ("enter pair", "next bad", "filter", "go to", "list"))
+        assert not any(word in keys for word in ("enter pair", "next bad", "filter"))
         await pilot.press("right_square_bracket", "enter", "s", "f", "v")
         await pilot.pause(0.1)
         assert app.main.view == "connecting"
         assert len(app.screen_stack) == 1
-        await pilot.press("escape")
-        await pilot.pause(0.1)
-        assert app.main.view == "grid"
-        assert (app.main.grid.row, app.main.grid.column) == place
-        keys = screen_text(app).splitlines()[-1]
-        assert "enter pair" in keys
-        assert "esc back" not in keys
 
 
 async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> None:
@@ -57,10 +45,9 @@ async def test_node_states_stay_if_no_node_could_be_reached(opened: Opened) -> N
     story.endpoints(*story.nodes, kind="none", count=1)
     story.end(3)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
-        for key in ("2", "c"):
-            await pilot.press(key)
-            await pilot.pause(0.1)
-            assert app.main.view == "connecting", key
+        await pilot.press("2")
+        await pilot.pause(0.1)
+        assert app.main.view == "connecting"
         text = screen_text(app)
         assert "No node could be reached: 2 nodes failed." in text
         assert "next: ssh -v n001 true" in text
@@ -100,13 +87,12 @@ async def test_ctrl_z_suspends_where_a_shell_can_continue(
 
 KEYS_OF_THE_GRID = [
     *("enter", "plus", "minus", "right_square_bracket", "r", "f", "u", "slash"),
-    *("s", "b", "O", "v", "y", "x", "m", "p", "vertical_line"),
+    *("s", "b", "O", "y", "x", "m", "p", "vertical_line"),
 ]
 
 
 async def test_no_key_of_the_grid_is_silent_over_the_node_states(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("c")
+    async with opened(FakeFeed(nodes_of_two())) as (app, pilot):
         await pilot.pause()
         assert app.main.view == "connecting"
         for key in KEYS_OF_THE_GRID:
@@ -114,7 +100,7 @@ async def test_no_key_of_the_grid_is_silent_over_the_node_states(opened: Opened)
             await pilot.press(key)
             await pilot.pause()
             assert app.main.view == "connecting", key
-            assert ["c shows it" in note.message for note in app._notifications] == [True], key
+            assert ["this key is for the grid" in note.message for note in app._notifications] == [True], key
 
 
 async def test_the_opposite_direction_that_is_not_listed_is_reported(opened: Opened) -> None:

@@ -45,10 +45,10 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         await pilot.press("escape", "n")
         await pilot.pause()
         assert screen_text(app).startswith(" fabtui / p2p / n000   ready")
-        await pilot.press("escape", "c", "end")
+        await pilot.press("escape", "c", "end", "enter")
         await pilot.pause()
         assert "connection refused" in " ".join(screen_text(app).split())
-        await pilot.press("c", "question_mark")
+        await pilot.press("escape", "escape", "question_mark")
         await pilot.pause()
         assert "help: worst pairs" in screen_text(app)
 

@@ -106,7 +106,7 @@ async def test_steps_of_the_other_views_run_alike(
         monkeypatch.setattr(app.findings, "follow", lambda: None)
         monkeypatch.setattr(app.findings, "preflight", lambda: (found._replace(findings=[one]), True))
         await pilot.press(
-            "g", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], PreflightScreen: ["P"]}[view]
+            "ctrl+home", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], PreflightScreen: ["P"]}[view]
         )
         await pilot.pause(0.1)
         assert isinstance(app.screen, view)

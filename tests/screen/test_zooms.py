@@ -305,11 +305,11 @@ def test_no_text_breaks_the_prompts(text: str) -> None:
 
 async def test_going_to_a_place(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await type_in(pilot, "slash", "n001:2>n000:3")
+        await type_in(pilot, "g", "n001:2>n000:3")
         assert pair_of(app) == ("n001:2", "n000:3")
-        await type_in(pilot, "slash", "n000>n001")
+        await type_in(pilot, "g", "n000>n001")
         assert pair_of(app) == FAILED
-        await type_in(pilot, "slash", "n00x:1")
+        await type_in(pilot, "g", "n00x:1")
         assert "there is no node 'n00x'; did you mean" in screen_text(app)
         await pilot.press("escape")
         assert app.main.screen.focused is app.main.grid
@@ -319,7 +319,7 @@ async def test_going_to_a_place(opened: Opened) -> None:
 async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Opened) -> None:
     story = with_problems(4, 4, {("n000:0", "n001:0"): Verdict.FAILED})
     async with opened(FakeFeed(story.events), size=(100, 20)) as (app, pilot):
-        await type_in(pilot, "slash", "n002:1>n003:3")
+        await type_in(pilot, "g", "n002:1>n003:3")
         await pilot.press("s")
         for number, key in enumerate(("4", "2", "minus", "plus", "v", "v", "m")):
             story.events.clear()
@@ -434,7 +434,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
         "4",
         "7",
         "G",
-        "g",
+        "ctrl+home",
         "end",
         "home",
         "less_than_sign",

@@ -65,7 +65,7 @@ class GridView(PaintedWidget, can_focus=True):
         shortcut("right,l", "move(0, 1)", "grid.right", "one column right"),
         shortcut("home,0", "edge('left')", "grid.first-column", "first column"),
         shortcut("end,dollar_sign", "edge('right')", "grid.last-column", "last column"),
-        shortcut("g,ctrl+home", "edge('top')", "grid.first-row", "first row"),
+        shortcut("ctrl+home", "edge('top')", "grid.first-row", "first row"),
         shortcut("G,ctrl+end", "edge('bottom')", "grid.last-row", "last row"),
         shortcut("pageup,ctrl+u", "page(-1)", "grid.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page(1)", "grid.page-down", "one screen down"),

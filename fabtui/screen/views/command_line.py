@@ -33,7 +33,7 @@ from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import job_ids, own_jobs
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.cells import RowOrder
-from fabtui.screen.grid.prompts import CLASSES, TRANSPORTS, VERDICTS, read_place
+from fabtui.screen.grid.prompts import CLASSES, GOTO_HINT, TRANSPORTS, VERDICTS, read_place
 from fabtui.screen.keys import bindings_of, shortcut
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.prompt import EarlyInput
@@ -72,12 +72,13 @@ class CommandLine(ModalScreen[None]):
         shortcut("down", "recall(1)", "command.next", "next command", priority=True),
     ]
 
-    def __init__(self, commands: CommandTable, history: list[str]) -> None:
+    def __init__(self, commands: CommandTable, history: list[str], text: str = "") -> None:
         super().__init__()
+        self._text = text
         self._commands = commands
         self._history = history
         self._place = len(history)
-        self._input = EarlyInput(id="command-input", suggester=_Completion(commands))
+        self._input = EarlyInput(text, id="command-input", suggester=_Completion(commands))
         self._hint = TextLine(id="command-hint")
 
     def compose(self) -> ComposeResult:
@@ -89,7 +90,7 @@ class CommandLine(ModalScreen[None]):
     async def on_mount(self) -> None:
         self._input.cursor_blink = False
         self._input.focus(scroll_visible=False)
-        await self._explain("")
+        await self._explain(self._text)
 
     async def take(self, event: events.Key) -> None:
         """Take a key that was pressed before the input line had the focus."""
@@ -183,7 +184,7 @@ def command_rows() -> list[tuple[str, str]]:
 _EFFECTS = (
     ("layer", "LAYER", "show a layer"),
     ("filter", "WORDS", "show only matching cells; without words, all cells"),
-    ("go", "PLACE", "go to an endpoint, a node or a pair"),
+    ("go", "PLACE", f"go to an endpoint, a node or a pair: {GOTO_HINT}"),
     ("node", "NODE", "show a node"),
     ("pair", "PAIR", "show a pair in both directions"),
     ("sort", "ORDER", "sort the rows"),

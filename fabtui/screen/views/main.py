@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from fabtui.errors import InputError
-from fabtui.model.layers import Layer, key_layers
+from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
@@ -30,7 +30,7 @@ from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.axis import AxisEntry
 from fabtui.screen.grid.cells import EndpointCells, RowOrder
 from fabtui.screen.grid.navigation import GridNavigation, ViewState, Zoom, block_name, block_parts
-from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
+from fabtui.screen.grid.prompts import FILTER_HINT
 from fabtui.screen.grid.second_layer import SecondLayer, can_compare
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.widget import GridView
@@ -79,11 +79,6 @@ _NOT_OF_RANKS = {"main.pair": "evidence", "main.next-bad": "next behind"} | dict
 _grid_key, _test_key = partial(shortcut, needs=("grid",)), partial(shortcut, needs=("test",))
 
 
-def _layer_binding(layer: Layer) -> Binding:
-    key, action = layer.spec.key or "", f"layer('{layer}')"
-    return shortcut(key, action, f"main.layer-{layer}", f"show layer {layer}")
-
-
 class MainScreen(Screen[None]):
     """The grid of all pairs with the state of the session; before the first test, the states of the nodes."""
 
@@ -127,9 +122,8 @@ class MainScreen(Screen[None]):
         _test_key("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
         shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
         *session_actions.BINDINGS,
-        _grid_key("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
+        _grid_key("slash,f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
         _grid_key("u", "unfilter", "main.unfilter", "show all cells again"),
-        _grid_key("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
         _grid_key("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
         _grid_key(
             "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
@@ -140,18 +134,8 @@ class MainScreen(Screen[None]):
             "main.grouping",
             "order rows and columns by domain, leaf switch, rail, or as given",
         ),
-        shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
-        shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
         shortcut("o", "sort_worst", "main.sort-worst", "sort the worst pairs of the side panel by the next column"),
-        _grid_key("v", "list", "main.list", "switch between the list of worst pairs and the grid", "list"),
-        *map(_layer_binding, key_layers()),
         _grid_key("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
-        shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
-        shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
-        shortcut("T", "view('topology')", "main.topology", "show domains, leaf switches, rails and nodes as a tree"),
-        shortcut("J", "view('job')", "main.job", "show the job whose nodes these are"),
-        shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
-        shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
         _grid_key("x", "other_direction", "main.other-way", "opposite direction of the pair"),
         _grid_key("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
         _grid_key("vertical_line", "beside", "main.beside", "show a second layer beside the grid, or not"),
@@ -208,10 +192,6 @@ class MainScreen(Screen[None]):
         self._has_badge_line = False
         self._title_badges: list[Part] = []
         self._composed = False
-        for layer in key_layers():
-            # Layers that were registered after this class was created, as plugins and tests do.
-            if layer.spec.key not in self._bindings.key_to_bindings:
-                self._bindings.bind(layer.spec.key or "", f"layer('{layer}')", show=False)
 
     @property
     def model(self) -> Model:
@@ -492,8 +472,8 @@ class MainScreen(Screen[None]):
         """Report why a key of the grid does nothing over the node states."""
         actions = [one.action.partition("(")[0] for one in self._bindings.key_to_bindings.get(event.key, ())]
         if self.view == "connecting" and any(action in self._grid_actions for action in actions):
-            grid = "the grid, and c shows it" if has_grid(self.model) else "the grid, and no pair can be tested yet"
-            self._app_context.notify(f"this key is for {grid}")
+            event.stop()
+            self._app_context.notify("this key is for the grid, and no pair can be tested yet")
 
     def _key_label(self, binding: Shortcut) -> str:
         """Return the label of a key in the current state; "" leaves it out."""
@@ -507,8 +487,6 @@ class MainScreen(Screen[None]):
             return ""
         if ranks and binding.id in _NOT_OF_RANKS:
             return _NOT_OF_RANKS[binding.id or ""]
-        if binding.id == "main.back" and not self._covered:
-            return ""
         if binding.id == "main.pause" and paused:
             return "resume"
         if binding.id == "main.watch" and watching:
@@ -631,15 +609,8 @@ class MainScreen(Screen[None]):
             self.navigation.choose_zoom(Zoom(zoom), entries)
             self.draw()
 
-    @property
-    def _covered(self) -> bool:
-        """True while the user looks at the node states instead of the grid."""
-        return self.view == "connecting" and bool(self._choices.connecting) and has_grid(self.model)
-
     def action_back(self) -> None:
-        if self._covered:
-            self.action_connecting()
-        elif self.view == "worst" and self._choices.worst:
+        if self.view == "worst" and self._choices.worst:
             self.action_list()
         elif self.navigation.back():
             self.draw()
@@ -666,11 +637,13 @@ class MainScreen(Screen[None]):
             self.go_to(place)
 
     def action_list(self) -> None:
-        if self.view == "worst" and not self._choices.worst:
+        if self.view == "connecting":
+            self._app_context.notify("there are no pairs to list yet")
+        elif self.view == "worst" and not self._choices.worst:
             self._app_context.notify("the terminal is too small for the grid")
-            return
-        self.navigation.note_cursor()
-        self._choose(worst=not self._choices.worst)
+        else:
+            self.navigation.note_cursor()
+            self._choose(worst=not self._choices.worst)
 
     def action_sort_worst(self) -> None:
         shown = self.panel.headings if self.view == "grid" and self.panel.display else None
@@ -715,7 +688,9 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         layer = Layer(name)
         if layer not in layers_of(self.model):
-            none = "nothing to compare with: sweep again (R), or start with --baseline FILE"
+            feed = self._app_context.feed
+            again = "sweep again (R), or " if feed is None or feed.can_test else ""
+            none = f"nothing to compare with: {again}start with --baseline FILE"
             self._app_context.notify("no job runs on these nodes" if layer is Layer.JOB else none)
             return
         self._layer_chosen = True
@@ -728,12 +703,10 @@ class MainScreen(Screen[None]):
             self.navigation.take_layer(layer)
         self.draw()
 
-    def action_connecting(self) -> None:
-        if self.view == "connecting" and not has_grid(self.model):
-            none = "could be reached" if self.model.endpoints else "has reported endpoints yet"
-            self._app_context.notify(f"no node {none}: there is nothing to show in a grid")
-            return
-        self._choose(connecting=self.view != "connecting")
+    @property
+    def log_is_large(self) -> bool:
+        """True if the event log has been enlarged."""
+        return self._choices.log
 
     def action_log(self) -> None:
         self._choose(log=not self._choices.log)
@@ -765,9 +738,6 @@ class MainScreen(Screen[None]):
         self.navigation.clear_filter()
         self.draw()
 
-    async def action_goto(self) -> None:
-        await self._ask("go to", GOTO_HINT)
-
     async def action_seek_to(self) -> None:
         if session_actions.replay_of(self._app_context) is not None:
             await self._ask("seek", session_actions.SEEK_HINT)
@@ -784,10 +754,8 @@ class MainScreen(Screen[None]):
         try:
             if message.purpose == "filter":
                 await self.navigation.set_filter(message.text)
-            elif message.purpose == "seek":
-                session_actions.seek_to(self._app_context, message.text)
             else:
-                self.navigation.go_to_text(message.text)
+                session_actions.seek_to(self._app_context, message.text)
         except InputError as error:
             if self._prompt is not None:
                 self._prompt.complain(one_line(str(error), 300))
