@@ -39,6 +39,7 @@ from fabtui.diagnosis.running_job import uneven_traffic as uneven_traffic
 from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.diagnosis.running_job.judge import job_verdict
 from fabtui.model import exit_codes
+from fabtui.model.rechecks import runs_tests
 from fabtui.model.session_model import Model
 
 __all__ = ["RULES", "Diagnosis", "Evidence", "Findings", "diagnose", "search"]
@@ -184,9 +185,11 @@ def _counts(found: Finding) -> bool:
     return isinstance(rule, (transport_rules.TransportRule, transport_rules.BelowLinkLimit, AddressRule))
 
 
-def _checked(domain: Domain, context: Any) -> Steps[list[Finding]]:
+def _checked(domain: Domain, context: Any, *, lasting: bool = False) -> Steps[list[Finding]]:
     found = []
     for rule in rules_of(domain):
+        if lasting and not rule.lasts:
+            continue
         for finding in rule.check(context):
             if finding is not None:
                 found.append(finding)
@@ -201,14 +204,15 @@ def search(model: Model, tally: Tally, *, settled: bool = False) -> Iterator[Fin
     Args:
         model: The session model.
         tally: The verdicts of its pairs.
-        settled: While the mesh is being filled, use its findings of before.
+        settled: While a sweep runs, leave out what may not last: use the findings of before about a mesh that is being
+            filled, and no rule about what is usual among all results.
     """
     mesh = yield from settled_mesh_findings(model) if settled else mesh_findings_in_steps(model)
     yield None
     explained = [explained_endpoints(model, one) for one in mesh]
     context = PairContext(model, tally, frozenset().union(*explained))
     yield None
-    results = yield from _checked(Domain.PAIRS, context)
+    results = yield from _checked(Domain.PAIRS, context, lasting=settled and runs_tests(model))
     for one, ends in zip(mesh, explained, strict=True):
         cells: list[tuple[str, str]] = []
         for some in in_steps([*context.tally.bad, *context.tally.only_inside] if ends else []):

@@ -268,6 +268,8 @@ class Rule(ABC, Generic[ContextT]):
     next_step: ClassVar[str] = ""  #: What to do about it.
     #: Experiments that confirm or refute its findings, the decisive ones first.
     trials: ClassVar[tuple[ExperimentKind, ...]] = ()
+    #: Whether its findings last while a sweep tests pairs and groups; those of others wait for its end.
+    lasts: ClassVar[bool] = True
 
     @property
     def description(self) -> str:

@@ -96,6 +96,10 @@ class PairTable:
         """Return a number for each ordered pair; ``ends`` is the number of endpoints."""
         return self.source * np.int64(ends) + self.target
 
+    def where(self, chosen: Flags) -> PairTable:
+        """Return the table of some of the pairs."""
+        return PairTable(*(getattr(self, one.name)[chosen] for one in fields(PairTable)))
+
     def alike(self, node: Ints, apart: Sequence[bool], shape: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Yield rows, and the number of pairs that each stands for: pairs of the same nodes and shape are alike.
 

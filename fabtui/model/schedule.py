@@ -17,6 +17,10 @@ SAMPLED_FROM = 128
 _NO_DOMAINS: Mapping[int, str] = MappingProxyType({})
 #: Endpoints of each other node that an endpoint is paired with in the ``sampled`` mode.
 SAMPLES = 2
+#: Maximum number of bad pairs that a sweep tests again; more have a common cause, and retests show nothing new.
+MAX_SUSPECTS = 64
+#: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
+SLOW_ROUNDS = 2
 
 
 def each_round(count: int) -> Iterator[list[tuple[int, int]]]:

@@ -88,6 +88,7 @@ class Model:
         self.running: set[tuple[str, str]] = set()
         self.untested: dict[tuple[str, str], str] = {}  #: Reason for each ordered pair that was not tested.
         self.addresses = AddressLog()  #: Measurements between addresses of nodes.
+        self.broken_off = False  #: Whether the recording has ended before the session.
         self.resumed = 0.0  #: Time at which a session that was cut short was resumed (epoch seconds), or 0.
         self.experiments = ExperimentLog()  #: Experiments about findings, with their results.
         self.acknowledgements = AcknowledgementLog(self.log)  #: Notes about findings that the user knows about.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 
+from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text
@@ -57,6 +60,31 @@ class Pace:
 def phase_text(model: Model) -> str:
     """Return the name of the phase for people."""
     return one_line(_PHASES.get(model.phase.name, model.phase.name), 20)
+
+
+def layer_to_show(model: Model, bad: Mapping[Layer, Mapping[Verdict, int]]) -> Layer | None:
+    """Return the layer that is being tested; after a sweep p2p, or the layer with the worst verdict.
+
+    Args:
+        model: The session model.
+        bad: Number of pairs of each layer by bad verdict.
+
+    Returns:
+        The layer; None while no layer of the screen is being tested.
+    """
+    name = model.phase.name
+    if name in COLLECTIVES or name == "collectives":
+        return Layer.BUSBW
+    if name != "done":
+        return next((layer for layer in (Layer.PING, Layer.WORLD, Layer.P2P) if layer == name), None)
+
+    def badness(layer: Layer) -> int:
+        # A value beside all other traffic may be low by chance.
+        found = [one for one in bad.get(layer, ()) if layer is not Layer.WORLD or one is not Verdict.SLOW]
+        return max(map(SEVERITY.index, found), default=0)
+
+    tested = [one for one in (Layer.P2P, Layer.WORLD, Layer.PING, Layer.BUSBW) if one in model.layers]
+    return max(tested, key=badness, default=None)
 
 
 def round_text(model: Model) -> str:

@@ -75,13 +75,11 @@ class SessionDiagnosis:
         """Text for an empty list of findings. "No problems" is claimed only after every pair has been checked."""
         if not self.known or self._survey is None:
             return "searching"
-        if not self._survey.current:
-            return "no problem so far: still searching"
         model = self._model
         if model.phase.name in _FINISHED:
-            return "no problems found"
+            return "no problems found" if self._survey.current else "no problem so far: checking the results"
         tests = model.phase.total if model.phase.name in pair_layers() else 0
-        return f"no problem so far: {f'{model.done} of {tests} pairs tested' if tests else 'sweep in progress'}"
+        return f"no problem so far; {model.done} of {tests} pairs tested" if tests else "no problem so far"
 
     @property
     def final(self) -> bool:
@@ -119,7 +117,7 @@ class SessionDiagnosis:
 
     def step(self, budget: float) -> bool:
         """Work for about ``budget`` seconds; return True if there is more to do."""
-        survey = self._survey = self._survey or Survey(self._model)
+        survey = self._survey = self._survey or Survey(self._model, interim=True)
         if self._search is None:
             if time.monotonic() < self._resting_until or survey.current:
                 return not survey.current

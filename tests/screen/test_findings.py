@@ -143,7 +143,7 @@ def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     story = big_sweep(2, 4)
     found = SessionDiagnosis(story.shadow)
     assert plain(finding_lines(found, None, 45, 9)[0]) == "searching"
-    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problem so far: 56 of 56 pairs tested"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problem so far; 56 of 56 pairs tested"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
     assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9)[0]) == "no problems found"
 

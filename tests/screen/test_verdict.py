@@ -184,7 +184,7 @@ async def test_findings_are_marked_until_no_more_can_follow(opened: Opened) -> N
         assert any("─ findings so far ─" in line for line in text)
         await pilot.press("F")
         await pilot.pause(0.1)
-        assert screen_text(app).startswith(" fabtui / p2p / findings so far ")
+        assert screen_text(app).startswith(" fabtui / busbw / findings so far ")
         await pilot.press("escape")
         feed.advance()
         for _ in range(200):

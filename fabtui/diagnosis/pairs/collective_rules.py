@@ -43,6 +43,7 @@ class NvlinkSharp(Rule[PairContext]):
     id = "FT046"
     name = "nvlink-sharp"
     title = "NVLink SHARP fails or is slow"
+    lasts = False
     domain = Domain.PAIRS
     message = "{where}: NVLink SHARP (NVLS) {what}"
     evidence = (

@@ -173,6 +173,7 @@ class Contention(_PairRule):
     id = "FT028"
     name = "contention"
     title = "Pairs are slow under load only"
+    lasts = False
     severity = Severity.WARN
     message = "contention: {slow} pairs are slow beside other traffic and pass alone"
     evidence = (
@@ -406,6 +407,7 @@ class LeafTaper(_PairRule):
     id = "FT027"
     name = "leaf-taper"
     title = "Pairs between groups of nodes are evenly slower"
+    lasts = False
     severity = Severity.NOTE
     message = "pairs between {leaf_a} and {leaf_b} reach {share:percent} of the value within these groups"
     evidence = (
@@ -502,6 +504,7 @@ class NodeOfCollectives(_PairRule):
     id = "FT034"
     name = "node-of-collectives"
     title = "Collectives are bad with one node"
+    lasts = False
     message = "{node}: all {bad} {kinds} with it {do}, the {good} without it {do_not}"
     evidence = ("{worst}: {value:value} {unit}, {share:percent} of the median", "{worst_failed} fails")
     next_step = "Look for what slows the ranks of this node: limits of its CPUs, clocks and power, other programs."
@@ -550,6 +553,7 @@ class CoresBusy(_PairRule):
     id = "FT029"
     name = "cores-busy"
     title = "CPU ranks share busy cores"
+    lasts = False
     severity = Severity.WARN
     message = (
         "[the cores of {busy} are busy: {ranks:count_CPU rank} on {cores:count_core}][, load {load:.1f}]"
@@ -642,6 +646,7 @@ class OnlyInWorld(_PairRule):
     id = "FT030"
     name = "fails-in-world"
     title = "Pairs pass alone, not in the world communicator"
+    lasts = False
     severity = Severity.WARN
     message = "{pairs:count_pair} bad in the world communicator only, not alone"
     evidence = ("check what all ranks share, and what else failed in that communicator",)

@@ -16,6 +16,7 @@ from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
 from fabtui.model.pair_table import PairTable, joined, members, parts
 from fabtui.model.places import Places
+from fabtui.model.rechecks import tests_pairs, unconfirmed
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.lines import json_number
 
@@ -74,13 +75,20 @@ class Tally:
     place: dict[Pair, int] = field(default_factory=dict)  #: Place of each bad pair in the table.
     counts: Counter[Verdict] = field(default_factory=Counter)  #: Number of pairs with each verdict.
     layers: dict[Layer, Counter[Verdict]] = field(default_factory=dict)  #: The same of p2p and of world.
+    layer: Layer | None = None  #: Layer whose pairs `counts` has, while a sweep tests one; else None.
+    #: Number of pairs with a bad result that the sweep tests again; nothing else here has them.
+    rechecked: int = 0
 
 
 class Survey:
-    """Gathers a `Tally` of a model in steps, and again when the model changes."""
+    """Gathers a `Tally` of a model in steps, and again when the model changes.
 
-    def __init__(self, model: Model) -> None:
+    ``interim``: a bad pair does not count before the running sweep has tested it again.
+    """
+
+    def __init__(self, model: Model, *, interim: bool = False) -> None:
         self._model = model
+        self._interim = interim
         #: Latest complete tally.
         self.tally = Tally()
         #: Number of complete tallies so far.
@@ -99,7 +107,7 @@ class Survey:
         if self._steps is None:
             if self.current:
                 return False
-            self._began, self._steps = self._model.version, gathered(self._model)
+            self._began, self._steps = self._model.version, gathered(self._model, interim=self._interim)
         end = time.perf_counter() + budget
         for found in self._steps:
             if found is not None:
@@ -117,8 +125,8 @@ class Survey:
         return self.tally
 
 
-def gathered(model: Model) -> Iterator[Tally | None]:
-    """Yield None after each small step, and the tally at the end."""
+def gathered(model: Model, *, interim: bool = False) -> Iterator[Tally | None]:
+    """Yield None after each small step, and the tally at the end; ``interim`` as for `Survey`."""
     tables: list[PairTable] = []
     ends = len(model.endpoints)
     for layer in (Layer.P2P, Layer.WORLD):
@@ -126,17 +134,27 @@ def gathered(model: Model) -> Iterator[Tally | None]:
             if step is not None:
                 tables.append(step)
             yield None
+    rechecked = 0
+    for flags in unconfirmed(model, *tables) if interim else ():
+        if flags is not None:
+            again = [table.where(flag) for table, flag in zip(tables, flags, strict=True)]
+            rechecked = len(np.union1d(*(table.code(ends) for table in again)))
+            tables = [table.where(~flag) for table, flag in zip(tables, flags, strict=True)] if rechecked else tables
+        yield None
     alone, world = tables
     table = alone
     for step in joined(alone, world, ends):
         table = step or table
         yield None
-    tally = Tally(table, model.results.places(), spreads=notable(model))
+    tally = Tally(table, model.results.places(), spreads=notable(model), rechecked=rechecked)
     yield None
     tally.counts = _counts(table)
     yield None
     for layer, found in zip((Layer.P2P, Layer.WORLD), tables, strict=True):
         tally.layers[layer] = _counts(found)
+        if interim and tests_pairs(model) and model.phase.name == layer:
+            # Pairs that only the layer before has are not tested yet.
+            tally.layer, tally.counts = layer, tally.layers[layer]
         yield None
     names = [str(end) for end in model.endpoints]
     yield None

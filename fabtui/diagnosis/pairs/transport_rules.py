@@ -424,6 +424,7 @@ class BelowLinkLimit(Rule[PairContext]):
     id = "FT043"
     name = "below-link-limit"
     title = "Pairs are evenly far below the limit of their links"
+    lasts = False
     message = "pairs {where} {manner} reach {share:percent} of the {what} limit"
     evidence = (
         "{pairs_class} over {transport}: {manner} {usual:value} of {limit:value} GB/s, for example {example:arrow}",

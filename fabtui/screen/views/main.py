@@ -22,6 +22,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.legends import layers_of, legend
+from fabtui.presentation.progress_estimate import layer_to_show
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.sanitize import one_line
@@ -185,9 +186,9 @@ class MainScreen(Screen[None]):
         self._key_state = (False, False, False, False, False)
         self._prompt: Prompt | None = None
         self._ending = False
-        #: The running job as it is shown, and whether the user has chosen a layer.
-        self._job: JobBoard | None = None
-        self._layer_chosen = False
+        self._job: JobBoard | None = None  #: The running job as it is shown.
+        #: Layer that is shown because it is tested; None once the user has chosen one.
+        self._followed: Layer | None = self.source.layer
         #: The cells of the grid stay where they are when badges come and go.
         self._has_badge_line = False
         self._title_badges: list[Part] = []
@@ -297,6 +298,7 @@ class MainScreen(Screen[None]):
         navigation = self.navigation
         navigation.note_cursor()
         self._take_job()
+        self._follow_sweep()
         self._updater.update(self.view_state)
         navigation.search()
         navigation.keep_order()
@@ -326,8 +328,17 @@ class MainScreen(Screen[None]):
             return
         self._job = board
         self.navigation.take_board(board)
-        if not self._layer_chosen and not self.model.results.tested and has_nothing_to_test(self.model):
+        if self._followed and not self.model.results.tested and has_nothing_to_test(self.model):
             self._show_layer(Layer.JOB)
+
+    def _follow_sweep(self) -> None:
+        """Show the layer that is being tested, unless the user has chosen another."""
+        if self._followed is not self.source.layer or self.findings is None:
+            return
+        layer = layer_to_show(self.model, self.findings.layers)
+        if layer is not None and layer is not self._followed:
+            self._followed = layer
+            self.navigation.take_layer(layer)
 
     def tick(self) -> None:
         """Update what changes with the clock."""
@@ -693,7 +704,7 @@ class MainScreen(Screen[None]):
             none = f"nothing to compare with: {again}start with --baseline FILE"
             self._app_context.notify("no job runs on these nodes" if layer is Layer.JOB else none)
             return
-        self._layer_chosen = True
+        self._followed = None
         self._show_layer(layer)
 
     def _show_layer(self, layer: Layer) -> None:

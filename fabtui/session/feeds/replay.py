@@ -292,6 +292,8 @@ class ReplayFeed(StillFeed):
                 self._building.apply(LogEntry(level="error", text=text, time=self._building.now))
             if not self._restart:
                 break
+        # Nobody tests a suspect again any more.
+        self._building.broken_off = self._building.exit_code is None
         self._target = self._building.now
         self._arrive()
 

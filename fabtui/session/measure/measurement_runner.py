@@ -12,7 +12,7 @@ from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
-from fabtui.model.schedule import mode_for, pairs_for
+from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, mode_for, pairs_for
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
@@ -31,7 +31,6 @@ from fabtui.session.measure.group_tests import (
 from fabtui.session.measure.measurement_context import MeasurementContext
 from fabtui.session.measure.p2p import PairSweep, PairTest
 from fabtui.session.measure.retest import (
-    MAX_SUSPECTS,
     bad_directions,
     bad_pairs,
     is_tested,
@@ -59,8 +58,6 @@ MEET_AT_ONCE = 32
 LOST_ROUNDS = 3
 #: Time (s) that the answers of the TCP check may take beyond the deadline of the connections.
 REACH_GRACE = 3.0
-#: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
-SLOW_ROUNDS = 2
 #: Maximum number of pairs that a line of the log names.
 _MAX_NAMED = 3
 

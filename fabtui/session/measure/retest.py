@@ -12,8 +12,6 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 Pair = tuple[int, int]
-#: Maximum number of suspects; more have a common cause, and retests show nothing new.
-MAX_SUSPECTS = 64
 
 
 @dataclass(frozen=True, slots=True)
