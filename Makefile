@@ -23,7 +23,7 @@ EXTRAS = $(BIN)/python -c 'import tomllib; \
 	print(*sum(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"].values(), []), sep="\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo replay fabric test test-fast lint docs images reference bench dist check-release release check-dependencies lock clean
+.PHONY: help demo replay fabric test test-fast lint docs images recordings reference bench dist check-release release check-dependencies lock clean
 
 help:
 	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
@@ -34,6 +34,7 @@ help:
 	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side, bandit, advisories"
 	@echo "make docs       the documentation as a site in build/site, with a link check"
 	@echo "make images     the pictures of the documentation, from recordings"
+	@echo "make recordings the sessions that ship, on a machine with GPUs, in build/recordings"
 	@echo "make reference  the tables in docs/reference, from the declarations in the code"
 	@echo "make bench      the benchmarks"
 	@echo "make dist       the wheel, the sdist, fabtui.pyz and SHA256SUMS, in dist/"
@@ -150,6 +151,11 @@ images:
 	$(BIN)/python docs/make_images.py
 	$(BIN)/python docs/make_animation.py
 	$(BIN)/fabtui report recordings/h200x8-lab-2x4-faults.jsonl.gz --svg docs/images/matrix.svg --mode value || [ $$? -eq 1 ]
+
+# The sessions that ship, again: on a machine with two or more GPUs and PyTorch.
+recordings:
+	$(call ready,$(VENV)/.installed)
+	PYTHON=$(abspath $(BIN))/python tools/record.sh build/recordings
 
 # What the benchmarks are made of, and one that needs the sources of other projects.
 BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps known_errors loopback othergrids played synthetic terminal)

@@ -64,7 +64,9 @@ def expand(text: str, where: str, depth: int = 0) -> list[str]:
         part = operand.strip()
         if not part:
             problem = f"an empty name in {text[:80]!r}" if text.strip() else "empty node set"
-            raise InputError(f"{where}: {problem}; expected nodes such as n060,n061 or n[060-067]")
+            # A variable of Slurm is set within the job only, not on the login node.
+            job = "; the nodes of a Slurm job: --jobid 4711" if not text.strip() and where == "--nodes" else ""
+            raise InputError(f"{where}: {problem}; expected nodes such as n060,n061 or n[060-067]{job}")
         found = _operand(part, where, depth)
         if operator == "!":
             names = dict.fromkeys(name for name in names if name not in set(found))

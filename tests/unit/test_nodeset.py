@@ -78,6 +78,14 @@ def test_what_is_no_set_of_nodes_is_reported_in_one_line(text: str, word: str) -
     assert len(str(caught.value)) < 300
 
 
+def test_an_empty_set_names_the_option_for_the_nodes_of_a_job() -> None:
+    """``--nodes "$SLURM_JOB_NODELIST"`` is empty on a login node."""
+    with pytest.raises(InputError, match=r"^--nodes: empty node set; .*: --jobid 4711$"):
+        expand("", "--nodes")
+    with pytest.raises(InputError, match=r"67\]$"):
+        expand("", "hosts, line 3")
+
+
 @pytest.mark.parametrize("text", ["n[0-999999999]", "n[0-99999]x[0-99999]", "n[1-4097]", "a[1-3000],b[1-3000]"])
 def test_huge_sets_are_refused_before_they_are_made(text: str) -> None:
     tracemalloc.start()
