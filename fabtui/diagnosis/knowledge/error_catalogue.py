@@ -181,10 +181,14 @@ def refined(meaning: Meaning, when: str) -> Meaning:
 
 
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
-    """Return the meaning of the error of a measurement; None if it has none, or if a lab made it."""
-    if m is None or m.made or not m.error:
+    """Return the meaning of the error of a measurement, or None.
+
+    If a lab made the error, its text counts, as it is that of a real one, and the output of the library does not: the
+    processes wait for what the lab holds back.
+    """
+    if m is None or not m.error:
         return None
-    found = meaning_of(m.error, m.raw, kind=error_kind(m))
+    found = meaning_of(m.error, None if m.made else m.raw, kind=error_kind(m))
     node = node_of(m.src)
     if found is None or not node or node != node_of(m.dst):
         return found

@@ -28,6 +28,8 @@ _SSH = re.compile(r"ssh ('[^']*'|[^\s'-]\S*) (\S.*)")
 #: Errors of the memory of a node, as the kernel logs them.
 _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
+#: The TCP port in the error of a connection.
+_PORT_IN = re.compile(r"[:<](\d{4,5})(?=[>:\s)]|$)")
 _NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
 #: What TCP repeated, and what came out of order, on a node since it was booted.
 _REPEATED = "nstat -asz TcpRetransSegs TcpExtTCPOFOQueue"
@@ -125,8 +127,10 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
         commands += data_commands(model, *ends)
     elif not off:
         commands += within_commands(model, *ends)
-    elif verdict is Verdict.SLOW or _network_passes(model, a, b):
+    elif verdict is Verdict.SLOW:
         commands += link_commands(model, *ends)
+    elif _network_passes(model, a, b):
+        commands += failure_commands(model, *ends)
     else:
         commands += path_commands(model, *ends, own if _on_own_rails(model, own) else None)
     return list(dict.fromkeys(commands))
@@ -174,11 +178,12 @@ def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Me
     """Return the commands of an error meaning for a measurement, with the node that each runs on."""
     src, dst = node_of(m.src), node_of(m.dst)
     nodes = {"src": (src,), "dst": (dst,), "node": (src, dst)}
-    route = route_ends(model, m)
+    port = _PORT_IN.search(m.error or "")
+    known = {"route": route_ends(model, m) or "", "port": port[1] if port else ""}
     return [
-        on_node(node, filled(command, {"route": route or "", "node": node}), model)
+        on_node(node, filled(command, {**known, "node": node}), model)
         for end, command in dict.fromkeys(commands)
-        if route is not None or "{route}" not in command
+        if not any(f"{{{name}}}" in command for name, value in known.items() if not value)
         for node in nodes[end]
     ]
 
@@ -189,6 +194,15 @@ def link_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
         ends = [command for end in (src, dst) for command in slow_nic_commands(model, end)]
         return [by_fabtui(model, str(src), str(dst)), *ends]
     return [*nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
+
+
+def failure_commands(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
+    """Return commands that separate path, firewall and library, for a pair that fails although its network passes."""
+    again = by_fabtui(model, str(src), str(dst), debug=True)
+    if _is_rdma(model, src) or _is_rdma(model, dst):
+        return [again, *nic_commands(model, src), *nic_commands(model, dst), *rdma_command(model, src, dst)]
+    # A rule that drops or rejects is a firewall; with none, packets are lost on the path.
+    return [again, on_node(dst.node, "sudo nft list ruleset", model), on_node(src.node, _REPEATED, model)]
 
 
 def slow_nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
@@ -268,8 +282,11 @@ def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
     return [on_node(endpoint.node, command, model)]
 
 
-def by_fabtui(model: Model, src: str, dst: str) -> str:
-    """Return the fabtui command that tests a pair alone, with the options of this session."""
+def by_fabtui(model: Model, src: str, dst: str, *, debug: bool = False) -> str:
+    """Return the fabtui command that tests a pair alone, with the options of this session.
+
+    With ``debug``, NCCL prints what it does, and the addresses are tested in all ways.
+    """
     ends = node_of(src), node_of(dst)
     words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
@@ -278,8 +295,12 @@ def by_fabtui(model: Model, src: str, dst: str) -> str:
     for name in ("bytes", "ranks_per_node"):
         if isinstance(options.get(name), int):
             words += [f"--{name.replace('_', '-')}", str(options[name])]
-    words += ["--probes", "ping,p2p", "--pair", f"{one_line(src, 255)}>{one_line(dst, 255)}"]
-    return shlex.join(words)
+    probes = "ping,udp,tcp,p2p" if debug else "ping,p2p"
+    words += ["--probes", probes, "--pair", f"{one_line(src, 255)}>{one_line(dst, 255)}"]
+    gpus = [
+        end.kind for name in (src, dst) if (at := model.table.number(name)) is not None for end in [model.endpoints[at]]
+    ]
+    return shlex.join([*words, *(["--env", "NCCL_DEBUG=INFO"] if debug and "gpu" in gpus else [])])
 
 
 def _reached(model: Model, nodes: Iterable[str]) -> list[str]:

@@ -623,8 +623,11 @@ class PairsSlow(_PairRule):
         if _are_many(context.unexplained):
             cells = list(context.unexplained)
             yield None
-            facts = {"slowest": (yield from context.slowest(cells))}
-            yield (yield from context.explain(self, "", cells, facts=facts))
+            slowest = yield from context.slowest(cells)
+            first = cells[0] if slowest is None else (slowest.source, slowest.destination)
+            commands = [by_fabtui(context.model, *first), *context.first_commands([first])]
+            facts = {"slowest": slowest}
+            yield (yield from context.explain(self, "", cells, facts=facts, commands=commands))
 
 
 @register

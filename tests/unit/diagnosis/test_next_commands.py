@@ -141,7 +141,8 @@ def test_a_timeout_is_pinged_unless_the_network_passes(tcp: Verdict | None) -> N
     nics = ["ssh a ibstat mlx5_0", "ssh b ibstat mlx5_1", "fabtui run --nodes a,b --probes perftest"]
     pings = ["ssh a ping -c3 -I 10.0.0.1 10.1.0.2", "ssh a ip neigh show to 10.1.0.2"]
     pings += ["ssh a ip route get 10.1.0.2 from 10.0.0.1", nics[2]]
-    assert pair_commands(model, "a:0", "b:1") == (pings if tcp is Verdict.TIMEOUT else nics)
+    debug = "fabtui run --nodes a,b --probes ping,udp,tcp,p2p --pair 'a:0>b:1' --env NCCL_DEBUG=INFO"
+    assert pair_commands(model, "a:0", "b:1") == (pings if tcp is Verdict.TIMEOUT else [debug, *nics])
 
 
 def test_a_slow_pair_has_its_nics_inspected() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.diagnosis.finding import Finding, Kind
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.export.csv import rows
@@ -280,6 +281,32 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
     ]
     assert all("deliberate lab fault" in evidence(one) for one in found)
     assert found[2].next == ("ssh n000 nvidia-smi topo -p2p n", "ssh n000 nvidia-smi nvlink -e -i 0,3")
+
+
+def test_a_refused_connection_has_the_cause_of_the_catalogue_and_looks_at_the_port() -> None:
+    model = Model()
+    for one in read_events(RECORDING):
+        model.apply(one)
+    refused, dropped, _ = diagnose(model).findings
+    known = meaning_of("socketStartConnect: Connect to 10.0.0.2<45763> failed : Connection refused")
+    assert known is not None
+    assert f"means: {known.sentence}" in evidence(refused)
+    assert refused.next[:2] == ("ssh n000 ss -ltnp 'sport = :39505'", "ssh n000 sudo nft list ruleset")
+    # A pair that is dropped is tested again with NCCL's messages; then a rule of the receiver is the firewall.
+    assert "--pair 'n000:1>n001:2'" in dropped.next[0]
+    assert dropped.next[0].endswith(" --env NCCL_DEBUG=INFO")
+    assert dropped.next[1] == "ssh n001 sudo nft list ruleset"
+    assert not any("means:" in line for line in evidence(dropped))
+
+
+def test_many_slow_pairs_have_a_next_step() -> None:
+    odd = {("a:0", "b:1"), ("b:1", "c:0"), ("c:0", "d:1"), ("d:1", "a:0"), ("a:1", "c:1"), ("b:0", "d:0")}
+    slow = fabric("abcd", 2, lambda src, dst: 0.4 if (src, dst) in odd else OK)
+    (one,) = (one for one in diagnose(slow).findings if one.rule.id == "FT022")
+    src, dst = one.facts["slowest"].source, one.facts["slowest"].destination
+    assert one.next[0].startswith("fabtui run ")
+    assert one.next[0].endswith(f"--pair '{src}>{dst}'")
+    assert any(step.startswith("ssh ") for step in one.next)
 
 
 def test_a_survey_goes_in_steps_and_restarts_when_the_model_changed() -> None:

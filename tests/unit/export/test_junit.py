@@ -95,7 +95,7 @@ def test_failures_carry_the_finding_with_its_evidence_and_what_to_do() -> None:
     assert failure.message == "n001:0 > n000:0 failed and 1 more"
     assert failure.type == "bad"
     assert "both ends pass with others" in failure.text
-    assert "next: ssh n001 ip -s link (lab: runs here)" in failure.text
+    assert "next: ssh n000 ss -ltnp 'sport = :39505' (lab: runs here)" in failure.text
     slow = next(result for (suite, name), result in found.items() if name.startswith("same-node"))
     assert slow.message == "1 slow of 24 measurements"
     assert "n000:0 > n000:3" in slow.text
