@@ -66,7 +66,7 @@ def test_collectives_facts_findings_and_nodes(faults: Frames) -> None:
     assert len(numbers)
     assert (numbers["number"] == numbers["value"].astype(float)).all()
     assert list(faults.findings["rule"]) == ["pair-fails", "pair-fails", "pair-slow"]
-    assert faults.findings.loc[0, "next"][:2] == (
+    assert faults.findings["next"].iloc[0][:2] == (
         "ssh n000 ss -ltnp 'sport = :39505'",
         "ssh n000 sudo nft list ruleset",
     )
