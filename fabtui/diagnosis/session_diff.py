@@ -23,7 +23,7 @@ BETTER_ABOVE = 1.4
 #: Times of single packets vary several-fold between sessions: only their verdicts are compared.
 _NOISY = (Layer.PING, Layer.TCP)
 #: Verdicts that are results; a pair with a different one has none.
-_RANK = {Verdict.OK: 0, Verdict.SLOW: 1, Verdict.TIMEOUT: 2, Verdict.FAILED: 2}
+_RANK = {Verdict.OK: 0, Verdict.SLOW: 1, Verdict.TIMEOUT: 2, Verdict.FAILED: 2, Verdict.WRONG: 3}
 
 
 class Status(StrEnum):

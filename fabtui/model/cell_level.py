@@ -34,6 +34,7 @@ class Level(IntEnum):
     SLOW = 16
     TIMEOUT = 17
     FAILED = 18
+    WRONG = 19
 
 
 #: Minimum shares of the class median for a good and for a fair cell; below it is low. The verdict decides on slow.

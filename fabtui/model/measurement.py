@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from fabtui.model.layers import Layer
+from fabtui.model.wrong_data import is_wrong_data
 
 #: Units of values: 1e9 bytes a second, times, bytes, shares; "" where there is no value.
 UNITS = frozenset(("", "GB/s", "us", "ms", "B", "%"))
@@ -23,13 +24,17 @@ class Verdict(StrEnum):
     SLOW = "slow"
     TIMEOUT = "timeout"
     FAILED = "failed"
+    #: Data arrived, and is not what was sent.
+    WRONG = "wrong"
 
     @property
     def bad(self) -> bool:
         """Return True if a test with this verdict found a problem."""
-        return self in (Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT)
+        return self is Verdict.SLOW or self in DEAD
 
 
+#: Verdicts of tests without a usable result.
+DEAD: tuple[Verdict, ...] = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.WRONG)
 #: From best to worst, for taking the worst of several.
 SEVERITY: tuple[Verdict, ...] = (
     Verdict.UNTESTED,
@@ -37,8 +42,7 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.SKIPPED,
     Verdict.INCONCLUSIVE,
     Verdict.SLOW,
-    Verdict.TIMEOUT,
-    Verdict.FAILED,
+    *DEAD,
 )
 
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
@@ -109,6 +113,9 @@ class Measurement:
             known = {name: value[name] for name in FIELDS if name in value}
             # Looked up in a dict: an enumeration takes a microsecond to find a member.
             known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
+            if known["verdict"] is Verdict.FAILED and is_wrong_data(known.get("error"), known.get("extra")):
+                # A recording made before there was a verdict for it.
+                known["verdict"] = Verdict.WRONG
             if known.get("unit", "") not in UNITS:
                 raise ValueError("unknown unit")
             return cls(**known)

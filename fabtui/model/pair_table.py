@@ -15,6 +15,7 @@ import numpy as np
 
 from fabtui.model.endpoints import PAIR_CLASSES, EndpointTable, PairClass
 from fabtui.model.layers import Layer
+from fabtui.model.measurement import DEAD as DEAD_VERDICTS
 from fabtui.model.measurement import SEVERITY, Verdict
 from fabtui.model.pair_results import PairResults
 from fabtui.model.places import endpoints_of_ends, picked_ends
@@ -29,7 +30,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 _CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 OK, SLOW = _CODE[Verdict.OK], _CODE[Verdict.SLOW]
-DEAD = (_CODE[Verdict.TIMEOUT], _CODE[Verdict.FAILED])
+DEAD = tuple(_CODE[verdict] for verdict in DEAD_VERDICTS)
 #: Places in `PAIR_CLASSES`, which `PairTable.kind` holds.
 SAME_NODE, CROSS_RAIL, SAME_DOMAIN = (
     PAIR_CLASSES.index(kind) for kind in (PairClass.SAME_NODE, PairClass.CROSS_RAIL, PairClass.SAME_DOMAIN)
@@ -129,7 +130,7 @@ class PairTable:
 
     @property
     def dead(self) -> Flags:
-        """True for each pair that failed or timed out."""
+        """True for each pair without a usable result: it failed, timed out or delivered wrong data."""
         found: Flags = _DEAD[self.verdict]
         return found
 

@@ -44,6 +44,8 @@ class CellStyle(IntEnum):
     CURSOR_SLOW = 26
     CURSOR_TIMEOUT = 27
     CURSOR_FAILED = 28
+    WRONG = 29
+    CURSOR_WRONG = 30
 
     @property
     def key(self) -> str:
@@ -59,22 +61,24 @@ STYLES: tuple[CellStyle, ...] = tuple(
 _TRANSPORT_SLOTS = (CellStyle.P2P, CellStyle.SHM, CellStyle.RDMA, CellStyle.SOCKET, CellStyle.OTHER)
 
 #: Slots of bad cells.
-BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED})
+BAD = frozenset({CellStyle.SLOW, CellStyle.TIMEOUT, CellStyle.FAILED, CellStyle.WRONG})
 #: Slot of the cursor on a bad cell, which keeps the color of the verdict.
 CURSOR_ON: dict[int, CellStyle] = {
     CellStyle.SLOW: CellStyle.CURSOR_SLOW,
     CellStyle.TIMEOUT: CellStyle.CURSOR_TIMEOUT,
     CellStyle.FAILED: CellStyle.CURSOR_FAILED,
+    CellStyle.WRONG: CellStyle.CURSOR_WRONG,
 }
 
 
-#: Signs of verdicts, which mean the same in the app, in texts and in pictures.
+#: Signs of verdicts, which mean the same in the app, in texts and in pictures: in Unicode, and in ASCII.
 SIGNS = {
-    Verdict.FAILED: "x",
-    Verdict.TIMEOUT: "T",
-    Verdict.SLOW: "!",
-    Verdict.INCONCLUSIVE: "?",
-    Verdict.SKIPPED: "s",
+    Verdict.WRONG: ("≠", "#"),
+    Verdict.FAILED: ("x", "x"),
+    Verdict.TIMEOUT: ("T", "T"),
+    Verdict.SLOW: ("▾", "!"),
+    Verdict.INCONCLUSIVE: ("?", "?"),
+    Verdict.SKIPPED: ("s", "s"),
 }
 
 
@@ -90,7 +94,7 @@ class Glyphs:
         self.ellipsis = "~" if plain else "…"
         self.arrow, self.dot, self.dash, self.differs = (">", ".", "-", "#") if plain else ("→", "·", "\u2013", "≠")
         self.of_style: dict[int, str] = {
-            **{CellStyle[verdict.name]: sign for verdict, sign in SIGNS.items()},
+            **{CellStyle[verdict.name]: sign[plain] for verdict, sign in SIGNS.items()},
             # The app leaves what is not tested yet blank.
             **dict.fromkeys((CellStyle.PAD, CellStyle.UNTESTED, CellStyle.DIAGONAL), " "),
             # These fill most of the screen: one byte each.
@@ -98,15 +102,13 @@ class Glyphs:
             CellStyle.FAIR: "9",
             CellStyle.LOW: "8",
             CellStyle.RUNNING: ">" if plain else "▸",
-            CellStyle.GONE: "#" if plain else "░",
+            CellStyle.GONE: "%" if plain else "░",
             **dict(zip(_TRANSPORT_SLOTS, "pmiku", strict=True)),
             CellStyle.FLAPPING: "~",
             CellStyle.FLASH: "*",
             CellStyle.PARTLY: ":",
-            CellStyle.CURSOR_SLOW: "!",
-            CellStyle.CURSOR_TIMEOUT: "T",
-            CellStyle.CURSOR_FAILED: "x",
         }
+        self.of_style |= {cursor: self.of_style[under] for under, cursor in CURSOR_ON.items()}
 
     def of_severity(self, severity: str) -> str:
         """Return the sign of the severity of a finding."""
@@ -147,6 +149,7 @@ MARKED = frozenset(
         CellStyle.SLOW,
         CellStyle.TIMEOUT,
         CellStyle.FAILED,
+        CellStyle.WRONG,
         CellStyle.INCONCLUSIVE,
         CellStyle.RUNNING,
         CellStyle.GONE,

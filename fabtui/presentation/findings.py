@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.diagnosis.finding import Direction, Domain, Finding, NextStep, Route, Subject
 from fabtui.diagnosis.mesh.affected_components import ComponentKind
+from fabtui.model.measurement import Verdict
 from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import percent_text, share_text, value_text
+from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -200,6 +202,8 @@ class _Formatter(string.Formatter):
             return count(value, argument)
         if isinstance(value, Route):
             return _between(str(value.source), str(value.destination), value.both)
+        if isinstance(value, Verdict):
+            return verdict_words(value)
         if isinstance(value, tuple) and not format_spec:
             return ", ".join(map(str, value))
         return str(super().format_field(value, format_spec))

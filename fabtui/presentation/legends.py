@@ -18,8 +18,9 @@ from fabtui_node.parsers.lines import bytes_text
 
 _PROBLEMS = (
     (CellStyle.SLOW, "slow"),
-    (CellStyle.TIMEOUT, "timeout"),
+    (CellStyle.TIMEOUT, "timed out"),
     (CellStyle.FAILED, "failed"),
+    (CellStyle.WRONG, "wrong data"),
     (CellStyle.FLAPPING, "flapping"),
     (CellStyle.INCONCLUSIVE, "inconclusive"),
     (CellStyle.SKIPPED, "skipped"),
@@ -113,7 +114,7 @@ def meanings(layer: Layer) -> list[tuple[CellStyle, str]]:
         ]
     of = "what it was" if layer is Layer.CHANGE else "the usual value"
     if layer is Layer.CHANGE:
-        problems[5] = (CellStyle.SKIPPED, "no value then")
+        problems[6] = (CellStyle.SKIPPED, "no value then")
     good = f"{percent_text(GOOD_FROM)} of {of} or better"
     return [(CellStyle.GOOD, good), (CellStyle.FAIR, percent_text(FAIR_FROM)), (CellStyle.LOW, "less"), *problems]
 

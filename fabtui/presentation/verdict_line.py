@@ -242,6 +242,7 @@ def fault_text(finding: Finding) -> str:
     if not isinstance(route, Route) or verdict not in set(Verdict):
         return one_line(placed_title(finding), _LONGEST)
     words = f"{percent_text(slow.value / slow.median)} of usual" if slow is not None else verdict_words(verdict)
+    words += f", {finding.facts['wrong']}" if finding.facts.get("wrong") else ""
     ends = f"{route.source} {'-' if route.both else '>'} {route.destination}"
     return one_line(f"{ends} {words}{_place(str(finding.facts.get('retest') or ''))}", _LONGEST)
 
@@ -285,11 +286,11 @@ def _cut(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def count_parts(counts: Mapping[Verdict, int], glyphs: Glyphs, *, named: bool = False) -> list[Part]:
-    """Return the numbers of pairs by bad or notable verdict, worst first: ``1x 2T`` or ``1 failed, 2 timeout``."""
+    """Return the numbers of pairs by bad or notable verdict, worst first: ``1x 2T`` or ``1 failed, 2 timed out``."""
     parts: list[Part] = []
     for verdict in reversed(SEVERITY):
         if counts.get(verdict) and (verdict.bad or verdict in _NOTABLE):
-            name = f" {verdict}" if named else glyphs.of_style[style_of(verdict, None)]
+            name = f" {verdict_words(verdict)}" if named else glyphs.of_style[style_of(verdict, None)]
             parts += [(f"{counts[verdict]}{name}", verdict_style(verdict)), (", " if named else " ", MUTED)]
     return parts[:-1]
 

@@ -59,7 +59,7 @@ def verdict_words(verdict: str) -> str:
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
     """Return the glyph and the name of a verdict; ``ok`` has no glyph."""
     glyph = "" if verdict is Verdict.OK else glyphs.of_style[style_of(verdict, None)]
-    return f"{glyph} {verdict}".lstrip(), verdict_style(verdict)
+    return f"{glyph} {verdict_words(verdict)}".lstrip(), verdict_style(verdict)
 
 
 def state_style(state: NodeState) -> str:

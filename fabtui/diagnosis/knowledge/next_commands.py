@@ -13,7 +13,7 @@ from fabtui.diagnosis.finding import NextStep
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import DEAD, Measurement, Verdict
 from fabtui.model.records import listed, probed
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -30,7 +30,7 @@ _MEMORY_ERRORS = "sudo dmesg | grep -iE 'mce|edac'"
 _CONTAINER_TOOLS = ("kubectl", "oc", "docker", "podman", "nerdctl", "k3s", "microk8s")
 #: The TCP port in the error of a connection.
 _PORT_IN = re.compile(r"[:<](\d{4,5})(?=[>:\s)]|$)")
-_NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
+_NOT_PASSED = (*DEAD, Verdict.INCONCLUSIVE)
 #: What TCP repeated, and what came out of order, on a node since it was booted.
 _REPEATED = "nstat -asz TcpRetransSegs TcpExtTCPOFOQueue"
 #: PyTorch program of a test by hand, a format string. No single quotes: the shell uses those.
@@ -122,7 +122,7 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
     verdict = Verdict.OK if own is None else model.verdict(own)
     if verdict is not Verdict.SLOW and verdict not in _NOT_PASSED:
         return commands
-    if own is not None and error_kind(own) == ErrorKind.VERIFY.value:
+    if verdict is Verdict.WRONG:
         # The path works: what passes through it is damaged.
         commands += data_commands(model, *ends)
     elif not off:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fabtui.diagnosis.pairs.tally import DEAD, Pair
+from fabtui.diagnosis.pairs.tally import Pair
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import SEVERITY, Measurement, Verdict
+from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict
 from fabtui.model.session_model import Model
 
 RELAYED = "fails alone, passes in the world communicator: collective jobs can still run (NCCL relays)"

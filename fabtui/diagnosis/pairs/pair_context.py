@@ -23,12 +23,12 @@ from fabtui.diagnosis.knowledge.next_commands import (
 from fabtui.diagnosis.links.rdma_ports import PortNotes
 from fabtui.diagnosis.pairs.blame import Blame, blamed
 from fabtui.diagnosis.pairs.busy_cores import BusyCores
-from fabtui.diagnosis.pairs.tally import DEAD, Tally
+from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.diagnosis.pairs.uplinks import partly_slow_cut
 from fabtui.model.counter_log import LEAST_CONGESTION, CounterMeaning, counts_of
 from fabtui.model.endpoints import node_of
 from fabtui.model.layers import COLLECTIVES, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import DEAD, Measurement, Verdict
 from fabtui.model.pair_table import SAME_DOMAIN, Flags, PairTable, parts
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line

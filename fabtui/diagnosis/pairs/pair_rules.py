@@ -43,12 +43,12 @@ from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
 from fabtui.diagnosis.pairs.blame import Blame, blocked_across
 from fabtui.diagnosis.pairs.link_signs import LinkSigns
+from fabtui.diagnosis.pairs import wrong_data as wrong_data
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
-from fabtui.diagnosis.pairs.tally import DEAD
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import DEAD, Verdict
 from fabtui.model.records import Absence
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
@@ -472,7 +472,7 @@ class _SinglePair(_PairRule):
         commands = context.first_commands(pairs)
         facts = {
             "pair": Route(*first, len(pairs) == 2),
-            "verdict": str(context.unexplained[first]),
+            "verdict": context.unexplained[first],
             # A single pair is in the title already.
             "of_usual" if len(pairs) == 1 else "slowest": None if self.dead else (yield from context.slowest(pairs)),
             **context.retest(pairs),

@@ -45,7 +45,7 @@ def _collective(
         extra["ranks"] = table["ranks"]
     measured = {"value": best["busbw"], "unit": "GB/s", "bytes": row["bytes"], "extra": extra}
     if wrong:
-        measured.update(verdict=Verdict.FAILED, error=f"{wrong} elements of the result are wrong")
+        measured.update(verdict=Verdict.WRONG, error=f"{wrong} elements of the result are wrong")
     draft.measured("all_reduce", layer, src, dst, **measured, how=f"nccl-tests, {place.replace('_', ' ')}")
 
 
@@ -78,7 +78,7 @@ def collective_tables(draft: SessionDraft, values: dict[str, Any], name: str) ->
             extra |= {"algbw": algbw, "ranks": ranks, "wrong": wrong}
             fields: dict[str, Any] = {"value": round(busbw, 9), "unit": "GB/s", "bytes": row["bytes"], "how": how}
             if wrong:
-                fields.update(verdict=Verdict.FAILED, error=f"{wrong} elements of the result are wrong")
+                fields.update(verdict=Verdict.WRONG, error=f"{wrong} elements of the result are wrong")
             known = {key: one for key, one in extra.items() if one is not None}
             draft.measured("all_reduce", layer, "all", "all", **fields, extra=known)
 

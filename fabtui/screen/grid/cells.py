@@ -319,8 +319,9 @@ _SHORTEST_BAR = 2
 _USUAL = percent_text(1.0)
 _WORDS = {
     CellStyle.SLOW: "slow",
-    CellStyle.TIMEOUT: "timeout",
-    CellStyle.FAILED: "failed",
+    CellStyle.TIMEOUT: "T out",
+    CellStyle.FAILED: "FAIL",
+    CellStyle.WRONG: "data",
     CellStyle.INCONCLUSIVE: "unclear",
     CellStyle.SKIPPED: "skipped",
     CellStyle.RUNNING: "running",

@@ -246,7 +246,7 @@ class WorldSweep:
         return part
 
     def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[int, Measurement] | None:
-        """Return source and measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if none."""
+        """Return source and measurement of a row ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None
         if row[1] != rank or row[0] not in ranks or row[0] == rank:
@@ -261,7 +261,9 @@ class WorldSweep:
             return src, self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
         error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._context.endpoints)
         raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
-        return src, self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
+        wrong = len(row) > 7 and row[7] == ErrorKind.VERIFY.value
+        verdict = Verdict.WRONG if wrong else Verdict.FAILED
+        return src, self._measurement(src, rank, verdict, error=error, raw=raw, **more)
 
     def _missing(
         self, request: GroupRequest, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
@@ -408,6 +410,7 @@ def _measurement(
             text, timeout, error_kind = failure(request, reports, context.endpoints)
             missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
             verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
+            verdict = Verdict.WRONG if error_kind is ErrorKind.VERIFY else verdict
         how = f"{test.kind} over {len(group.ranks)} ranks"
         extra = {"ranks": len(group.ranks), "error_kind": error_kind.value}
         results = {"verdict": verdict, "how": how, "error": text, "extra": extra}

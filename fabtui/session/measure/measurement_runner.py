@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import COLLECTIVES, Layer
-from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement import DEAD, Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
 from fabtui.model.schedule import MAX_SUSPECTS, SLOW_ROUNDS, mode_for, pairs_for
 from fabtui.nodeset import count
@@ -369,7 +369,8 @@ class MeasurementRunner:
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             await self._dead_again(dead)
-        bad = await bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
+        # Wrong data is certain: a test that passes later would only hide it. Other partners show which end is at fault.
+        bad = await bad_pairs(self._model, swept, (*DEAD, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
             self._pump.emit(PlanUpdate(suspects=lines))

@@ -154,7 +154,9 @@ def _judge(src: Side, dst: Side) -> tuple[Verdict, str | None, ErrorKind | None]
     if lost is not None:
         # The loss of a peer, as seen by this side, does not explain the loss.
         error = f"{error}; {lost.error}"
-    return Verdict.TIMEOUT if side.timeout else Verdict.FAILED, error, (lost or side).kind
+    kind = (lost or side).kind
+    wrong = kind is ErrorKind.VERIFY
+    return Verdict.WRONG if wrong else Verdict.TIMEOUT if side.timeout else Verdict.FAILED, error, kind
 
 
 def _extra(dst_side: Side, asked: int | None, kind: ErrorKind | None) -> dict[str, Any]:
