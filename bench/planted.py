@@ -30,6 +30,7 @@ from fabtui.model.events import (
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.model.wrong_data import is_wrong_data
 
 GIB = 1 << 30
 #: Maximum number of pairs that a session tests again.
@@ -211,6 +212,7 @@ class Fabric:
         common: dict[str, Any] = {"unit": "GB/s", "bytes": 1 << 26, "time": self._time, "attempts": attempt}
         if error is not None:
             verdict = Verdict.TIMEOUT if "timed out" in error else Verdict.FAILED
+            verdict = Verdict.WRONG if is_wrong_data(error, None) else verdict
             return Measurement(layer, str(a), str(b), verdict, how="nccl", error=error, **common)
         value = self.value(a, b, loaded)
         common["transport"] = transport

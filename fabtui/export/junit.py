@@ -23,6 +23,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, headline, known_text, step_text
 from fabtui.presentation.numbers import size_text, spoken_text
+from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import clean, one_line
 
 #: Maximum number of bad measurements listed in a test case.
@@ -143,13 +144,14 @@ def _classes(model: Model) -> Iterator[Case]:
         title = f"bus bandwidth of {layer.spec.collective}" if layer.spec.collective else layer.spec.title
         case = Case(f"layers.{layer}", f"{kind}: {title}")
         if bad := [m for m in rows if model.verdict(m).bad]:
-            parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _BAD if counts[verdict])
+            parts = ", ".join(f"{counts[verdict]} {verdict_words(verdict)}" for verdict in _BAD if counts[verdict])
             lines = [_measured_text(model, m) for m in bad[:MOST_LISTED]]
             lines += [f"and {len(bad) - MOST_LISTED} more"] if len(bad) > MOST_LISTED else []
             case = case._replace(failure=f"{parts} of {count(tested, 'measurement')}", text="\n".join(lines))
         elif not tested:
             why = next((m.error for m in rows if m.error), None)
-            case = case._replace(skipped=why or ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
+            named = ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in counts.items())
+            case = case._replace(skipped=why or named)
         yield case
 
 
@@ -162,7 +164,7 @@ def _measured_text(model: Model, m: Measurement) -> str:
     value = f", {spoken_text(m.value, m.unit)}{size}" if m.value is not None else ""
     usual = model.usual(m) if m.value is not None else None
     return one_line(
-        f"{m.src} > {m.dst}{addresses}: {model.verdict(m)}{value}"
+        f"{m.src} > {m.dst}{addresses}: {verdict_words(model.verdict(m))}{value}"
         + (f", usual {spoken_text(usual, m.unit)}" if usual else "")
         + (f": {m.error}" if m.error else ""),
         500,

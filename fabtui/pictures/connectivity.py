@@ -18,7 +18,7 @@ from fabtui.pictures.scene import Scene, label
 from fabtui.presentation.cell_levels import CellStyle, style_of
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.numbers import spoken_text
-from fabtui.presentation.wording import common_domain, without_domain
+from fabtui.presentation.wording import common_domain, verdict_words, without_domain
 from fabtui.sanitize import one_line
 
 #: Prefix lengths of segments whose networks are not known, of IPv4 and IPv6.
@@ -61,7 +61,7 @@ def connectivity_scene(model: Model, layer: Layer = Layer.PING, mode: Mode = "ve
             return f"{pair}: {CellStyle(slots[row, column]).key}"
         value = "" if one.value is None else spoken_text(one.value, one_line(one.unit, 20))
         why = one_line(one.error, 120) if one.error else ""
-        return f"{pair}: {', '.join(part for part in (str(model.verdict(one)), value, why) if part)}"
+        return f"{pair}: {', '.join(part for part in (verdict_words(model.verdict(one)), value, why) if part)}"
 
     title = f"{layer} by network segment: {layer_title(layer)}"
     return Heatmap(title, names, groups, slots, values, method, notes, words_of(layer), describe).scene(mode)

@@ -22,6 +22,7 @@ from fabtui.pictures.scene import CHARACTER, LINE, Anchor, Box, Item, Line, Scen
 from fabtui.presentation.cell_levels import BAD, CellStyle, Glyphs, transport_style
 from fabtui.presentation.legends import layer_title, meanings
 from fabtui.presentation.numbers import brief_text, short_value, spoken_text
+from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import one_line
 from fabtui_node.parsers.lines import bytes_text
 
@@ -119,7 +120,7 @@ class Heatmap:
     def _tiles(self, scale: _Scale | None, left: int, top: int, pitch: int) -> Tiles:
         codes = self.slots.copy()
         colors = ["" if slot in (CellStyle.PAD, CellStyle.UNTESTED) else slot.key for slot in CellStyle]
-        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("x!T?s~#")}
+        marks = {int(slot): mark for slot in CellStyle if (mark := _GLYPHS.of_style.get(slot, "")) in set("#x!T?s~%")}
         numbers: dict[tuple[int, int], str] = {}
         if scale is not None:
             valued = np.isfinite(self.values)
@@ -128,7 +129,7 @@ class Heatmap:
             codes[scaled] = len(colors) + scale.steps(self.values)[scaled]
             colors += SCALE
             if pitch >= _NUMBERS_FROM:
-                valued &= ~np.isin(self.slots, (CellStyle.FAILED, CellStyle.TIMEOUT))
+                valued &= ~np.isin(self.slots, (CellStyle.FAILED, CellStyle.TIMEOUT, CellStyle.WRONG))
                 for row, column in np.argwhere(valued).tolist():
                     value, slow = float(self.values[row, column]), bool(self.slots[row, column] == CellStyle.SLOW)
                     numbers[row, column] = short_value(value, self.method.unit, 3 if slow else 4) + "!" * slow
@@ -278,7 +279,7 @@ def _describe(model: Model, layer: Layer, cells: Cells, row: int, column: int) -
         return f"{pair}: worst pair {CellStyle(cells.slots[row, column]).key}"
     cell = model.cell(layer, cells.numbers[row], cells.numbers[column])
     slot = CellStyle(cells.slots[row, column])
-    word = slot.key if cell.verdict is Verdict.UNTESTED else str(cell.verdict)
+    word = slot.key if cell.verdict is Verdict.UNTESTED else verdict_words(cell.verdict)
     parts = [word, "" if cell.value is None else spoken_text(cell.value, one_line(cell.unit, 20))]
     if layer is Layer.TRANSPORT and cell.text:
         parts.append(transport_style(cell.text)[1] + f" ({one_line(cell.text, 40)})")

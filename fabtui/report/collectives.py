@@ -12,6 +12,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import brief_text, scales_text, size_text, spoken_text, value_text
 from fabtui.presentation.text_table import filled
+from fabtui.presentation.wording import verdict_words
 from fabtui.report.document import Table
 from fabtui.report.text import MOST_LINES
 from fabtui.sanitize import one_line
@@ -57,7 +58,7 @@ def collective_tables(model: Model) -> list[Table]:
 
 def _collective_cells(row: TableRow, before: TableRow | None) -> list[str]:
     same = before is not None and before.group == row.group
-    problem = "" if row.verdict is Verdict.OK else str(row.verdict)
+    problem = "" if row.verdict is Verdict.OK else verdict_words(row.verdict)
     return [
         "" if same else row.group,
         "" if same else "-" if row.ranks is None else str(row.ranks),
@@ -155,7 +156,7 @@ def _cells(row: SweepRow, factor: float) -> list[str]:
             cells += ["-", "-", "not tested"]
             continue
         values = [None if value is None else value * factor for value in (arm.busbw, arm.algbw)]
-        bad = "" if arm.verdict in (Verdict.OK, Verdict.SLOW) else str(arm.verdict)
+        bad = "" if arm.verdict in (Verdict.OK, Verdict.SLOW) else verdict_words(arm.verdict)
         cells += [*map(value_text, values), bad or (arm.transport or "-")]
     return cells
 

@@ -28,7 +28,7 @@ from fabtui.presentation.preflight_lines import (
     values_of,
 )
 from fabtui.presentation.verdict_line import numbers_line
-from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain
+from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain, verdict_words
 from fabtui.report.collectives import collective_tables, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
@@ -172,7 +172,7 @@ def _addresses(model: Model, layer: Layer) -> Table:
     rows = [["from", "address", "to", "address", "verdict", "value", ""]]
     for m in islice(sorted(found, key=lambda m: not model.verdict(m).bad), _MOST_ADDRESSES):
         ends = [m.src, m.src_addr or "", m.dst, m.dst_addr or ""]
-        rows.append([*ends, str(model.verdict(m)), measured_text(m), failure_text(m)])
+        rows.append([*ends, verdict_words(model.verdict(m)), measured_text(m), failure_text(m)])
     left = len(found) - _MOST_ADDRESSES
     more = [f"and {left} more address pairs; --csv and --json have them all"] if left > 0 else []
     return Table(f"address pairs of {layer}", rows, (0, 1, 2, 3, 4, 6), more, folded=True)

@@ -20,7 +20,7 @@ from fabtui.nodeset import count, fold
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import finding_text, pairs_text, placed_title
 from fabtui.presentation.numbers import size_text, spoken_text, value_text
-from fabtui.presentation.wording import plain
+from fabtui.presentation.wording import plain, verdict_words
 from fabtui.report.document import Block, Items, Lines, Paragraph, Table
 from fabtui.report.preflight import change_lines
 from fabtui.report.text import capped, takes_unicode, text
@@ -208,7 +208,7 @@ def _ends(names: Iterable[str], places: Iterable[str]) -> str:
 
 def _side(verdict: Verdict, measurements: Iterable[Measurement | None]) -> str:
     known = [one for one in measurements if one is not None and one.value is not None]
-    word = "" if verdict is Verdict.OK and known else "-" if verdict is Verdict.UNTESTED else str(verdict)
+    word = "" if verdict is Verdict.OK and known else "-" if verdict is Verdict.UNTESTED else verdict_words(verdict)
     value = spoken_text(statistics.median(one.value or 0.0 for one in known), known[0].unit) if known else ""
     return one_line(f"{word} {value}")
 

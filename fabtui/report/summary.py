@@ -20,6 +20,7 @@ from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
 from fabtui.presentation.findings import headline
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.text_table import aligned
+from fabtui.presentation.wording import verdict_words
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Shown
 from fabtui.report.grid import grids
@@ -161,7 +162,7 @@ def _medians_of(
 def verdicts_line(model: Model) -> str:
     """Return the number of measurements with each verdict."""
     counts = model.counts()
-    shown = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts.get(verdict)]
+    shown = [f"{counts[verdict]} {verdict_words(verdict)}" for verdict in Verdict if counts.get(verdict)]
     return "measured: " + (", ".join(shown) or "nothing")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fabtui.diagnosis.finding import NextStep
-from fabtui.diagnosis.knowledge.error_catalogue import error_kind, filled
+from fabtui.diagnosis.knowledge.error_catalogue import filled
 from fabtui.model.endpoints import Endpoint, node_of
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import DEAD, Measurement, Verdict
@@ -19,7 +19,6 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.transport.registry import command_on_node
-from fabtui_node.protocol import ErrorKind
 
 #: Rendezvous port of a test by hand.
 PORT = 29517

@@ -41,9 +41,9 @@ from fabtui.diagnosis.knowledge.next_commands import (
 )
 from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.mesh.mesh_rules import blocked_pairs
+from fabtui.diagnosis.pairs import wrong_data as wrong_data
 from fabtui.diagnosis.pairs.blame import Blame, blocked_across
 from fabtui.diagnosis.pairs.link_signs import LinkSigns
-from fabtui.diagnosis.pairs import wrong_data as wrong_data
 from fabtui.diagnosis.pairs.pair_context import MOST_INSPECTED, GroupResult, PairContext
 from fabtui.model.endpoints import WITHIN_RAIL, ClassKey, PairClass, node_of
 from fabtui.model.exit_codes import untested_reasons

@@ -12,7 +12,7 @@ import numpy as np
 
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
 from fabtui.model.layers import Layer, measured_key_layers
-from fabtui.model.measurement import DEAD, SEVERITY, Measurement, Verdict
+from fabtui.model.measurement import SEVERITY, Measurement, Verdict
 from fabtui.model.pair_results import STALL
 from fabtui.model.pair_table import PairTable, joined, members, parts
 from fabtui.model.places import Places

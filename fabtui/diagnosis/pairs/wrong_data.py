@@ -30,8 +30,8 @@ class WrongData(Rule[PairContext]):
     name = "wrong-data"
     title = "Data arrives different from what was sent"
     message = (
-        "[{pair:arrow} wrong data][{component}: wrong data in {bad} of {tested} pairs][{many:count_pair} with wrong data]"
-        "[{group}: wrong data][, {wrong}]"
+        "[{pair:arrow} wrong data][{component}: wrong data in {bad} of {tested} pairs][{group}: wrong data]"
+        "[{many:count_pair} with wrong data][, {wrong}]"
     )
     next_step = "Keep these GPUs out of jobs: a job would go on with wrong numbers. Then test their memory and links."
     trials = PAIR_TRIALS

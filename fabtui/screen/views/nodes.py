@@ -16,7 +16,7 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
-from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style
+from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style, verdict_words
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
@@ -57,7 +57,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
             TableCell(fit_text(name, 40), 0, "bold"),
             TableCell(str(state), -_STATES.index(state), state_style(state)),
             TableCell("" if since is None else clock_text(since), -(since or -1.0), "bold $error"),
-            TableCell(str(found), -SEVERITY.index(found), verdict_style(found)),
+            TableCell(verdict_words(found), -SEVERITY.index(found), verdict_style(found)),
             TableCell(str(bad), -bad, "bold" if bad else MUTED),
             TableCell(str(untested), -untested, MUTED),
             TableCell(str(differs), -differs, "$warning" if differs else MUTED),

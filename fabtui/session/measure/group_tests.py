@@ -246,7 +246,7 @@ class WorldSweep:
         return part
 
     def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[int, Measurement] | None:
-        """Return source and measurement of a row ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
+        """Return source and measurement of ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None
         if row[1] != rank or row[0] not in ranks or row[0] == rank:

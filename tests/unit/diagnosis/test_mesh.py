@@ -720,7 +720,7 @@ def test_a_pair_that_a_firewall_explains_is_not_reported_again(udp: bool, report
     model.apply(Measured(measurements=rows, time=9.0))
     found = diagnose(model).findings
     assert [title(one) for one in found if "TCP" not in title(one) and "UDP" not in title(one)] == (
-        ["n1:0 > n3:0 timeout"] if udp else []
+        ["n1:0 > n3:0 timed out"] if udp else []
     )
     assert len(found) == reported
 

@@ -116,7 +116,7 @@ def test_a_pair_of_nodes_is_pinged_and_its_nics_measured() -> None:
 
 def test_data_that_arrives_damaged_is_not_pinged() -> None:
     model = session()
-    measured(model, Layer.P2P, "a:0", "b:1", extra={"error_kind": "verify"})
+    measured(model, Layer.P2P, "a:0", "b:1", Verdict.WRONG)
     assert pair_commands(model, "a:0", "b:1") == [
         "ssh a nvidia-smi -q -i 0 -d ECC,ROW_REMAPPER",
         "ssh b nvidia-smi -q -i 1 -d ECC,ROW_REMAPPER",
@@ -124,10 +124,10 @@ def test_data_that_arrives_damaged_is_not_pinged() -> None:
         "ssh b ibstat mlx5_1",
         "fabtui run --nodes a,b --probes perftest",
     ]
-    measured(model, Layer.P2P, "b:0", "b:1", extra={"error_kind": "verify"})
+    measured(model, Layer.P2P, "b:0", "b:1", Verdict.WRONG)
     assert pair_commands(model, "b:0", "b:1") == [f"ssh b nvidia-smi -q -i {at} -d ECC,ROW_REMAPPER" for at in (0, 1)]
     cpus = session("cpu")
-    measured(cpus, Layer.P2P, "b:0", "b:1", extra={"error_kind": "verify"})
+    measured(cpus, Layer.P2P, "b:0", "b:1", Verdict.WRONG)
     assert pair_commands(cpus, "b:0", "b:1") == ["ssh b sudo dmesg | grep -iE 'mce|edac'"]
 
 

@@ -130,7 +130,7 @@ def test_where_nothing_passes_at_all_no_endpoint_is_blamed() -> None:
     assert evidence(one)[0].startswith("connect: timed out")
     assert one.next[0] == "ssh a nvidia-smi topo -p2p n"
     assert [title for title, _ in titles(diagnose(fabric("ab", 1, dead_if(lambda s, d: True))).findings)] == [
-        "a:0 - b:0 timeout"
+        "a:0 - b:0 timed out"
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_path_that_is_dead_in_one_direction() -> None:
 
 def test_single_pairs_are_reported_one_by_one_and_many_as_one() -> None:
     (one,) = diagnose(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"}))).findings
-    assert (title(one), len(one.cells), evidence(one)[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
+    assert (title(one), len(one.cells), evidence(one)[0]) == ("a:0 - b:1 timed out", 2, "connect: timed out")
     some = {("a:0", "b:1"), ("a:1", "b:2"), ("a:2", "b:3"), ("a:3", "b:0"), ("a:0", "b:2")}
     found = diagnose(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some))).findings
     assert titles(found) == [("5 pairs fail with the same error", 5)]
@@ -276,7 +276,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
     found = diagnose(model).findings
     assert titles(found) == [
         ("n001:0 > n000:0 failed", 1),
-        ("n000:1 > n001:2 timeout", 1),
+        ("n000:1 > n001:2 timed out", 1),
         ("n000:0 > n000:3 slow", 1),
     ]
     assert all("deliberate lab fault" in evidence(one) for one in found)

@@ -47,9 +47,9 @@ def test_four_pairs_are_reported_one_by_one_and_five_as_one(value: Any, single: 
 @pytest.mark.parametrize(
     ("pairs", "name", "text"),
     [
-        ([("a:0", "b:1")], "a:0 > b:1", "a:0 > b:1 timeout"),
-        ([("b:1", "a:0")], "b:1 > a:0", "b:1 > a:0 timeout"),
-        ([("a:0", "b:1"), ("b:1", "a:0")], "a:0 - b:1", "a:0 - b:1 timeout"),
+        ([("a:0", "b:1")], "a:0 > b:1", "a:0 > b:1 timed out"),
+        ([("b:1", "a:0")], "b:1 > a:0", "b:1 > a:0 timed out"),
+        ([("a:0", "b:1"), ("b:1", "a:0")], "a:0 - b:1", "a:0 - b:1 timed out"),
     ],
 )
 def test_a_single_pair_is_named_by_its_directions(pairs: list[tuple[str, str]], name: str, text: str) -> None:
@@ -73,7 +73,7 @@ def test_a_slow_pair_has_its_share_and_commands_though_it_was_measured() -> None
 def test_a_slow_pair_beside_a_dead_one_is_no_dead_one() -> None:
     values: dict[tuple[str, str], Verdict | float] = {("a:0", "b:1"): 0.3, ("c:0", "d:1"): TIMEOUT}
     model = fabric("abcd", 2, lambda s, d: values.get((s, d), 1.0))
-    assert [title(one) for one in diagnose(model).findings] == ["c:0 > d:1 timeout", "a:0 > b:1 slow"]
+    assert [title(one) for one in diagnose(model).findings] == ["c:0 > d:1 timed out", "a:0 > b:1 slow"]
 
 
 def with_stalls(kind: str, *ratios: float) -> Model:

@@ -55,7 +55,7 @@ def test_the_metrics_of_a_recording_are_its_results_in_base_units() -> None:
     pairs = values(found, "pairs", "layer", "verdict")
     assert {verdict: n for (layer, verdict), n in pairs.items() if layer == "p2p"} == {
         **{"ok": 53, "slow": 1, "timeout": 1, "failed": 1},
-        **{"untested": 0, "skipped": 0, "inconclusive": 0},
+        **{"untested": 0, "skipped": 0, "inconclusive": 0, "wrong": 0},
     }
     bandwidth = values(found, "class_bandwidth_bytes_per_second", "layer", "class", "bytes", "quantile")
     assert bandwidth["p2p", "same-node", "268435456", "0.5"] == pytest.approx(3.597e11, rel=0.001)

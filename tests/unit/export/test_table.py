@@ -62,7 +62,7 @@ def test_rows_are_ordered_and_hold_what_is_known(make_model: Maker) -> None:
     failed = rows[1]
     assert (failed.busbw, failed.time_us, failed.algbw, failed.wrong) == (None, None, None, None)
     assert failed.ranks == 4, "as in the other sizes of the group"
-    assert (failed.verdict, failed.error) == (Verdict.FAILED, "2 elements are wrong")
+    assert (failed.verdict, failed.error) == (Verdict.WRONG, "2 elements are wrong")
 
 
 def test_the_file_is_whole(make_model: Maker, tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def test_a_host_that_is_not_listed_is_not_made_up() -> None:
     assert list(modelled(unknown).measurements()) == []
 
 
-def test_wrong_results_are_failed() -> None:
+def test_wrong_results_are_wrong_data() -> None:
     found = modelled(table("all_reduce", {"n060": 2}, "8 2 float sum -1 10 0.10 0.17 5 10 0.11 0.19 0\n"))
     (measured,) = found.measurements()
-    assert measured.verdict is Verdict.FAILED
+    assert measured.verdict is Verdict.WRONG
     assert measured.error == "5 elements of the result are wrong"
 
 

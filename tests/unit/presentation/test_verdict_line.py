@@ -189,20 +189,20 @@ def shown(width: int, counts: dict[Verdict, int] = BAD, found: list[tuple[str, s
 def test_counts_of_verdicts_and_the_key_stay_at_every_width(width: int) -> None:
     text = shown(width)
     assert text.startswith("3 of 56 ")
-    assert "bad  1x 1T 1!  " in text or "bad  1 failed, 1 timeout, 1 slow  " in text
+    assert "bad  1x 1T 1▾  " in text or "bad  1 failed, 1 timed out, 1 slow  " in text
     assert " F" in text
 
 
 def test_verdicts_are_words_where_they_take_the_room_of_no_finding() -> None:
-    assert "  1 failed, 1 timeout, 1 slow  n001:0>n000:0 failed" in shown(200)
-    assert "  1x 1T 1!  n001:0>n000:0 failed" in shown(110), "two findings fit with glyphs, one with words"
-    assert shown(79, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1x 1T 1!  n001:0>n000:0 failed ")
-    assert shown(80, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1 failed, 1 timeout, 1 slow  n001:0>n000:0 failed ")
+    assert "  1 failed, 1 timed out, 1 slow  n001:0>n000:0 failed" in shown(200)
+    assert "  1x 1T 1▾  n001:0>n000:0 failed" in shown(110), "two findings fit with glyphs, one with words"
+    assert shown(81, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1x 1T 1▾  n001:0>n000:0 failed ")
+    assert shown(82, BAD, FOUND[:1]).startswith("3 of 56 pairs bad  1 failed, 1 timed out, 1 slow  n001:0>")
 
 
 def test_findings_follow_as_far_as_they_fit_and_the_rest_are_counted() -> None:
-    assert shown(110).split("1!  ")[1].split("   ")[0] == "n001:0>n000:0 failed · n000:1>n001:2 timeout · 1 more"
-    assert shown(80).split("1!  ")[1].split("   ")[0] == "n001:0>n000:0 failed · 2 more"
+    assert shown(110).split("1▾  ")[1].split("   ")[0] == "n001:0>n000:0 failed · n000:1>n001:2 timeout · 1 more"
+    assert shown(80).split("1▾  ")[1].split("   ")[0] == "n001:0>n000:0 failed · 2 more"
     assert "slow (0.5 % of usual)" in shown(200)
     assert shown(200, count_of=40).rstrip().endswith("F 40 findings")
     assert "37 more" in shown(200, count_of=40)

@@ -111,7 +111,7 @@ def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
 def test_the_health_of_each_pair_is_a_word() -> None:
     lines = markdown(document(diagnose(session(FAULTS)), ["a"])).splitlines()
     at = next(at for at, line in enumerate(lines) if line.split() == ["n000:0", "n000:1", *NAMES[2:]])
-    assert lines[at + 2].split() == ["n000:1", "ok", "·", *["ok"] * 4, "timeout", "ok"]
+    assert lines[at + 2].split() == ["n000:1", "ok", "·", *["ok"] * 4, "timed", "out", "ok"]
 
 
 def test_only_the_own_script_may_run_and_nothing_may_be_fetched() -> None:

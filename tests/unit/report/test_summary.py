@@ -67,7 +67,7 @@ def test_the_grid_shows_each_pair_where_it_is(make_model: Maker) -> None:
         "  n0:1 2.00    .    x 2.00",
         "  n1:0 2.00 2.00    . 1.90",
         "  n1:1    T 2.00 2.00    .",
-        "  T timeout   x failed",
+        "  T timed out   x failed",
     ]
 
 
@@ -232,7 +232,7 @@ def test_collectives_have_a_table_each(make_model: Maker) -> None:
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
         "  all        4   1 MiB      123        8.50        12.8      0  RING/LL128\n"
         "                16 MiB      123        8.50        12.8      0  RING/LL128\n"
-        "                 1 GiB        -           -           -      -              failed: 4 elements are wrong",
+        "                 1 GiB        -           -           -      -              wrong data: 4 elements are wrong",
         "sendrecv\n"
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
         "  all        4   1 MiB      123        8.50        12.8      0  RING/LL128\n"
