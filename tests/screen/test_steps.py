@@ -345,7 +345,7 @@ def test_the_words_of_a_login(make_model: Callable[[], ModelMaker], options: dic
 
 
 def test_blanks_at_the_end_of_a_line_of_output_take_no_line() -> None:
-    start = CommandStart(number=1, node="n000", command="ip -s link", argv=("ip", "-s", "link"), time=1.0)
+    start = CommandStart(number=1, node="n000", command="cat x", argv=("cat", "x"), time=1.0)
     run = CommandRun(start, CommandEnd(number=1, exit=0, output=f"mcast{' ' * 200}\nnext\n", time=2.0))
     lines = [plain(line) for line in output_lines(run, 60, "…", 10)]
     assert [line.strip() for line in lines] == ["n000: exit status 0, 2 lines", "mcast", "next"]

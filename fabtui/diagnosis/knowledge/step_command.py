@@ -104,7 +104,7 @@ def step_command(model: Model, text: str) -> StepCommand:
     if _ASSIGNMENT.match(first[0]) or first[0] in toml_data.load("read_only_commands")["shell_only"]:
         raise CannotRunError(f"{first[0]} depends on a login shell on {node}, and steps run without a shell.")
     greps, last = _filters(rest)
-    return StepCommand(text, node, tuple(first), greps, last)
+    return StepCommand(str(text), node, tuple(first), greps, last)
 
 
 def _stages(text: str) -> list[list[str]]:

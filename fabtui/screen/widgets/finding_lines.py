@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from fabtui.diagnosis.knowledge.step_output import judged_output
 from fabtui.model.command_log import CommandRun, outcome
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
@@ -121,10 +121,17 @@ def output_lines(run: CommandRun, width: int, ellipsis: str, most: int) -> Lines
     style = "bold $primary" if run.end.exit == 0 else "bold $warning"
     lines: Lines = [[(f"{margin}{one_line(run.start.node, 60)}: {one_line(outcome(run.end), 600)}", style)]]
     texts = clean(run.end.output).splitlines()
-    lines += [[(f"{margin}{text.expandtabs()[:_LONGEST_LINE].rstrip()}", "")] for text in islice(texts, most)]
+    judged = judged_output(run, texts)
+    style = "bold $warning" if judged.marked else MUTED
+    lines += [[(f"{margin}{judged.sentence}", style)]] if judged.sentence else []
+    # Where room is short, abnormal lines go first.
+    shown = range(min(len(texts), most)) if most >= len(texts) else sorted(sorted(judged.marked)[:most] or range(most))
+    for at in shown:
+        text = texts[at].expandtabs()[:_LONGEST_LINE].rstrip()
+        lines.append([(f"{margin}{text}", "bold $warning" if at in judged.marked else "")])
     if len(texts) > most:
         more = "Y copies them" if most >= MANY_LINES else "select the step"
-        lines.append([(f"{margin}and {len(texts) - most} more lines: {more}", MUTED)])
+        lines.append([(f"{margin}and {len(texts) - len(shown)} more lines: {more}", MUTED)])
     return stacked(lines, width, _INDENT)
 
 
