@@ -189,17 +189,15 @@ def as_text(
 async def _session(request: Request, progress: Progress, shown: Shown, ascii_only: bool, watch: float) -> int:
     feed, interrupted = await played(request.options, progress, watch)
     # After the session: the diagnosis and the writers take 0.2 s to import.
-    from fabtui.cli.outputs import print_lines, print_session, recording_line, write_first, write_outputs
+    from fabtui.cli.outputs import print_session, recording_line, write_first, write_outputs
 
     found = feed.diagnosis()
 
     def report(lines: list[str]) -> int:
-        code = print_session(found, ascii_only or is_plain(), shown)
         # Printed even if a file could not be written: the recording is what remains then.
         if request.options.record is not None:
             lines.append(recording_line(request.options.record, feed.recording_stopped))
-        print_lines(lines)
-        return code
+        return print_session(found, ascii_only or is_plain(), shown, lines)
 
     code = write_first(write_outputs(feed.model, request, found), report)
     return code if interrupted is None else interrupted_code(interrupted)

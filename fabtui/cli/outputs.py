@@ -24,14 +24,16 @@ from fabtui.export.openmetrics import write_openmetrics
 from fabtui.export.planner import write_planner
 from fabtui.importers.result import Result
 from fabtui.importers.session import replayed
+from fabtui.model.exit_codes import INTERRUPTED
 from fabtui.model.session_model import Model
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.contents import write_report
-from fabtui.report.document import Shown
+from fabtui.report.document import Paragraph, Shown
 from fabtui.report.imported_output import text_of
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import ReadingProgress
 from fabtui.report.running_job import job_blocks
-from fabtui.report.summary import outcome_line, summary
+from fabtui.report.summary import summary
 from fabtui.report.text import text
 
 Returned = TypeVar("Returned")
@@ -56,14 +58,20 @@ def write_first(writing: Iterable[str], report: Callable[[list[str]], Returned])
     return result
 
 
-def print_session(found: Diagnosis, plain: bool, shown: Shown) -> int:
-    """Print the summary of a session, or its preflight if that is all there is; return the exit code."""
+def print_session(found: Diagnosis, plain: bool, shown: Shown, lines: Iterable[str] = ()) -> int:
+    """Print the summary of a session, or its preflight if that is all there is; return the exit code.
+
+    The lines about files follow, and the verdict again: the end of a long text is what a terminal shows.
+    """
     if found.model.options.get("looks_only"):
         if found.job is not None:
             sys.stdout.write(text(job_blocks(found.job), shown.text_width, plain) + "\n")
         print_preflight(found.model, found.preflight, None, "", False, plain)
     else:
         sys.stdout.write(summary(found, plain, shown))
+    print_lines(lines)
+    if not found.model.options.get("looks_only"):
+        sys.stdout.write("\n" + text([Paragraph(sentence_of(found))], shown.text_width, plain))
     return found.code
 
 
@@ -77,9 +85,7 @@ def print_recording(path: Path, request: Request, plain: bool, shown: Shown) -> 
     found = diagnose(model)
 
     def report(lines: list[str]) -> int:
-        code = print_session(found, plain, shown)
-        print_lines(lines)
-        return code
+        return print_session(found, plain, shown, lines)
 
     code = write_first(write_outputs(model, request, found), report)
     if damage is None:
@@ -107,11 +113,13 @@ def recording_line(path: Path, stopped: str | None) -> str:
     return f"recorded in {path}" if stopped is None else f"RECORDING INCOMPLETE ({stopped}): {path}"
 
 
-def print_outcome(model: Model, code: int, recorded: str = "") -> None:
-    """Print one line that sums up a session once its screen is gone, on standard error."""
+def print_outcome(found: Diagnosis | Model, code: int, recorded: str = "") -> None:
+    """Print the verdict on a session once its screen is gone, and its recording, on standard error."""
+    interrupted = "interrupted" if code == INTERRUPTED else ""
     # The terminal may be gone.
     with contextlib.suppress(OSError):
-        print("; ".join(part for part in (outcome_line(model, code), recorded) if part), file=sys.stderr)
+        one = diagnose(found) if isinstance(found, Model) else found
+        print(*filter(None, (sentence_of(one), interrupted, recorded)), sep="\n", file=sys.stderr)
 
 
 def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.findings import as_json as finding_json
 from fabtui.presentation.healthy_text import as_json as healthy_json
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.sanitize import clean
 
 
@@ -38,6 +39,7 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         "started": when(model.started),
         "ended": when(model.now),
         "exit": found.code,
+        "verdict": sentence_of(found),
         "lab": model.lab,
         "faults": model.faults,
         "options": model.options,

@@ -1,7 +1,8 @@
 """Session as JUnit XML, for the pages of CI systems.
 
-A test case for each rule, each class of pairs, addresses and collectives in each layer, and what could not be tested.
-The elements and attributes are those that Jenkins, GitLab and GitHub read (testsuites, testsuite, testcase).
+Test cases: the verdict, each rule, each class of pairs, addresses and collectives in each layer, and each reason for
+which something could not be tested. The elements and attributes are those that Jenkins, GitLab and GitHub read
+(testsuites, testsuite, testcase).
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from fabtui.diagnosis.diagnosis import Diagnosis
 from fabtui.diagnosis.finding import RULES, Domain, Finding, Severity
 from fabtui.export.atomic_write import write_bytes
 from fabtui.export.csv import when
+from fabtui.model.exit_codes import BAD, NOT_TESTED
 from fabtui.model.layers import Layer, Per
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
 from fabtui.presentation.findings import evidence, headline, known_text, step_text
 from fabtui.presentation.numbers import size_text, spoken_text
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.presentation.wording import verdict_words
 from fabtui.sanitize import clean, one_line
 
@@ -48,7 +51,7 @@ class Case(NamedTuple):
 def junit_text(found: Diagnosis) -> str:
     """Return a session as JUnit XML."""
     model, suites = found.model, dict[str, list[Case]]()
-    for case in (*_rules(found), *_classes(model), *_left_out(found)):
+    for case in (_verdict(found), *_rules(found), *_classes(model), *_left_out(found)):
         suites.setdefault(case.suite, []).append(case)
     seconds = f"{model.elapsed:.3f}"
     every = [case for cases in suites.values() for case in cases]
@@ -67,6 +70,14 @@ def junit_text(found: Diagnosis) -> str:
 def write_junit(found: Diagnosis, path: Path) -> None:
     """Write a session as JUnit XML, whole or not at all (OSError)."""
     write_bytes(path, junit_text(found).encode())
+
+
+def _verdict(found: Diagnosis) -> Case:
+    """Return the case of the whole session, whose message is the verdict in one sentence."""
+    case, sentence = Case("verdict", "verdict"), sentence_of(found)
+    if found.code == BAD:
+        return case._replace(failure=sentence, text=sentence)
+    return case._replace(skipped=sentence) if found.code == NOT_TESTED else case._replace(output=sentence)
 
 
 def _counted(cases: Iterable[Case]) -> dict[str, str]:

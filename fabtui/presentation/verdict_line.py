@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.diagnosis.finding import Domain, Finding, Route, Severity
 from fabtui.model.exit_codes import BAD
+from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs, style_of
@@ -63,6 +64,7 @@ class Standing:
     complete: bool = True  #: Whether everything wanted was tested, and no node is lost.
     failing: bool = False  #: Whether the exit code says that something is bad.
     reason: str = ""  #: What could not be tested, and why.
+    beside: int = 0  #: Number of pairs that are slow beside other traffic only.
     others: str = ""  #: Bad measurements of other things than pairs, in words.
     lead: str = ""  #: Sentence about a job, which comes first.
     domain: str = ""  #: DNS domain that all nodes share, which is not shown.
@@ -88,7 +90,8 @@ def standing_of(one: Diagnosis) -> Standing:
     model, counts, noun = one.model, dict(one.tally.counts), pair_noun(one.model)
     if not counts and not model.results.tested and (counts := _address_counts(model)):
         noun = "address pair"
-    reasons = one.not_examined
+    reasons, alone = one.not_examined, not any(verdict.bad for verdict in counts)
+    inside: Mapping[Verdict, int] = one.tally.layers.get(Layer.WORLD, {}) if alone else {}
     more = f", and {count(len(reasons) - 1, 'more reason')}" if len(reasons) > 1 else ""
     # The sentence about a job that is bad states what its findings do.
     stated = one.job is not None and one.job.alerts
@@ -100,7 +103,8 @@ def standing_of(one: Diagnosis) -> Standing:
         complete=not reasons and not any(map(model.gone, model.nodes)),
         failing=one.code == BAD,
         reason=one_line(reasons[0], _LONGEST_REASON) + more if reasons else "",
-        others="" if any(verdict.bad for verdict in counts) else _others(model),
+        beside=inside.get(Verdict.SLOW, 0),
+        others=_others(model) if alone else "",
         lead="" if one.job is None else one_line(one.job.sentence, _LONGEST_LEAD),
     )
 
@@ -148,7 +152,7 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
     """
     link, faults = _faults(standing)
     if standing.lead:
-        return _after_lead(standing, bool(faults), width, glyphs)
+        return _after_lead(standing, width, glyphs)
     if width is None:
         head, shown = _head(standing), _listed(faults, None, glyphs)
         return [*head, (link, ""), *shown] if shown else [*head, (".", head[-1][1])]
@@ -163,13 +167,18 @@ def verdict_sentence(standing: Standing, width: int | None = None, glyphs: Glyph
     return [(_cut(plain(head), width, glyphs), head[0][1])]
 
 
-def _after_lead(standing: Standing, faulty: bool, width: int | None, glyphs: Glyphs) -> Line:
+def _after_lead(standing: Standing, width: int | None, glyphs: Glyphs) -> Line:
     """Return the sentence about a job, then the verdict on the pairs as far as there is room."""
     lead = [(standing.lead if width is None else _cut(standing.lead, width, glyphs), "bold")]
     room = None if width is None else width - len(standing.lead) - 2
-    if not (standing.tested or faulty) or (room is not None and room < _NARROWEST):
+    # Busy GPUs are not tested, which says nothing about the job.
+    rest = replace(standing, lead="", reason="")
+    worth = standing.bad or _faults(rest)[1] or (standing.tested and standing.complete)
+    if not worth or (room is not None and room < _NARROWEST):
         return lead
-    (first, style), *others = verdict_sentence(replace(standing, lead=""), room, glyphs)
+    if not standing.tested:
+        return [*lead, ("; but ", ""), *_listed(_faults(rest)[1], None if room is None else room - 4, glyphs)]
+    (first, style), *others = verdict_sentence(rest, room, glyphs)
     lowered = first[0].lower() + first[1:] if first.startswith(("All ", "No ", "The ")) else first
     return [*lead, ("; ", ""), (lowered, style), *others]
 
@@ -186,8 +195,12 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
     rest += [(f", {standing.counts[one]} {one}", MUTED) for one in _NOTABLE if standing.counts.get(one)]
     if bad:
         style = verdict_style(worst([verdict for verdict, number in standing.counts.items() if number]))
-        what = count(tested, f"tested {noun}" if partly else noun)
-        text = f"{bad} of {tested} bad" if brief else f"{bad} of {what} {'is' if bad == 1 else 'are'} bad"
+        which = f"tested {noun}" if partly else noun
+        # Slow pairs that the load of their cores explains do not count.
+        word = "bad" if standing.failing or standing.running or bad > standing.counts.get(Verdict.SLOW, 0) else "slow"
+        text = f"{bad} of {count(tested, which)} {'is' if bad == 1 else 'are'} {word}"
+        if brief or tested == 1:
+            text = f"{bad} of {tested} {word}" if brief else f"The only {which} is {word}"
         return [(text, style), *rest]
     if standing.running:
         return _running_head(standing, rest, brief=brief)
@@ -196,6 +209,8 @@ def _head(standing: Standing, *, brief: bool = False) -> Line:
     if standing.counts.get(Verdict.OK) == tested:
         which = f"tested {noun}" if partly else noun
         text = f"The only {which} is ok" if tested == 1 else f"All {count(tested, which)} are ok"
+        if standing.beside:
+            rest.insert(0, (f" alone; {standing.beside} slow beside other traffic", "$warning"))
         if brief:
             text = f"{tested} of {tested} ok"
         return [(text, verdict_style(Verdict.OK) if not partly and not standing.failing else _PARTLY), *rest]
@@ -225,7 +240,8 @@ def _faults(standing: Standing) -> tuple[str, list[Part]]:
     if standing.failing and standing.others:
         return (", but " if standing.tested else ": "), [(standing.others, "")]
     if standing.reason:
-        return ("; not tested: " if standing.tested else ": "), [(standing.reason, "$warning")]
+        named = not standing.tested or standing.untested
+        return (": " if named else "; not tested: "), [(standing.reason, "$warning")]
     return f"; {'warning' if len(likely) == 1 else 'warnings'}: ", likely
 
 

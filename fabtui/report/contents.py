@@ -17,15 +17,16 @@ from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.collectives import comparison
 from fabtui.report.document import MARKDOWN, Block, Document, Items, Paragraph, Section, Table
 from fabtui.report.healthy import what_to_do
 from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
 from fabtui.report.markdown import markdown
-from fabtui.report.problems import entries, not_in_findings, not_tested
+from fabtui.report.problems import entries, jitter, not_in_findings, not_tested
 from fabtui.report.running_job import job_blocks
-from fabtui.report.session_blocks import collective_blocks, layer_panels, preflight_blocks, state_of, verdict
+from fabtui.report.session_blocks import collective_blocks, layer_panels, preflight_blocks, state_of
 from fabtui.report.session_diff import change_blocks, diff_outcome
 from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
 from fabtui.report.summary import head_lines
@@ -34,7 +35,7 @@ from fabtui.sanitize import one_line
 #: Maximum width of a changed fact.
 _WIDEST_CHANGE = 180
 _HOW_TO_READ = (
-    "The verdict at the top sums up the session; its words are those of the exit code of fabtui run.",
+    "The verdict at the top sums up the session: pairs that are bad, and the worst findings.",
     "Findings are ordered by severity and size, with the numbers that the app and the summary give them. Each has its "
     "evidence, and commands that show more. A confidence is given where several components explain the same results.",
     "A pair is ordered: a row of a matrix sends, a column receives. Bandwidths are in GB/s (10^9 bytes per second).",
@@ -80,10 +81,9 @@ def document(
         return Document("fabtui report", about, text, state_of(code), warnings, others, code)
     model = one.model
     head, *faults = head_lines(model)
-    text, numbers = verdict(one)
     about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}"]
     sections = [section for section in (*_session(one, sources, against), *others, reading) if section.blocks]
-    return Document(head, about, text, state_of(one.code), [*warnings, *faults, *numbers], sections, one.code)
+    return Document(head, about, sentence_of(one), state_of(one.code), [*warnings, *faults], sections, one.code)
 
 
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:
@@ -105,7 +105,8 @@ def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) ->
 def _findings(one: Diagnosis) -> list[Block]:
     """Return the findings, what is not ok and in no finding, what was not tested, and what to do now."""
     nothing = [] if one.findings else [Paragraph("no findings")]
-    return [*entries(one), *nothing, *what_to_do(one), *not_in_findings(one, UNICODE), *not_tested(one)]
+    about_pairs = (*not_in_findings(one, UNICODE), *jitter(one, UNICODE))
+    return [*entries(one), *nothing, *not_tested(one), *what_to_do(one), *about_pairs]
 
 
 def _sentences(model: Model) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Blocks about problems: findings, pairs that are not ok, jitter, what to do now, and what was not tested."""
+"""Blocks about problems: findings, pairs that are not ok, jitter, and what was not tested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from fabtui.presentation.numbers import percent_text, share_text, size_text, spo
 from fabtui.presentation.preflight_lines import nodes_text
 from fabtui.presentation.wording import limit_text
 from fabtui.report.document import Block, Entry, Items, Panel
-from fabtui.report.healthy import what_to_do
 from fabtui.report.text import capped
 from fabtui.sanitize import one_line
 
@@ -36,11 +35,10 @@ _WHERE = "--json has them all"
 
 
 def problems(one: Diagnosis, signs: Glyphs) -> Iterator[Block]:
-    """Yield the blocks of a summary about problems: findings, pairs that are not ok, and what to do now."""
+    """Yield the findings, and the pairs that are not ok and that no finding explains."""
     if one.findings:
         yield Panel(findings_head(one.findings), entries(one))
     yield from not_in_findings(one, signs)
-    yield from what_to_do(one)
 
 
 def findings_head(listed: Sequence[Finding]) -> str:
@@ -111,12 +109,20 @@ def _facts_of_pair(
 
 
 def not_in_findings(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
-    """Yield the pairs that are not ok and that no finding explains, and ok pairs with slow messages."""
-    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
-    covered = {pair for found in about_pairs for pair in found.cells}
+    """Yield the pairs that are not ok and that no finding explains."""
     explained = frozenset(measurement for found in one.findings for measurement in found.measurements)
-    yield from _bad(one.model, signs, explained, covered)
-    yield from _notable(one.model, signs, covered)
+    yield from _bad(one.model, signs, explained, _covered(one))
+
+
+def jitter(one: Diagnosis, signs: Glyphs) -> Iterator[Items]:
+    """Yield the pairs that passed with slow messages."""
+    yield from _notable(one.model, signs, _covered(one))
+
+
+def _covered(one: Diagnosis) -> set[tuple[str, str]]:
+    """Return the pairs that findings about pairs explain."""
+    about_pairs = [f for f in one.findings if f.rule.domain is Domain.PAIRS or f.rule.id in CONNECTIONS]
+    return {pair for found in about_pairs for pair in found.cells}
 
 
 def _bad(

@@ -27,44 +27,16 @@ from fabtui.presentation.preflight_lines import (
     odd_roles,
     values_of,
 )
-from fabtui.presentation.verdict_line import numbers_line
 from fabtui.presentation.wording import CLASS_WORDS, failure_text, measured_text, plain, verdict_words
 from fabtui.report.collectives import collective_tables, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Panel, Paragraph, Picture, Table
 from fabtui.report.grid import MOST_ENDPOINTS, cell_rows, grid, has_values, sign_words, unit_text, used_signs
-from fabtui.report.problems import entry, findings_head
-from fabtui.report.summary import outcome_text, verdicts_line
-from fabtui.sanitize import one_line
+from fabtui.report.problems import entry
 
 
 def state_of(code: int) -> str:
     """Return the state of a verdict by the exit code of its session."""
     return {ALL_OK: "ok", BAD: "bad"}.get(code, "unknown")
-
-
-def verdict(one: Diagnosis) -> tuple[str, list[str]]:
-    """Return the verdict of a session in one sentence, and its numbers."""
-    model = one.model
-    if model.options.get("looks_only"):
-        return plain(head_line(one.preflight)), []
-    text = one_line(one.job.sentence, 1000) if one.job is not None and one.job.alerts else outcome_text(one.code)
-    whole = not any(map(model.gone, model.nodes))
-    numbers = numbers_line(
-        one.tally.counts,
-        len(model.untested),
-        UNICODE,
-        final=True,
-        whole=whole,
-        wide=True,
-        named=True,
-        measured=0,
-    )
-    # Two blanks separate the parts of a line on the screen.
-    return text, [
-        plain(numbers).replace("  ", "; "),
-        verdicts_line(model),
-        findings_head(one.findings),
-    ]
 
 
 #: Maximum width of the names of nodes above a column.

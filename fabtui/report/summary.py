@@ -7,71 +7,58 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from fabtui.diagnosis.diagnosis import Diagnosis
-from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.pairs.p2p_vs_world import differing
-from fabtui.diagnosis.running_job.job_verdict import JobVerdict
 from fabtui.model.endpoints import PAIR_CLASSES, PairClass
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
 from fabtui.model.layers import TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import ASCII, UNICODE, Glyphs
-from fabtui.presentation.findings import headline
 from fabtui.presentation.numbers import size_text, spoken_text
 from fabtui.presentation.text_table import aligned
-from fabtui.presentation.wording import verdict_words
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.collectives import collective_tables, comparison, sweep_tables
 from fabtui.report.document import Block, Items, Lines, Paragraph, Shown
 from fabtui.report.grid import grids
+from fabtui.report.healthy import what_to_do
 from fabtui.report.preflight import before_tests
-from fabtui.report.problems import not_tested, problems
+from fabtui.report.problems import jitter, not_tested, problems
 from fabtui.report.running_job import evidence_blocks
 from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nodes, storage
 from fabtui.report.text import shortened, text
 from fabtui.sanitize import one_line
 
-_EXIT_CODES = {
-    ALL_OK: "everything ok",
-    BAD: "a test was slow, failed or timed out, or a finding is bad",
-    NOT_TESTED: "something could not be tested",
-}
-
 
 def summary(one: Diagnosis, plain: bool = False, shown: Shown | None = None) -> str:
-    """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only."""
+    """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only.
+
+    The verdict and the findings stand before the grids.
+    """
     width = shown.text_width if shown is not None else None
     return text(_blocks(one, ASCII if plain else UNICODE, shown), width, plain)
 
 
-def _first_line(one: Diagnosis, job: JobVerdict) -> str:
-    """Return the sentence about a job; where that is well, with the finding for which the exit code is not."""
-    found = next((one for one in (*one.all_findings, *one.preflight.findings) if one.severity is Severity.BAD), None)
-    if one.code != BAD or job.alerts or found is None:
-        return one_line(job.sentence, 1000)
-    return one_line(f"{job.sentence}; but {headline(found)}", 1000)
-
-
 def _blocks(one: Diagnosis, signs: Glyphs, shown: Shown | None) -> Iterator[Block]:
     model, found = one.model, shown or Shown()
-    if one.job is not None:
-        yield Paragraph(_first_line(one, one.job))
+    yield Paragraph(sentence_of(one))
     yield Items("", head_lines(model))
+    yield from problems(one, signs)
+    yield from not_tested(one)
+    yield from what_to_do(one)
+    if one.job is not None:
+        yield from evidence_blocks(one.job)
     known = nodes(model)
     # The heading reports what the rows show.
     yield shortened(known._replace(rows=[["", "", ""], *known.rows[1:]]), "lines", "--json has all nodes")
     yield from _grids(model, signs, found)
     yield from _medians(model)
+    yield from (*collective_tables(model), *sweep_tables(model))
+    yield from (shortened(table, "rows") for table in comparison(model))
     yield Lines("", [*mesh_lines(model), *networks(model)])
     yield from carrier_block(model, every_pair=shown is not None and shown.layers is None)
-    yield from (*storage(model), *collective_tables(model), *sweep_tables(model))
-    yield from (shortened(table, "rows") for table in comparison(model))
-    if one.job is not None:
-        yield from evidence_blocks(one.job)
-    yield from problems(one, signs)
+    yield from storage(model)
+    yield from jitter(one, signs)
     yield from before_tests(one.preflight, signs)
-    yield from not_tested(one)
-    yield Paragraph(verdicts_line(model))
 
 
 def head_lines(model: Model) -> list[str]:
@@ -157,20 +144,3 @@ def _medians_of(
         if m.verdict is Verdict.OK and (value := value_of(m)) is not None:
             found.setdefault(model.key_of(m).kind, []).append(value)
     return _in_order({kind: statistics.median(values) for kind, values in found.items()})
-
-
-def verdicts_line(model: Model) -> str:
-    """Return the number of measurements with each verdict."""
-    counts = model.counts()
-    shown = [f"{counts[verdict]} {verdict_words(verdict)}" for verdict in Verdict if counts.get(verdict)]
-    return "measured: " + (", ".join(shown) or "nothing")
-
-
-def outcome_line(model: Model, code: int) -> str:
-    """Return one line with the verdicts of a session and the meaning of its exit code."""
-    return f"{verdicts_line(model)}; exit code {code}: {outcome_text(code)}"
-
-
-def outcome_text(code: int) -> str:
-    """Return the meaning of the exit code of a session."""
-    return _EXIT_CODES.get(code, "interrupted")

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.diagnosis import diagnose
 from fabtui.errors import InputError
 from fabtui.model.events import NodeState
-from fabtui.report.summary import outcome_line
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.screen.app import FabricApp
 from fabtui.screen.context import ScreenSettings
 from tests.screen.conftest import Opened, make_app, screen_text, settled
@@ -58,9 +59,9 @@ async def test_a_sweep_that_is_left_early_is_not_reported_as_ok(bad: bool, code:
         await pilot.press("q", "y")
         await pilot.pause(0.1)
     assert app.return_value == code
-    line = outcome_line(app.model, code)
-    assert "everything ok" not in line
-    assert ("1 failed" in line) is bad
+    line = sentence_of(diagnose(app.model))
+    assert "ok." not in line
+    assert (" bad: " in line and " failed" in line) is bad
 
 
 @pytest.mark.parametrize(("failed", "code"), [(False, 130), (True, 3)])
@@ -74,7 +75,7 @@ async def test_leaving_before_the_first_result_is_not_reported_as_ok(failed: boo
         await pilot.press("ctrl+c")
         await pilot.pause(0.1)
     assert app.return_value == code
-    assert "everything ok" not in outcome_line(app.model, code)
+    assert sentence_of(diagnose(app.model)).startswith("No pair was tested")
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

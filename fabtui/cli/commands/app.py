@@ -125,7 +125,7 @@ def _report(feed: LiveFeed, request: Request, code: int) -> None:
             with contextlib.suppress(OSError):
                 print(line, file=sys.stderr)
     finally:
-        print_outcome(feed.model, code, recorded)
+        print_outcome(feed.diagnosis(), code, recorded)
 
 
 def _title(args: argparse.Namespace, request: Request) -> str:

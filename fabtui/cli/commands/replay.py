@@ -6,6 +6,7 @@ import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fabtui.cli.commands.app import screen_settings, show
@@ -68,9 +69,7 @@ def execute(args: argparse.Namespace) -> int:
 
     code, feed = show(make_feed, settings, "fabtui replay --text")
     if feed is not None:
-        from fabtui.cli.outputs import print_outcome
-
-        print_outcome(feed.model, code)
+        _outputs().print_outcome(feed.model, code)
     return code
 
 
@@ -135,6 +134,12 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     request = files_request(vars(args))
     shown = shown_from(vars(args))
     plain = read_config(args).enabled("screen.ascii") or is_plain(vars(args))
-    from fabtui.cli.outputs import print_recording
+    code: int = _outputs().print_recording(path, request, plain, shown)
+    return code
 
-    return print_recording(path, request, plain, shown)
+
+def _outputs() -> ModuleType:
+    """Return the module of outputs: the diagnosis and the writers take 0.2 s to import."""
+    import fabtui.cli.outputs
+
+    return fabtui.cli.outputs

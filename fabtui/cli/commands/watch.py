@@ -27,7 +27,7 @@ from fabtui.model.exit_codes import NOT_TESTED
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.presentation.findings import placed_title, step_text
-from fabtui.report.summary import outcome_line
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.sanitize import one_line
 from fabtui.session.feeds.live import CLOSE_DEADLINE, LiveFeed
 
@@ -163,7 +163,9 @@ class _Watching:
         found = feed.diagnosis() if good else None
         code = NOT_TESTED if found is None else found.code
         summed = (
-            outcome_line(feed.model, code) if good else f"{state}: {problem}; the values of the last good round stay"
+            sentence_of(found).removesuffix(".")
+            if found is not None
+            else f"{state}: {problem}; the values of the last good round stay"
         )
         done = WatchRound(state, began, time.time())
         try:

@@ -30,9 +30,8 @@ from fabtui.model.events import (
     SessionResumed,
     SessionStart,
 )
-from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED
+from fabtui.model.exit_codes import ALL_OK
 from fabtui.model.facts.node_view import ProbedNode, number, text
-from fabtui.model.layers import Layer
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count, fold
@@ -698,29 +697,14 @@ class LiveFeed(Feed):
         await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
-        code = self.diagnosis().code
-        text = self._outcome(code)
+        from fabtui.presentation.verdict_line import sentence_of
+
+        code, text = self.diagnosis().code, sentence_of(self.diagnosis())
         if what:
             self._pump.log("info" if code == ALL_OK else "warning", f"{what} ended: {text}")
         self._pump.emit(SessionEnd(exit=code, text=text))
         await self._pump.flush()
         trim_heap()
-
-    def _outcome(self, code: int) -> str:
-        if code == NOT_TESTED:
-            return "something could not be tested"
-        if code == BAD:
-            if (job := self.diagnosis().job) is not None and job.alerts:
-                return one_line(job.sentence, 500)
-            if any(verdict.bad for verdict in self.model.confirmed()):
-                counts = self.diagnosis().tally.counts
-                bad, pairs = sum(number for verdict, number in counts.items() if verdict.bad), sum(counts.values())
-                return f"{bad} of {count(pairs, 'pair')} {'is' if bad == 1 else 'are'} bad" if bad else "a test is bad"
-            return "there are findings" if self._options.preflight_only else "no test failed, but a finding is bad"
-        if slow := sum(verdict.bad for verdict in self.model.verdicts_in(Layer.P2P)):
-            return f"nothing failed; {count(slow, 'pair is', 'pairs are')} slow on busy cores"
-        slow = sum(verdict.bad for verdict in self.model.verdicts_in(Layer.WORLD))
-        return f"all ok alone; {count(slow, 'pair is', 'pairs are')} slow beside other traffic" if slow else "all ok"
 
 
 def share_heap() -> bool:

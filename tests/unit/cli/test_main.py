@@ -254,7 +254,7 @@ def test_a_replay_ends_with_one_line_about_the_session(
     monkeypatch.setattr(app, "run_app", played)
     done = here("replay", str(recording(tmp_path / "a.jsonl.gz", maker)), "--speed", "max")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "measured: 1 failed; exit code 1: a test was slow, failed or timed out, or a finding is bad\n"
+    assert done.stderr == "The only tested pair is bad: n0:0 > n1:0 failed\n"
 
 
 def test_the_app_ends_with_one_line_about_the_session(
@@ -268,7 +268,9 @@ def test_the_app_ends_with_one_line_about_the_session(
     monkeypatch.setattr(app, "run_app", left_at_once)
     done = here("--lab", "2x1", "--record", str(tmp_path / "a.jsonl.gz"))
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.splitlines()[-1].startswith("measured: nothing; exit code 130: ")
+    *_, sentence, interrupted, recorded = done.stderr.splitlines()
+    assert sentence.startswith("No pair was tested: ")
+    assert (interrupted, recorded) == ("interrupted", f"recorded in {tmp_path / 'a.jsonl.gz'}")
 
 
 def test_the_probes_are_listed(here: Here) -> None:

@@ -94,7 +94,7 @@ def test_one_round_writes_metrics_and_has_the_exit_code_of_run(
     assert path.read_text().endswith("\n# EOF\n")
     assert path.read_text().count("# EOF") == 1
     assert other.exists()
-    assert "round 1: measured: " in capsys.readouterr().out
+    assert "round 1: 1 of 8 GPU pairs is bad: a:0 > b:0 timed out, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_passive_round_tests_nothing_and_prints_each_finding_once(
     assert all(options.read_only for options in seen)
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition("round ")[2][0] for line in lines if "  round " in line] == ["1", "2"]
-    findings = [line for line in lines if "rank 1" in line]
+    findings = [line for line in lines if "  bad: " in line]
     assert len(findings) == 1
     assert "bad: the job on a (2 ranks) hangs" in findings[0]
     assert findings[0].endswith("next: ssh a kill -CONT 1041")

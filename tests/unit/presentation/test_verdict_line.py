@@ -61,7 +61,9 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
             Standing({**OK, Verdict.FAILED: 9}, [FIRST] * 5),
             f"9 of 65 pairs are bad: {', '.join(['n000:1 > n001:2 timed out (path)'] * 3)}, and 2 more",
         ),
-        (Standing({Verdict.SLOW: 56}), "56 of 56 pairs are bad."),
+        (Standing({Verdict.SLOW: 56}, failing=True), "56 of 56 pairs are bad."),
+        (Standing({Verdict.OK: 50, Verdict.SLOW: 6}), "6 of 56 pairs are slow."),
+        (Standing(OK, beside=3), "All 56 pairs are ok alone; 3 slow beside other traffic."),
         (Standing(OK, [LOST], failing=True, complete=False), "All 56 tested pairs are ok, but n005 is lost"),
         (
             Standing(TWO, [LOST, SECOND], complete=False),
@@ -78,7 +80,7 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
         ),
         (
             Standing(OK, untested=4, complete=False, reason="4 pairs: GPU in use"),
-            "All 56 tested pairs are ok, 4 not tested; not tested: 4 pairs: GPU in use",
+            "All 56 tested pairs are ok, 4 not tested: 4 pairs: GPU in use",
         ),
         (
             Standing(TWO, [FIRST], untested=4, complete=False),
@@ -108,12 +110,13 @@ TWO_BAD = Standing(TWO, [FIRST, SECOND], "GPU pair", failing=True)
             "2 of 56 tested pairs are bad, 7 being rechecked: n000:1 > n001:2 timed out (path)",
         ),
         (Standing({}, lead="job 7 is well"), "job 7 is well"),
+        (Standing({Verdict.OK: 2}, lead="job 7 hangs", untested=10, complete=False, reason="in use"), "job 7 hangs"),
         (Standing(OK, lead="job 7 is well"), "job 7 is well; all 56 pairs are ok."),
         (
             Standing(TWO, [FIRST], lead="job 7 hangs"),
             "job 7 hangs; 2 of 56 pairs are bad: n000:1 > n001:2 timed out (path)",
         ),
-        (Standing({}, [LOST], lead="job 7 is well", failing=True), "job 7 is well; no pair was tested: n005 is lost"),
+        (Standing({}, [LOST], lead="job 7 is well", failing=True), "job 7 is well; but n005 is lost"),
     ],
 )
 def test_one_sentence_states_the_verdict(standing: Standing, text: str) -> None:

@@ -33,7 +33,7 @@ def test_a_good_session_reads_well(make_model: Maker) -> None:
     assert "p2p, GB/s at 4 MiB; a row sends, a column receives" in text
     assert "ping: 2 of 2 address pairs answer, round trip 0.050 ms (median)" in text
     assert "The library reports TCP for 8 of 8 pairs between nodes" in text
-    assert text.split("\n\n")[6].splitlines() == [
+    assert text.split("\n\n")[5].splitlines() == [
         "all_reduce",
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong",
         "  all        -  64 KiB        -           -        1.50      -",
@@ -43,7 +43,7 @@ def test_a_good_session_reads_well(make_model: Maker) -> None:
     assert "same-node 2.00 GB/s" in text
     assert "not ok" not in text
     assert "not tested" not in text
-    assert text.endswith("measured: 17 ok\n")
+    assert text.startswith("All 12 pairs are ok.\n\n")
 
 
 def test_small_rates_of_collectives_name_their_unit(make_model: Maker) -> None:
@@ -166,7 +166,7 @@ def test_both_directions_and_sizes_have_their_usual_values(make_model: Maker) ->
         "  p2p 256 MiB    same-node 5.00 GB/s",
         "  bidirectional  same-node 4.00 GB/s each",
     ]
-    assert "p2p, GB/s at 256 MiB;" in lines[5]
+    assert any(line.startswith("p2p, GB/s at 256 MiB;") for line in lines)
 
 
 def test_a_pair_that_is_bad_at_several_sizes_is_one_line(make_model: Maker) -> None:
@@ -227,7 +227,7 @@ def test_collectives_have_a_table_each(make_model: Maker) -> None:
             maker.measured(layer, "all", "all", value=12.75, unit="GB/s", bytes=size, extra=extra)
     maker.measured("busbw", "all", "all", "failed", bytes=1 << 30, unit="GB/s", error="4 elements are wrong")
     text = summary(diagnose(maker.model()))
-    assert text.split("\n\n")[2:4] == [
+    assert text.rstrip().split("\n\n")[4:6] == [
         "all_reduce\n"
         "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
         "  all        4   1 MiB      123        8.50        12.8      0  RING/LL128\n"
@@ -259,7 +259,7 @@ def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None
     text = summary(diagnose(maker.model()))
     assert "\nA/B, medians; ratios to A=0\n" in text
     assert "1 of 1 not ok" in text
-    assert text.endswith("measured: 17 ok\n")
+    assert text.startswith("All 12 pairs are ok.\n\n")
 
 
 def test_what_could_not_be_tested_is_reported_with_the_reason(make_model: Maker) -> None:
@@ -289,7 +289,7 @@ def test_an_empty_session_is_reported_as_such(make_model: Maker) -> None:
     text = summary(diagnose(make_model().start(["n0"]).model()))
     assert "no endpoints" in text
     assert "nothing was measured" in text
-    assert "measured: nothing" in text
+    assert text.startswith("No pair was tested: ")
 
 
 def test_a_large_grid_has_signs_in_place_of_numbers(make_model: Maker) -> None:
@@ -354,7 +354,7 @@ def test_what_many_pairs_have_in_common_is_reported_once_with_the_next_command(m
     ]
     head = next(at for at, line in enumerate(lines) if line.startswith("not ok: "))
     assert lines[head] == "not ok: 25, all explained by the findings above"
-    assert lines[head + 1 : lines.index("what to do now")] == [""]
+    assert lines[head + 1 : head + 3] == ["", "not tested"]
 
 
 def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> None:

@@ -94,7 +94,7 @@ async def test_no_line_of_the_log_is_repeated_and_the_end_of_the_sweep_is_report
         "(round 2): 1 slow pair (a:2 - b:2)",
     ]
     assert "a:0 > b:0 p2p: ok at 50 GB/s, was slow" in lines
-    assert lines[-1] == "sweep ended: 1 of 56 pairs is bad"
+    assert lines[-1].startswith("sweep ended: 1 of 56 GPU pairs is bad: a:2 > b:2 "), lines[-1]
     assert len(set(lines)) == len(lines)
 
 
