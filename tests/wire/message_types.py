@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypedDict, Union, get_args, get_origin, get_type_hints
 
-from fabtui_node.ranks.base import PairReport, ReducedReport, WorldReport
+from fabtui_node.ranks.base import PairReport, ReducedReport, WorldReport, WorldRows
 
 #: A value of a probe, or its arguments.
 Value = dict[str, Any]
@@ -203,6 +203,7 @@ FROM_RANKS: Mapping[str, type[Any]] = {
     "reach": ReachReport,
     "side": PairReport,
     "reduced": ReducedReport,
+    "rows": WorldRows,
     "worlded": WorldReport,
     "rested": RestedReport,
     "free": Free,

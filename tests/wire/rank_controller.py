@@ -280,7 +280,13 @@ class Controller:
         self.to_ranks(ranks, message)
 
     def of(self, op: str, **fields: Any) -> list[Message]:
-        return [m for m in self.messages if m["op"] == op and all(m.get(k) == v for k, v in fields.items())]
+        """Return messages; one about the end of a world has the rows that came before."""
+        found = [m for m in self.messages if m["op"] == op and all(m.get(k) == v for k, v in fields.items())]
+        return [{**m, "rows": [*self._rows_before(m), *m["rows"]]} for m in found] if op == "worlded" else found
+
+    def _rows_before(self, end: Message) -> list[Any]:
+        found = self.of("rows", id=end["id"], rank=end["rank"])
+        return [row for m in found for row in m["rows"]]
 
     def until(self, done: Callable[[], bool], seconds: float) -> float:
         """Serve until something holds; return how long it took.

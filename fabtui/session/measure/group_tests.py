@@ -10,7 +10,8 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence, Set
+from functools import partial
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
@@ -50,6 +51,7 @@ class WorldSweep:
         self._context = context
         self._test = test
         self._good: list[int] = []
+        self._reported: dict[int, set[int]] = {}  #: Sources that each rank has reported.
 
     async def run(self, ranks: Sequence[int], wanted: Container[Pair]) -> None:
         """Test the ordered pairs of ranks in ``wanted``; find and report the ranks that prevent the world."""
@@ -98,7 +100,26 @@ class WorldSweep:
                 await self._context.pump.flush()
             part = [(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]]
             self._context.pump.emit(PairsStarted(pairs=part))
+        self._reported = {}
         return await self._form(ranks, pairs)
+
+    def _take_rows(self, ranks: frozenset[int], rank: int, report: dict[str, Any]) -> bool:
+        """Report the results that a rank reports while others are being measured."""
+        if report.get("op") != "rows":
+            return False
+        self._context.report(self._new(rank, report.get("rows"), ranks, report))
+        return True
+
+    def _new(self, rank: int, rows: Any, ranks: Set[int], report: dict[str, Any]) -> list[Measurement]:
+        """Return the measurements of those rows of a rank that were not reported before."""
+        known = self._reported.setdefault(rank, set())
+        left, found = set(ranks - known), []
+        for row in rows if isinstance(rows, list) else ():
+            if (made := self._row(row, rank, left, report)) is not None:
+                left.discard(made[0])
+                known.add(made[0])
+                found.append(made[1])
+        return found
 
     async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
         request = self._request(ranks, pairs or PairArray())
@@ -120,7 +141,8 @@ class WorldSweep:
             # No rounds would mean a world that is only formed; a transfer of other ranks is ignored by these.
             return {"rounds": [[list(pair)] for pair in own[node] or pairs[:1]]}
 
-        return GroupRequest(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
+        take = partial(self._take_rows, frozenset(ranks))
+        return GroupRequest(tuple(ranks), message, 2 * deadline, rounds, take, _with_rows_packed)
 
     def _formed(self, request: GroupRequest) -> bool:
         """Return True if the communicator formed, even if a later phase failed."""
@@ -217,17 +239,13 @@ class WorldSweep:
         reports = request.last_reports("worlded")
         self._log_times(reports)
         known = set(ranks)
-        reported: dict[int, set[int]] = {}
         part: list[Measurement] = []
         for rank, report in reports.items():
-            rows = (self._row(row, rank, known, report or {}) for row in _rows_of(report))
-            found = dict(made for made in rows if made is not None)
-            reported[rank] = set(found)
-            part = await self._report_part(part, found.values())
+            part = await self._report_part(part, self._new(rank, _rows_of(report), known, report or {}))
         missing = (
             (src, dst)
             for src, dst in itertools.permutations(ranks, 2)
-            if src not in reported[dst] and (src, dst) in wanted
+            if src not in self._reported[dst] and (src, dst) in wanted
         )
         failed = self._missing(request, reports, missing)
         part = await self._report_part(
@@ -245,7 +263,7 @@ class WorldSweep:
                 part = []
         return part
 
-    def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[int, Measurement] | None:
+    def _row(self, row: Any, rank: int, ranks: Set[int], report: dict[str, Any]) -> tuple[int, Measurement] | None:
         """Return source and measurement of ``[src, dst, bytes, rate, ok, error, transport, kind]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None

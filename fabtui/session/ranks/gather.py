@@ -33,6 +33,8 @@ class GroupRequest:
     seconds: float  #: Time (s) the ranks may take by themselves.
     #: Returns the part of the message that only one node gets.
     for_node: Callable[[str], dict[str, Any]] = lambda node: {}
+    #: Processes a report of a rank at once; returns False if it is to be kept.
+    take: Callable[[int, RankReport], bool] = lambda rank, report: False
     keep: Callable[[RankReport], RankReport] = lambda report: report  #: Returns the part of a report that is kept.
     number: int = 0
     due: float = 0.0
@@ -170,7 +172,7 @@ class Gathering:
                 # If one rank failed, the others cannot succeed with it.
                 request.due = min(request.due, time.monotonic() + LAG)
             self._end_if_complete(request)
-        elif len(reports := request.reports.setdefault(rank, [])) < _MAX_REPORTS:
+        elif not request.take(rank, message) and len(reports := request.reports.setdefault(rank, [])) < _MAX_REPORTS:
             reports.append(request.keep(message))
 
     def _end_if_complete(self, request: GroupRequest) -> None:

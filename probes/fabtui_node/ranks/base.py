@@ -116,8 +116,18 @@ class ReducedReport(Verdict):
     algorithm: Optional[str]
 
 
+class WorldRows(TypedDict):
+    """``rows``: transfers of one rank within the world's communicator, while others are in progress."""
+
+    op: str
+    id: int
+    rank: int
+    channels: Optional[int]
+    rows: List[List[Any]]
+
+
 class WorldReport(Verdict):
-    """``worlded``: the transfers of one rank within the world's communicator.
+    """``worlded``: the transfers of one rank within the world's communicator, without those reported as ``rows``.
 
     A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
     the transfer in progress when the test ended early.

@@ -37,6 +37,7 @@ class Script:
         away: Ranks that never come to a meeting with a peer, ``(rank, peer)``; they come back when it is called off.
         spoilers: Ranks with which no world communicator forms.
         spoilers_after: Number of worlds that each node sees before the spoilers spoil one.
+        early_rows: Number of transfers that each rank reports before the end of a world; the last of them twice.
         world_rates: Bytes a second in the world of ordered pairs of ranks that differ from 40 GB/s.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
@@ -70,6 +71,7 @@ class Script:
     away: set[tuple[int, int]] = field(default_factory=set)
     spoilers: set[int] = field(default_factory=set)
     spoilers_after: int = 0
+    early_rows: int = 0
     world_rates: dict[tuple[int, int], float] = field(default_factory=dict)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
@@ -314,6 +316,9 @@ class FakeLink(Link):
                 report["rows"] = [
                     [s, d, m["bytes"], rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
                 ]
+            if early := report.get("rows", [])[: self.script.early_rows]:
+                self._say(op="rows", id=m["id"], rank=rank, channels=None, rows=early)
+                report["rows"] = report["rows"][len(early) - 1 :]
             self._say(**report)
             self._say(op="free", id=m["id"], rank=rank)
 

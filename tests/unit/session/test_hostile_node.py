@@ -114,12 +114,13 @@ def _with(op: str, /, **fields: Any) -> Callable[[Message], Message]:
         _with("ready", ranks=None),
         _with("worlded", rows=[]),
         _with("worlded", rows=[[[], {}, None]], seconds=3, at={}),
+        _with("worlded", op="rows", rows=[[[], {}, None], 5, [0], [{}, 1, 2, 3, 4, 5, 6]]),
         _with("side", op="several"),
         _with("side", op="several", messages=[[], None, {"op": "several", "messages": [{}]}, {"op": "store"}]),
     ],
     ids=[
         *("side-id", "reduced-id", "rested-id", "ready-number", "ready-null"),
-        *("no-rows", "rows", "several-without-messages", "several"),
+        *("no-rows", "rows", "early-rows", "several-without-messages", "several"),
     ],
 )
 async def test_a_message_with_a_wrong_field_is_that_nodes_problem_alone(twist: Callable[[Message], Message]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.recording import read_events
@@ -36,6 +37,17 @@ async def test_a_big_world_is_reported_in_parts(tmp_path: Path, monkeypatch: pyt
     assert world_of(model)["a:0", "b:1"] is Verdict.TIMEOUT
     sizes = [len(getattr(e, "measurements", getattr(e, "pairs", ()))) for e in read_events(record)]
     assert max(sizes) == 5, "no event holds more, and the memory of a session holds few of them at once"
+
+
+async def test_transfers_are_reported_once_while_others_are_in_progress(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    model, _ = await run(Script({"a": 2, "b": 2}, early_rows=2), layers=("world",), record=record)
+    assert set(world_of(model).values()) == {Verdict.OK}
+    assert len(world_of(model)) == 12
+    parts = [event.measurements for event in read_events(record) if isinstance(event, Measured)]
+    world = [[(one.src, one.dst) for one in part if one.layer is Layer.WORLD] for part in parts]
+    assert [len(part) for part in world if part] == [2, 2, 2, 2, 4]
+    assert all(one.attempts == 1 for one in model.measurements(Layer.WORLD))
 
 
 async def test_a_node_is_reported_its_own_transfers_of_the_world_alone() -> None:

@@ -7,10 +7,16 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task, WorldReport
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task, WorldReport, WorldRows
 from fabtui_node.ranks.controller_channel import Message
 from fabtui_node.ranks.engine import RankEndpoint, RankGroup
 from fabtui_node.ranks.measure.collective import close, meet
+
+REPORTS_PER_SECOND = 100
+"""Maximum number of reports of all ranks together during the rounds."""
+
+LEAST_INTERVAL = 0.5
+"""Minimum time (s) between two reports of a rank during the rounds."""
 
 MAX_FULL_MESH = 64
 """Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours."""
@@ -45,9 +51,12 @@ class World:
         self._rows: List[List[Any]] = []
         self._at: Optional[List[int]] = None
         self._wrong: Optional[Failed] = None
+        self._send: Callable[[Any], None] = lambda message: None
+        self._reported = 0.0
 
-    def run(self, send: Callable[[WorldReport], None]) -> None:
-        """Run all phases and report once; never raises because of a test."""
+    def run(self, send: Callable[[Any], None]) -> None:
+        """Run all phases and report at the end, results of the rounds meanwhile; never raises because of a test."""
+        self._send = send
         group: Optional[RankGroup] = None
         failed: Optional[Failed] = None
         phase = CONNECT
@@ -59,20 +68,34 @@ class World:
             failed = Failed.from_error(phase, error)
             # The world stays formed if a connection made late, in a round, fails.
             failed.phase = phase if phase == CONNECT or failed.phase == CONNECT else failed.phase
-        send(
-            {
-                **base.verdict(failed or self._wrong),
-                "op": "worlded",
-                "id": self._task.id,
-                "rank": self._rank,
-                "seconds": self._seconds,
-                "channels": self._endpoint.world_channels,
-                "at": self._at,
-                "rows": self._rows,
-            }
-        )
+        report: WorldReport = {
+            **base.verdict(failed or self._wrong),
+            "op": "worlded",
+            "id": self._task.id,
+            "rank": self._rank,
+            "seconds": self._seconds,
+            "channels": self._endpoint.world_channels,
+            "at": self._at,
+            "rows": self._rows,
+        }
+        send(report)
         if group is not None:
             close(group, failed is not None)
+
+    def _report_rows(self) -> None:
+        """Report the results since the latest report, if that was some time ago."""
+        now = time.monotonic()
+        if self._rows and now - self._reported > max(LEAST_INTERVAL, len(self._op["ranks"]) / REPORTS_PER_SECOND):
+            rows, self._rows, self._reported = self._rows, [], now
+            channels = self._endpoint.world_channels
+            found: WorldRows = {
+                "op": "rows",
+                "id": self._task.id,
+                "rank": self._rank,
+                "channels": channels,
+                "rows": rows,
+            }
+            self._send(found)
 
     def _lap(self, name: str, began: float) -> float:
         now = time.monotonic()
@@ -109,12 +132,13 @@ class World:
 
     def _transfers(self, group: RankGroup, end: float) -> None:
         endpoint, task, op = self._endpoint, self._task, self._op
-        began = time.monotonic()
+        began = self._reported = time.monotonic()
         job = PairJob(op["bytes"], op["iters"], op["warmup"], 0)
         try:
             for src, dst in op["transfers"]:
                 if self._rank not in (src, dst):
                     continue
+                self._report_rows()
                 self._at = [src, dst]
                 if self._rank == src:
                     endpoint.run(task, partial(group.link(dst).send, job, end), TRANSFER, end)
