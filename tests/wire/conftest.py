@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.light_torch import light_torch as light_torch
 from tests.wire import sshd
 from tests.wire.rank_controller import Controller, Zygote
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.light_torch import light_torch as light_torch
-
 pytestmark = pytest.mark.slow
 
 

@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fabtui.export.json import schema
 from fabtui.model.recording import read_events
-from tests.light_torch import light_torch as light_torch
 
 pytestmark = [
     pytest.mark.slow,

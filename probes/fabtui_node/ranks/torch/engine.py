@@ -145,10 +145,14 @@ class TorchEngine(Engine):
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         began = time.monotonic()
+        self.before_import()
         # Heavy, and only in the rank host: not at the top of the module.
         self.torch: Any = importlib.import_module("torch")
         self.dist: Any = importlib.import_module("torch.distributed")
         self.seconds["import"] = max(self.seconds.get("import", 0.0), time.monotonic() - began)
+
+    def before_import(self) -> None:
+        """Prepare the import of torch."""
 
     def warm(self) -> None:
         """Import torch."""

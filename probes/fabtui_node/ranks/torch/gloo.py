@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from datetime import timedelta
 from typing import Any, Optional
 
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.engine import RankEndpoint
+from fabtui_node.ranks.torch import unused_modules
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
@@ -20,6 +22,11 @@ class GlooEngine(TorchEngine):
 
     name = "gloo"
     transport = "TCP"
+
+    def before_import(self) -> None:
+        """Leave out what only GPUs and networks need."""
+        with contextlib.suppress(OSError, ValueError):
+            unused_modules.leave_out()
 
     def open(self) -> None:
         """Check that torch has gloo, and that its device can be opened on this node's data address."""
