@@ -18,12 +18,14 @@ from fabtui.paths import config_folder, user_path
 from fabtui.sanitize import one_line
 
 #: Maximum size of a settings file (bytes).
-_MAX_FILE = 1 << 20
+MAX_FILE = 1 << 20
 _MAX_TEXT = 1000
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
-_HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
-_ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
-_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+#: Line with the name of a table, and begin of a line that sets a key.
+HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
+ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
+#: Words of a switch.
+BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 #: A lab brings its own connection.
 _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
 
@@ -83,7 +85,7 @@ def read_config(args: argparse.Namespace | None = None) -> ConfigFile:
     named = path != config_folder() / "config.toml"
     try:
         with path.open("rb") as file:
-            data = file.read(_MAX_FILE + 1)
+            data = file.read(MAX_FILE + 1)
     except FileNotFoundError:
         if named:
             raise InputError(f"{path}: there is no such settings file") from None
@@ -104,7 +106,7 @@ def read_environment(config: ConfigFile, environment: Mapping[str, str]) -> None
         text = environment.get(spec.variable) if spec.variable else None
         if not text:
             continue
-        value: Any = _BOOLEANS.get(text.lower(), text) if spec.kind == "switch" else text
+        value: Any = BOOLEANS.get(text.lower(), text) if spec.kind == "switch" else text
         try:
             config.values[spec.key] = Found(checked(spec, value), None, spec.variable)
         except InputError as error:
@@ -112,7 +114,7 @@ def read_environment(config: ConfigFile, environment: Mapping[str, str]) -> None
 
 
 def _parse(config: ConfigFile, data: bytes) -> None:
-    if len(data) > _MAX_FILE:
+    if len(data) > MAX_FILE:
         config.problems.append(Problem(None, "is larger than 1 MiB, so it is not a settings file"))
         return
     try:
@@ -131,9 +133,7 @@ def _parse(config: ConfigFile, data: bytes) -> None:
     for name, table in tables.items():
         line_of_table = lines.get((name,))
         if name not in TABLES:
-            listed = ", ".join(f"[{known_name}]" for known_name in TABLES)
-            problem = f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"
-            config.problems.append(Problem(line_of_table, problem))
+            config.problems.append(Problem(line_of_table, _unknown(name, table, known)))
         elif not isinstance(table, dict):
             problem = f"{name} is a table; expected [{name}] on a line of its own"
             config.problems.append(Problem(line_of_table, problem))
@@ -141,6 +141,17 @@ def _parse(config: ConfigFile, data: bytes) -> None:
             for key, value in _flat(table) if name == "keys" else table.items():
                 line_of_key = lines.get((name, *key.split("."))) or lines.get((name, key), line_of_table)
                 _add(config, known, (name, key), value, line_of_key)
+
+
+def _unknown(name: str, value: object, known: dict[str, OptionSpec]) -> str:
+    """Return what is wrong with a table, or with a setting that stands before the first table."""
+    listed = ", ".join(f"[{table}]" for table in TABLES)
+    if isinstance(value, dict):
+        return f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"
+    found = next((spec for spec in known.values() if spec.name == name), None)
+    if found is None:
+        return f"unknown setting {name}; settings stand below {listed}{nearest(name, list(known))}"
+    return f"{name} is outside of its table; write [{found.table}] on the line above it"
 
 
 def _add(
@@ -246,16 +257,17 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     where: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if (header := re.fullmatch(_HEADER, line)) is not None:
-            table = _parts(header[1])
+        if (header := re.fullmatch(HEADER, line)) is not None:
+            table = key_parts(header[1])
             for length in range(1, len(table) + 1):
                 where.setdefault(table[:length], number)
-        elif (assignment := re.match(_ASSIGNMENT, line)) is not None:
-            where.setdefault((*table, *_parts(assignment[1])), number)
+        elif (assignment := re.match(ASSIGNMENT, line)) is not None:
+            where.setdefault((*table, *key_parts(assignment[1])), number)
     return where
 
 
-def _parts(key: str) -> tuple[str, ...]:
+def key_parts(key: str) -> tuple[str, ...]:
+    """Return the parts of a dotted key."""
     found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""", key)
     return tuple(part for quoted in found for part in "".join(quoted).split("."))
 

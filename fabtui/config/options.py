@@ -358,7 +358,9 @@ _LAB = (
 _OTHER = (
     OptionSpec("name", "session, preflight, diff or planner", "", ("schema",), metavar="NAME", default="session",
         positional="?"),
-    OptionSpec("action", "what to do", "", ("config",), choices=("show", "validate", "init", "path"), positional="1"),
+    OptionSpec("action", "what to do", "", ("config",), choices=("show", "set", "validate", "init", "path"),
+        positional="1"),
+    OptionSpec("change", "of set: the setting and its value", "", ("config",), metavar="KEY VALUE", positional="*"),
     OptionSpec("action", "write a template of a probe of your own", "", ("probes",), metavar="new", positional="?"),
     OptionSpec("name", "name of the new probe", "", ("probes",), metavar="NAME", positional="?"),
     OptionSpec("topic", "the command", "", ("help",), metavar="COMMAND", positional="?"),

@@ -6,8 +6,8 @@ import argparse
 import os
 import sys
 
-from fabtui.config.file import ConfigFile, Found, Problem, config_path, merged, read_config, template
-from fabtui.config.options import OptionSpec, settings
+from fabtui.config.edit import setting_named, settings_in_effect, source_of, value_of, write_settings
+from fabtui.config.file import ConfigFile, Problem, config_path, read_config, template
 from fabtui.errors import InputError
 from fabtui.presentation.text_table import aligned
 from fabtui.sanitize import one_line
@@ -16,11 +16,12 @@ from fabtui.screen.keymap import check_keys, key_rows
 from fabtui.screen.themes.ramps import theme_problem
 
 HELP = """\
-Show the settings in effect, check the settings file, create a new one, or print its path.
+Show the settings in effect, check the settings file, create a new one, change a setting in it, or print its path.
 
 examples:
   fabtui config init                       write a settings file with every setting commented out
   fabtui config show --theme light         print the settings in effect and the source of each
+  fabtui config set theme nord             write one setting; the word default comments it out
   fabtui config validate                   exit code 0, or 2 and a line for each problem
 
 Arguments override environment variables (FABTUI_TIMEOUT=20), which override the file, which overrides the defaults.
@@ -29,57 +30,27 @@ The file is --config, FABTUI_CONFIG or your own (fabtui config path). Invalid se
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show, validate, create or locate the settings file; return the exit code."""
+    """Show, validate, create, change or locate the settings file; return the exit code."""
+    if args.action != "set" and getattr(args, "change", None):
+        raise InputError(f"config {args.action} takes no further words; config set KEY VALUE changes a setting")
     if args.action == "path":
         print(config_path(args))
     else:
-        {"show": _show, "validate": _validate, "init": _init}[args.action](args)
+        {"show": _show, "validate": _validate, "init": _init, "set": _set}[args.action](args)
     return 0
 
 
 def _show(args: argparse.Namespace) -> None:
     config = read_config(args)
     print(f"settings file: {config.path}" + ("" if config.present else " (missing; fabtui config init creates it)"))
-    rows = [[name, one_line(value, 100), source] for name, value, source in _settings(args, config)]
+    rows = [[key, one_line(value, 100), source] for key, value, source in settings_in_effect(vars(args), config)]
     rows += [
-        [f'keys."{name}"', one_line(str(found.value), 100), _source(config, found)]
+        [f'keys."{name}"', one_line(str(found.value), 100), source_of(config, found)]
         for name, found in config.keys.items()
     ]
     print("\n".join(aligned(rows, left=(0, 1, 2))))
     for line in _problems(config):
         print(f"ignored: {line}")
-
-
-def _settings(args: argparse.Namespace, config: ConfigFile) -> list[tuple[str, str, str]]:
-    given = vars(args)
-    rows = []
-    for spec in settings().values():
-        found = config.values.get(spec.key)
-        if spec.kind == "variables" and spec.argument in given and found is not None:
-            value = merged(given, config)[spec.argument]
-            rows.append((spec.key, _text(spec, value), f"command line and {_source(config, found)}"))
-        elif spec.table in ("screen", "session") and spec.argument in given:
-            rows.append((spec.key, _text(spec, given[spec.argument]), "command line"))
-        elif spec.key == "recording.keep" and {"record", "no_record"} & set(given):
-            rows.append((spec.key, _text(spec, "no_record" not in given), "command line"))
-        elif found is not None:
-            rows.append((spec.key, _text(spec, found.value), _source(config, found)))
-        else:
-            rows.append((spec.key, spec.default or "none", "default"))
-    return rows
-
-
-def _text(spec: OptionSpec, value: object) -> str:
-    if spec.kind == "variables" and isinstance(value, list):
-        # Names only: this output ends up in bug reports, and a value may be a secret.
-        return ",".join(f"{text.partition('=')[0]}=..." for text in value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _source(config: ConfigFile, found: Found) -> str:
-    return found.variable or (f"{config.path.name}:{found.line}" if found.line else config.path.name)
 
 
 def _problems(config: ConfigFile) -> list[str]:
@@ -114,5 +85,21 @@ def _init(args: argparse.Namespace) -> None:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)]))
+        file.write(_fresh())
     print(f"wrote {path}; every setting in it is commented out")
+
+
+def _fresh() -> str:
+    return template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)])
+
+
+def _set(args: argparse.Namespace) -> None:
+    if len(words := getattr(args, "change", [])) != 2:
+        raise InputError("config set takes a setting and its value: fabtui config set theme nord")
+    spec = setting_named(words[0])
+    value = value_of(spec, words[1])
+    if spec.key == "screen.theme" and value is not None and (wrong := theme_problem(value)) is not None:
+        raise InputError(wrong)
+    path = config_path(args)
+    write_settings(path, {spec.key: value}, _fresh)
+    print(f"{path}: {spec.key} = {words[1]}")

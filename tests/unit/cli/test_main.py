@@ -76,7 +76,7 @@ def recording(path: Path, maker: Any, more: str = "") -> Path:
         (["rnu", "--nodes", "a"], "unknown command 'rnu'; did you mean run?"),
         (["--nodes"], "--nodes needs a value: --nodes SET; see fabtui --help"),
         (["run", "--lab", "1x1", "--mode", "fast"], "--mode: 'fast' is not one of auto, quick, sampled, full"),
-        (["config", "shw"], "action: 'shw' is not one of show, validate, init, path; did you mean show?"),
+        (["config", "shw"], "action: 'shw' is not one of show, set, validate, init, path; did you mean show?"),
         (["diff", "a"], "FILE is missing: fabtui diff [options] FILE FILE; see fabtui diff --help"),
         (["n060"], "unknown command 'n060'; nodes are given as --nodes n060,n061"),
         (["--nodes", "run", "run", "--bytes", "x"], "--bytes: 'x' is not a size"),
