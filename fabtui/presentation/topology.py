@@ -56,7 +56,7 @@ class Topology:
         self._tested = {str(model.endpoints[at]) for at in tested if at < len(model.endpoints)}
 
     def roots(self) -> list[Branch]:
-        """Return NVLink domains, if any are known, leaf switches, rails and nodes."""
+        """Return NVLink domains, leaf switches and rails, as far as they are known, and nodes."""
         model = self._model
         ends = [end for end in model.endpoints if end.kind != "none"]
         by_leaf: defaultdict[str, list[Endpoint]] = defaultdict(list)
@@ -70,13 +70,12 @@ class Topology:
         leaves = [self._group("leaf", leaf, names.get(leaf, leaf), own) for leaf, own in by_leaf.items()]
         rails = [self._group("rail", str(rail), f"rail {rail}", own) for rail, own in sorted(by_rail.items())]
         unknown = len(ends) - sum(map(len, by_leaf.values()))
-        source = "inferred from results" if model.inferred_leaves else "reported by probes"
-        about = f"{len(leaves)}, {source}" if leaves else "unknown: no probe reports them, and results show no groups"
-        about += f", unknown of {count(unknown, 'endpoint')}" if leaves and unknown else ""
+        about = f"{len(leaves)}, {'inferred from results' if model.inferred_leaves else 'reported by probes'}"
+        about += f", unknown of {count(unknown, 'endpoint')}" if unknown else ""
         return [
             *self._domains(ends),
-            self._section("leaf switches", about, leaves),
-            self._section("rails", str(len(rails)) if rails else "unknown", rails),
+            *([self._section("leaf switches", about, leaves)] if leaves else []),
+            *([self._section("rails", str(len(rails)), rails)] if rails else []),
             self._section("nodes", str(len(model.nodes)), [self._node(name) for name in model.nodes]),
         ]
 
@@ -143,6 +142,10 @@ class Topology:
             key = f"node {name} numa {numa}"
             below = [self._switch(f"{key} {at}", name, group, ends) for at, group in enumerate(groups)]
             found = [line for lines_below in below for line in lines_below]
+            if numa is None and len(by_numa) == 1:
+                # Nothing is known of NUMA nodes: no line about them.
+                lines += found
+                continue
             title = "NUMA node unknown" if numa is None else f"NUMA node {numa}"
             passed = any(line.on_path for line in found)
             lines.append(self._plain(key, title, "", name, passed, found))

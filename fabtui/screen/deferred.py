@@ -40,7 +40,7 @@ from fabtui.screen.notifier import Notifier
 from fabtui.screen.terminal.internals import notify_terminal
 from fabtui.screen.views.command_line import CommandLine, CommandTable
 from fabtui.screen.views.dialogs import ConfirmScreen, ask_in_app, fit
-from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.help import HelpScreen, views_of
 from fabtui.screen.views.job import JobScreen, JobsScreen, RanksScreen, job_beside
 from fabtui.screen.views.jump import JumpScreen, targets_of
@@ -56,7 +56,7 @@ from fabtui.session.feeds.replay import ReplayFeed
 #: Views of the session, by name, that need nothing but the app.
 VIEWS: dict[ViewName, type[Screen[None]]] = {
     "nodes": NodesScreen,
-    "preflight": PreflightScreen,
+    "preflight": NodesScreen,
     "findings": FindingsScreen,
     "topology": TopologyScreen,
 }

@@ -16,9 +16,9 @@ from textual.screen import ModalScreen, Screen
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
 from fabtui.screen.views.command_line import CommandLine
-from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScreen
+from fabtui.screen.views.detail_base import DetailScreen, RunScreen, SteppedScreen, TitledScreen
 from fabtui.screen.views.dialogs import ConfirmScreen, LoginQuestionScreen
-from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.help import HelpScreen
 from fabtui.screen.views.job import JobLogScreen, JobScreen, JobsScreen, JobsTable, JobTable, RanksScreen
 from fabtui.screen.views.jump import JumpScreen
@@ -33,7 +33,7 @@ from fabtui.screen.widgets.worst_pairs import WorstPairs
 
 #: Classes with bindings, except the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
-    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen),
+    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen),
     *(
         SteppedScreen,
         FindingsScreen,
@@ -42,6 +42,7 @@ _OWNERS: tuple[type[DOMNode], ...] = (
         TopologyScreen,
         TopologyTree,
         HelpScreen,
+        TitledScreen,
         DetailScreen,
         ConfirmScreen,
         LoginQuestionScreen,

@@ -67,7 +67,7 @@ def test_everything_can_be_rendered(seed: int) -> None:
     model = model_of(seed)
     glyphs = Glyphs(plain=False)
     found = preflight(model)
-    node_rows(model, diagnose(model).tally, {}, 0.0)
+    node_rows(model, diagnose(model).tally, {}, {}, 0.0)
     for record in model.nodes.values():
         node_lines(model, record, found, 120, glyphs, lambda finding: [])
     for src, dst in itertools.permutations(model.endpoints[:5], 2):

@@ -77,12 +77,12 @@ def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
 
 def test_the_rows_of_the_table_count_what_is_bad_and_for_how_long_nodes_are_gone() -> None:
     model = sweep_of_two().shadow
-    rows = node_rows(model, Survey(model).finish(), {"n001": 2}, model.nodes["n002"].since + 134)
+    rows = node_rows(model, Survey(model).finish(), {"n001": 2}, {"n000": 1}, model.nodes["n002"].since + 134)
     shown = [dict(zip(HEADINGS, (cell.text for cell in row.cells), strict=True)) for row in rows]
-    assert [(row["node"], row["worst"], row["bad"], row["differs"]) for row in shown] == [
-        ("n000", "failed", "3", "0"),
-        ("n001", "failed", "3", "2"),
-        ("n002", "untested", "0", "0"),
+    assert [(row["node"], row["worst"], row["bad"], row["problems"], row["differs"]) for row in shown] == [
+        ("n000", "failed", "3", "1", "0"),
+        ("n001", "failed", "3", "0", "2"),
+        ("n002", "untested", "0", "0", "0"),
     ]
     texts = shown[2]
     assert texts["gone for"] == "2:14"

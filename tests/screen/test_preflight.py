@@ -8,8 +8,8 @@ import pytest
 
 from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.screen.session_diagnosis import SessionDiagnosis
-from fabtui.screen.views.findings import PreflightScreen
 from fabtui.screen.views.node import NodeScreen
+from fabtui.screen.views.nodes import NodesScreen
 from tests.screen.conftest import make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed
@@ -74,7 +74,7 @@ async def test_all_facts_and_the_way_back() -> None:
         await pilot.press("P")
         await pilot.pause()
         screen = app.screen
-        assert isinstance(screen, PreflightScreen)
+        assert isinstance(screen, NodesScreen)
 
         def text() -> str:
             return "\n".join("".join(part for part, _ in line) for line in screen.body_lines(118))
@@ -96,7 +96,7 @@ async def test_it_follows_the_session() -> None:
         await pilot.press("P")
         await pilot.pause()
         screen = app.screen
-        assert isinstance(screen, PreflightScreen)
+        assert isinstance(screen, NodesScreen)
         assert "0 nodes inspected" in "".join(text for text, _ in screen.title_parts())
         feed.advance()
         while "15 nodes inspected" not in "".join(text for text, _ in screen.title_parts()):

@@ -14,8 +14,9 @@ from fabtui.model.events import CommandEnd, CommandStart, NodeState
 from fabtui.presentation.wording import plain
 from fabtui.screen.deferred import node_under_cursor
 from fabtui.screen.views.detail_base import RunScreen, SteppedScreen
-from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
+from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.node import NodeScreen
+from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair import PairScreen
 from fabtui.screen.widgets.finding_lines import output_lines
 from tests.conftest import ModelMaker
@@ -92,7 +93,7 @@ async def test_in_a_lab_a_step_says_where_it_runs_and_what_is_copied_works_where
         assert (feed.ran[0].node, feed.ran[0].argv) == ("n000", ("ss", "-ltn"))
 
 
-@pytest.mark.parametrize("view", [PairScreen, NodeScreen, PreflightScreen])
+@pytest.mark.parametrize("view", [PairScreen, NodeScreen, NodesScreen])
 async def test_steps_of_the_other_views_run_alike(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, view: type[SteppedScreen]
 ) -> None:
@@ -106,13 +107,14 @@ async def test_steps_of_the_other_views_run_alike(
         monkeypatch.setattr(app.findings, "follow", lambda: None)
         monkeypatch.setattr(app.findings, "preflight", lambda: (found._replace(findings=[one]), True))
         await pilot.press(
-            "ctrl+home", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], PreflightScreen: ["P"]}[view]
+            "ctrl+home", "home", "right", *{PairScreen: ["enter"], NodeScreen: ["n"], NodesScreen: ["P"]}[view]
         )
         await pilot.pause(0.1)
         assert isinstance(app.screen, view)
         assert steps[0] in screen_text(app)
-        assert "enter next steps" in screen_text(app).splitlines()[-1]
-        await pilot.press("enter")
+        first = "tab" if view is NodesScreen else "enter"
+        assert f"{first} next steps" in screen_text(app).splitlines()[-1]
+        await pilot.press(first)
         await pilot.pause(0.1)
         assert feed.ran == [], "the first press selects"
         assert "enter runs it on n001" in screen_text(app)

@@ -77,7 +77,7 @@ class GridView(PaintedWidget, can_focus=True):
         """The cursor moved."""
 
     class Chosen(Message):
-        """The cell under the cursor was double-clicked."""
+        """The cell under the cursor was clicked."""
 
     def __init__(self, source: CellSource, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs, id=id)
@@ -347,12 +347,13 @@ class GridView(PaintedWidget, can_focus=True):
         return self.viewport.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the cell clicked; open it with a double click."""
+        """Move the cursor to the cell clicked; open the cell that has the cursor."""
         found = self.cell_at(event.x, event.y)
         if found is None:
             return
+        again = found == (self.row, self.column)
         self.move_to(*found)
-        if event.chain == 2:
+        if again:
             self.post_message(self.Chosen())
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
+from textual.widget import Widget
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand, step_command
@@ -27,6 +28,7 @@ from fabtui.screen.views.dialogs import Question
 from fabtui.screen.widgets.finding_lines import FEW_LINES, MANY_LINES, output_lines, step_lines
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.prompt import Prompt
+from fabtui.screen.widgets.sorted_table import TableRow
 from fabtui.screen.widgets.text_line import TextLine, content_of
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
+#: Style of the heading of a section.
+_HEADING = "bold $accent"
 #: Columns before the rest of a line that is too long.
 _CONTINUED = 4
 #: Text of a cell of a table, or text and style.
@@ -43,7 +47,7 @@ Cell = str | Part
 
 def section(title: str, note: str = "") -> Lines:
     """Return the heading of a section, after a blank line."""
-    return [[], [(title, "bold $accent"), (f"  {note}" if note else "", MUTED)]]
+    return [[], [(title, _HEADING), (f"  {note}" if note else "", MUTED)]]
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
@@ -73,6 +77,11 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
     return section(title, note) + table(headings, rows) if rows else []
 
 
+def _is_heading(line: Line) -> bool:
+    text, style = line[0]
+    return style == _HEADING and not text.startswith(" ")
+
+
 def as_text(lines: Lines) -> str:
     """Return lines without styles."""
     return "\n".join(plain(line).rstrip() for line in lines)
@@ -89,13 +98,26 @@ def crumbs(screen: TitledScreen) -> list[Part]:
 
 
 class TitledScreen(Screen[None]):
-    """View with a title, drawn again for each size."""
+    """View with a title, drawn again for each size, and filtered while the user types.
+
+    Leaving a filtered view shows everything first.
+    """
 
     DEFAULT_CSS = "TitledScreen .screen-title { background: $panel; }"
+    BINDING_GROUP_TITLE = "All views"
+    #: Purpose and hint of the prompt.
+    FILTER_PROMPT: ClassVar[tuple[str, str]] = ("filter", "words that a line must have")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("slash,f", "filter", "view.filter", "show only lines with some words", "filter"),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
         self.title_line = TextLine(classes="screen-title")
+        #: Words to look for; "" shows everything.
+        self.filter = ""
+        self._prompt: Prompt | None = None
+        self._focus_before: Widget | None = None
 
     @property
     def context(self) -> AppContext:
@@ -118,11 +140,52 @@ class TitledScreen(Screen[None]):
 
     def show_title(self, left: Line, right: Sequence[Part] = ()) -> None:
         """Show the way to the view and a title, and parts at the right end of the line."""
-        line = between([*crumbs(self), *left], list(right), self.size.width, self.context.glyphs.ellipsis)
+        chip: Line = []
+        if self.filter:
+            chip = [("  ", ""), (f" filter: {one_line(self.filter, 60)} ", "bold reverse"), (" esc: show all", MUTED)]
+        line = between([*crumbs(self), *left, *chip], list(right), self.size.width, self.context.glyphs.ellipsis)
         self.title_line.show(Content.assemble(*line))
 
+    def matches(self, text: str) -> bool:
+        """Return True if a text has all words of the filter."""
+        lowered = text.lower()
+        return all(word in lowered for word in self.filter.lower().split())
+
+    def matching_rows(self, rows: list[TableRow]) -> list[TableRow]:
+        """Return the rows of a table that match the filter."""
+        return [row for row in rows if self.matches(" ".join(cell.text for cell in row.cells))]
+
+    async def action_filter(self) -> None:
+        await self.ask(*self.FILTER_PROMPT, self.filter)
+
+    async def ask(self, purpose: str, hint: str, text: str) -> None:
+        """Open a prompt unless one is open."""
+        if self._prompt is None:
+            self._focus_before = self.focused
+            self._prompt = Prompt(purpose, hint, text, id="prompt")
+            await self.mount(self._prompt)
+
+    @on(Prompt.Typed)
+    def _filter_typed(self, message: Prompt.Typed) -> None:
+        if self._prompt is not None and self._prompt.purpose == self.FILTER_PROMPT[0]:
+            self.filter = message.text.strip()
+            self.draw()
+
+    @on(Prompt.Closed)
+    @on(Prompt.Given)
+    def _close_prompt(self) -> None:
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            self.set_focus(self._focus_before)
+            prompt.remove()
+
     def action_leave(self) -> None:
-        self.app.pop_screen()
+        """Show everything again, then leave."""
+        if self.filter:
+            self.filter = ""
+            self.draw()
+        else:
+            self.app.pop_screen()
 
 
 class DetailScreen(TitledScreen):
@@ -141,7 +204,7 @@ class DetailScreen(TitledScreen):
         shortcut("up,k", "scroll(-1)", "detail.up", "one line up"),
         shortcut("pagedown,ctrl+d", "scroll_page(1)", "detail.page-down", "one screen down"),
         shortcut("pageup,ctrl+u", "scroll_page(-1)", "detail.page-up", "one screen up"),
-        shortcut("home,g", "scroll_edge(False)", "detail.top", "top of the text"),
+        shortcut("home", "scroll_edge(False)", "detail.top", "top of the text"),
         shortcut("end,G", "scroll_edge(True)", "detail.bottom", "end of the text"),
     ]
 
@@ -157,17 +220,33 @@ class DetailScreen(TitledScreen):
     @abstractmethod
     def body_lines(self, width: int) -> Lines: ...
 
+    def filtered_lines(self, width: int) -> Lines:
+        """Return the lines that match the filter, under their headings; of a heading that matches all its lines."""
+        lines = self.body_lines(width)
+        if not self.filter:
+            return lines
+        found: Lines = []
+        heading: Line | None = None
+        whole = False
+        for line in filter(None, lines):
+            if _is_heading(line):
+                heading, whole = line, self.matches(plain(line))
+            elif whole or self.matches(plain(line)):
+                found += [line] if heading is None else [[], heading, line]
+                heading = None
+        return found or [[], [(f"  no line has the words {one_line(self.filter, 60)}", MUTED)]]
+
     def draw(self) -> None:
         """Draw the current state; costs nothing if it has not changed."""
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
         self.show_title(self.title_parts())
-        lines = stacked(self.body_lines(width), width, _CONTINUED)
+        lines = stacked(self.filtered_lines(width), width, _CONTINUED)
         self.query_one("#detail-text", TextLine).show(content_of(lines), layout=True)
 
     def action_copy(self) -> None:
-        lines = [self.title_parts(), *self.body_lines(self.copy_width)]
+        lines = [self.title_parts(), *self.filtered_lines(self.copy_width)]
         self.context.copy(as_text(lines))
 
     def action_scroll(self, lines: int) -> None:
@@ -180,55 +259,6 @@ class DetailScreen(TitledScreen):
     def action_scroll_edge(self, end: bool) -> None:
         body = self.query_one("#detail-body")
         (body.scroll_end if end else body.scroll_home)(animate=False)
-
-
-class FilteredScreen(DetailScreen):
-    """Text under a title, filtered while the user types. Leaving the view shows everything first."""
-
-    #: Purpose and hint of the prompt.
-    FILTER_PROMPT: ClassVar[tuple[str, str]]
-
-    def __init__(self) -> None:
-        super().__init__()
-        #: Words to look for; "" shows everything.
-        self.filter = ""
-        self._prompt: Prompt | None = None
-
-    def matches(self, text: str) -> bool:
-        """Return True if a text has all words of the filter."""
-        lowered = text.lower()
-        return all(word in lowered for word in self.filter.lower().split())
-
-    async def action_filter(self) -> None:
-        await self.ask(*self.FILTER_PROMPT, self.filter)
-
-    async def ask(self, purpose: str, hint: str, text: str) -> None:
-        """Open a prompt unless one is open."""
-        if self._prompt is None:
-            self._prompt = Prompt(purpose, hint, text, id="prompt")
-            await self.mount(self._prompt)
-
-    @on(Prompt.Typed)
-    def _filter_typed(self, message: Prompt.Typed) -> None:
-        if self._prompt is not None and self._prompt.purpose == self.FILTER_PROMPT[0]:
-            self.filter = message.text.strip()
-            self.draw()
-
-    @on(Prompt.Closed)
-    @on(Prompt.Given)
-    def _close_prompt(self) -> None:
-        prompt, self._prompt = self._prompt, None
-        if prompt is not None:
-            self.set_focus(None)
-            prompt.remove()
-
-    def action_leave(self) -> None:
-        """Show everything again, then leave."""
-        if self.filter:
-            self.filter = ""
-            self.draw()
-        else:
-            super().action_leave()
 
 
 class RunScreen(Question):
@@ -333,7 +363,10 @@ class SteppedScreen(DetailScreen):
 
     def body_lines(self, width: int) -> Lines:
         self._drawn = []
-        self._lines = self.stepped_lines(width)
+        return self.stepped_lines(width)
+
+    def filtered_lines(self, width: int) -> Lines:
+        self._lines = super().filtered_lines(width)
         return self._lines
 
     def steps_of(self, finding: Finding, width: int) -> Lines:
@@ -393,12 +426,13 @@ class SteppedScreen(DetailScreen):
             body.scroll_to(y=max(0, row - height // 2), animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """Select the next step clicked; run it with a double click."""
+        """Select the next step clicked; run the selected one."""
         y = event.screen_y - self.query_one("#detail-text").region.y
         if event.screen_y >= self.query_one("#detail-body").region.bottom or y < 0:
             return
         clicked = [text for text, first in self._drawn if (row := self._row_of(first)) >= 0 and row == y]
         if clicked:
-            self._select(clicked[0])
-            if event.chain == 2:
+            if clicked[0] == self.selected:
                 self.action_run_step()
+            else:
+                self._select(clicked[0])

@@ -1,4 +1,4 @@
-"""Views of the findings and of the preflight."""
+"""View of all findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from fabtui.model.endpoints import node_of
 from fabtui.model.events import Experiment
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.presentation import preflight_lines as text
 from fabtui.presentation.findings import copied_step, title
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
@@ -26,7 +25,7 @@ from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.context import AppContext
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import FilteredScreen, SteppedScreen, as_text, run_step, section, step_block
+from fabtui.screen.views.detail_base import DetailScreen, as_text, run_step, step_block
 from fabtui.screen.widgets.finding_lines import (
     detail_lines,
     finding_block,
@@ -34,7 +33,6 @@ from fabtui.screen.widgets.finding_lines import (
     output_lines,
     searched_text,
     step_lines,
-    styled,
 )
 from fabtui.screen.widgets.prompt import Prompt
 
@@ -73,7 +71,7 @@ def _key_of(one: Finding) -> _Key:
     return one.rule.id, one.topic, one.cells
 
 
-class FindingsScreen(FilteredScreen):
+class FindingsScreen(DetailScreen):
     """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding.
 
     One finding or one of its next steps is selected.
@@ -82,11 +80,11 @@ class FindingsScreen(FilteredScreen):
     BINDING_GROUP_TITLE = "Findings"
     FILTER_PROMPT = "filter", "words that title, evidence, pairs or next steps of a finding have"
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("F", "here", "findings.here", "report that all findings are shown here"),
+        shortcut("F", "leave", "findings.here", "back to the previous view"),
         shortcut("enter", "open", "findings.open", "go to the pairs of the finding, or run the next step", "go, run"),
         shortcut("down,j", "move(1)", "findings.down", "select the next finding or step"),
         shortcut("up,k", "move(-1)", "findings.up", "select the previous finding or step"),
-        shortcut("home,g", "edge(False)", "findings.first", "select the first finding"),
+        shortcut("home", "edge(False)", "findings.first", "select the first finding"),
         shortcut("end,G", "edge(True)", "findings.last", "select the last finding or step"),
         *(
             shortcut(
@@ -127,16 +125,14 @@ class FindingsScreen(FilteredScreen):
             (f" findings{self.context.findings.so_far} ", "bold"),
             (f"  {number}, {count(cells, 'pair')}", MUTED),
         ]
-        if self.filter:
-            parts += [
-                ("  ", ""),
-                (f" filter: {one_line(self.filter, 60)} ", "bold reverse"),
-                (" esc: show all", MUTED),
-            ]
         model = self.context.model
         if model.phase.name == "confirm":
             parts.append((f"  experiments: {model.done} of {model.phase.total} tests", "bold $warning"))
         return parts
+
+    def filtered_lines(self, width: int) -> Lines:
+        """Return the findings that match, each as a whole."""
+        return self.body_lines(width)
 
     def _shown(self) -> list[tuple[int, Finding]]:
         return [(at, one) for at, one in enumerate(self.context.findings.found) if self.matches(searched_text(one))]
@@ -309,14 +305,15 @@ class FindingsScreen(FilteredScreen):
         self.context.copy(as_text(lines))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the row clicked; open it with a double click."""
+        """Select the row clicked; open the selected one."""
         text = self.query_one("#detail-text")
         y = event.screen_y - text.region.y
         rows = [row for row, start in self._starts.items() if start <= y]
         if event.screen_y < self.query_one("#detail-body").region.bottom and rows and y >= 0:
-            self._select(rows[-1])
-            if event.chain == 2:
+            if self._selected is not None and rows[-1] == self._row(self._shown()):
                 self.action_open()
+            else:
+                self._select(rows[-1])
 
     def action_confirm(self) -> None:
         """Run the experiments about the selected finding, or report why there are none."""
@@ -333,9 +330,6 @@ class FindingsScreen(FilteredScreen):
         else:
             context.notify(_why_no_experiment(context.model, finding, experiments), severity="warning")
 
-    def action_here(self) -> None:
-        self.context.notify("all findings are shown here: Esc leaves them")
-
     def action_go(self, number: int) -> None:
         context = self.context
         found = context.findings.found
@@ -349,42 +343,6 @@ class FindingsScreen(FilteredScreen):
                 context.outline(f"finding {number}: {count(len(cells), 'pair')}", cells)
                 return
         context.notify("this finding concerns no pair of the grid")
-
-
-class PreflightScreen(SteppedScreen):
-    """Node problems, most severe first, with evidence and next step; then the facts by groups of nodes."""
-
-    BINDING_GROUP_TITLE = "Preflight"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("a", "all", "preflight.all", "show all facts, or only the relevant ones", "all facts"),
-        shortcut("y", "copy", "preflight.copy", "copy the preflight as text", "copy"),
-    ]
-    copy_width = 120
-    _all_facts = False
-
-    def title_parts(self) -> list[Part]:
-        (head, _), (result, _) = text.head_line(self.context.preflight())
-        return [(f" {head.rstrip(': ')} ", "bold"), (f" {result}", MUTED)]
-
-    def stepped_lines(self, width: int) -> Lines:
-        found, glyphs = self.context.preflight(), self.context.glyphs
-        lines: Lines = styled(text.kind_lines(found.table, width, glyphs))
-        for finding in found.findings:
-            lines += [[], *styled(text.finding_lines(finding.replace(next=()), width, glyphs))]
-            lines += self.steps_of(finding, width)
-        if found.missing:
-            lines += section("not inspected")
-            lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for _, line in found.missing]
-        facts = text.chosen_facts(found.table, self._all_facts)
-        if table := text.table_lines(found.table, facts, width, glyphs):
-            rest = len(found.table.facts) - len(facts)
-            lines += section("facts", f"{rest} more without differences (a)" if rest else "")
-            lines += styled(table)
-        return lines
-
-    def action_all(self) -> None:
-        self._all_facts = not self._all_facts
-        self.draw()
 
 
 def can_acknowledge(context: AppContext) -> bool:

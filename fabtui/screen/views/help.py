@@ -18,7 +18,7 @@ from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
 from fabtui.screen.views.command_line import command_rows
-from fabtui.screen.views.detail_base import FilteredScreen, section
+from fabtui.screen.views.detail_base import DetailScreen, section
 
 #: Maximum width of the column of keys, and width of the column of descriptions on a wide screen.
 _WIDEST_KEYS = 20
@@ -62,7 +62,7 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
     return _INTRODUCTIONS.get(kind.__name__) or ((inspect.getdoc(kind) or "").split("\n")[0],)
 
 
-class HelpScreen(FilteredScreen):
+class HelpScreen(DetailScreen):
     """Introduction and keys of the current view; then layers, glyphs and the keys of all other views."""
 
     BINDING_GROUP_TITLE = "Help"
@@ -79,9 +79,11 @@ class HelpScreen(FilteredScreen):
 
     def title_parts(self) -> list[Part]:
         name = group_title(self._here[0]).lower() if self._here else "this view"
-        if self.filter:
-            return [(f" help: lines with {self.filter[:60]!r} ", "bold")]
         return [(f" help: {name} ", "bold"), ("  config.toml can rebind keys by the names on the right", MUTED)]
+
+    def filtered_lines(self, width: int) -> Lines:
+        """Return the lines that match, with the titles of their sections, which count as part of them."""
+        return self.body_lines(width)
 
     def body_lines(self, width: int) -> Lines:
         lines: Lines = []

@@ -171,7 +171,8 @@ class JobScreen(TitledScreen):
         room = height - len(findings) - len(watch) - len(summary) - 3
         lines = max(_LEAST_TABLE, min(len(report.rows) + 1, room - max(_LEAST_LOG, room // 3)))
         self.table.styles.height = lines
-        self.table.put(job_rows(report, width - 2), "the nodes of the job are not known yet")
+        rows = job_rows(report, width - 2)
+        self.table.put(self.matching_rows(rows), "no node has these words" if rows else "the nodes are not known yet")
         if self._step is None:
             self._draw_log(report, width, max(1, room - lines))
         else:
@@ -576,7 +577,9 @@ class JobsScreen(TitledScreen):
         nothing = (
             one_line(self._problem, 200) or "you have no job that waits or runs; fabtui job ID shows one that ended"
         )
-        self.table.put([_row(one) for one in self._jobs or ()], "" if self._jobs is None else nothing)
+        rows = [_row(one) for one in self._jobs or ()]
+        nothing = "no job has these words" if rows else nothing
+        self.table.put(self.matching_rows(rows), "" if self._jobs is None else nothing)
         hint = " enter shows a job: by Slurm and its logs; fabtui job ID also asks its nodes"
         self.query_one("#jobs-hint", TextLine).show(Content.styled(hint, MUTED))
 

@@ -116,11 +116,7 @@ def node_lines(
 ) -> Lines:
     """Return the text of a node; ``found`` is the preflight of all nodes, ``steps_of`` draws next steps."""
     lines: Lines = []
-    for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
-        if text:
-            lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
-    if record.hint:
-        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
+    lines += trouble_lines(record, width)
     untested = sum(record.name in map(node_of, pair) for pair in model.untested)
     counts = [count(len(model.table.of_node(record.name)), "endpoint")]
     counts += [f"{untested} of its pairs could not be tested"] if untested else []
@@ -141,6 +137,17 @@ def node_lines(
         lines += nic_lines(inventory) + library_lines(inventory)
     lines += declared_lines(probes) + kernel_lines(probes.get("kernel"))
     lines += user_probe_lines(record) + _raw_lines(record)
+    return lines
+
+
+def trouble_lines(record: NodeRecord, width: int) -> Lines:
+    """Return what went wrong with a node, and what to try; nothing of a node that is fine."""
+    lines: Lines = []
+    for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
+        if text:
+            lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
+    if record.hint:
+        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
     return lines
 
 
@@ -224,7 +231,7 @@ def odd_lines(
         if len(found.table.nodes) < 2:
             return []
         return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
-    lines = section("preflight", "problems and differences from other nodes; P shows all nodes")
+    lines = section("preflight", "problems and differences from other nodes; t shows all nodes")
     for one in mine:
         fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
         lines += wrapped([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)], width, 6)

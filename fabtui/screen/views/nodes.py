@@ -1,13 +1,16 @@
-"""Table of all nodes, sorted by any column."""
+"""All nodes: a table sorted by any column, and below it the problems and differences of the preflight."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import VerticalScroll
 
 from fabtui.diagnosis.pairs.tally import Tally
 from fabtui.model.endpoints import node_of
@@ -16,28 +19,43 @@ from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import SEVERITY, Verdict, worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
+from fabtui.presentation import preflight_lines as text
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style, verdict_words
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import TitledScreen
+from fabtui.screen.views.detail_base import SteppedScreen, as_text, section
+from fabtui.screen.views.node import odd_lines, trouble_lines
+from fabtui.screen.widgets.finding_lines import head_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
+from fabtui.screen.widgets.text_line import TextLine
 
 _STATES = list(NodeState)
 
 
 HEADINGS = (
-    *("node", "state", "gone for", "worst", "bad", "untested", "differs"),
+    *("node", "state", "gone for", "worst", "bad", "untested", "problems", "differs"),
     *("GPUs", "ports up", "driver", "NCCL", "message"),
 )
-#: Number of columns that are not muted for a node that is gone, which is the place of the number of bad pairs.
-_OF_GONE = _BAD = HEADINGS.index("bad")
+#: Number of columns that are not muted for a node that is gone.
+_OF_GONE = HEADINGS.index("bad")
+#: Minimum number of lines of the table, with its headings.
+_LEAST_TABLE = 3
+#: Maximum number of findings listed for a node.
+_MOST_FINDINGS = 6
 
 
-def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[TableRow]:
-    """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
+def node_rows(
+    model: Model, tally: Tally, odd: Mapping[str, int], problems: Mapping[str, int], now: float
+) -> list[TableRow]:
+    """Return a row for each node.
+
+    ``odd``: number of facts in which it differs; ``problems``: number of its problems in the preflight; ``now`` in s
+    since the epoch.
+    """
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     for pair, verdict in tally.bad.items():
         for node in _nodes_of(pair):
@@ -51,7 +69,7 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
         found = worst(verdicts[name]) if bad else Verdict.OK if name in tested else Verdict.UNTESTED
         since = now - record.since if state.gone and record.since else None
         retry = retry_text(record.retry, now) if state.gone else ""
-        why = "; ".join(text for text in (retry, record.text or record.note) if text)
+        why = "; ".join(filter(None, (retry, record.text or record.note)))
         facts = (_gpus(model, record), _ports(value), fit_text(str(value.get("driver") or "-"), 20), _nccl(value))
         cells = [
             TableCell(fit_text(name, 40), 0, "bold"),
@@ -60,8 +78,9 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
             TableCell(verdict_words(found), -SEVERITY.index(found), verdict_style(found)),
             TableCell(str(bad), -bad, "bold" if bad else MUTED),
             TableCell(str(untested), -untested, MUTED),
+            TableCell(str(problems.get(name, 0)), -problems.get(name, 0), "$warning" if name in problems else MUTED),
             TableCell(str(differs), -differs, "$warning" if differs else MUTED),
-            *(TableCell(text, text) for text in facts),
+            *(TableCell(one, one) for one in facts),
             TableCell(one_line(why, 120), record.text or "~"),
         ]
         if state.gone:
@@ -103,7 +122,9 @@ class NodesTable(SortedTable):
     """One line per node. Left and right choose the column to sort by."""
 
     columns = Columns(
-        HEADINGS, frozenset({"gone for", "bad", "untested", "differs"}), frozenset({"node", "state", "message"})
+        HEADINGS,
+        frozenset({"gone for", "bad", "untested", "problems", "differs"}),
+        frozenset({"node", "state", "message"}),
     )
     BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = table_keys("nodes", "node")
@@ -114,20 +135,35 @@ class NodesTable(SortedTable):
         return None if self.selected is None else str(self.selected.name)
 
 
-class NodesScreen(TitledScreen):
-    """All nodes with their state, verdict and inventory."""
+class NodesScreen(SteppedScreen):
+    """All nodes with state, verdict and hardware; below the table what the preflight found, the chosen node first."""
 
+    DEFAULT_CSS = """
+    NodesScreen NodesTable { height: auto; }
+    """
     BINDING_GROUP_TITLE = "Nodes"
+    FILTER_PROMPT = "filter", "words that the line of a node must have: name, state, version, message"
     BINDINGS: ClassVar[list[BindingType]] = [
-        shortcut("escape,backspace,t", "leave", "nodes.back", "back to the main screen", "back", bar=("always",)),
-        shortcut("enter,n", "open", "nodes.open", "show the node", "node"),
+        shortcut("escape,backspace,t,c,P", "leave", "nodes.back", "back to the previous view", "back", bar=("always",)),
+        shortcut("enter,n", "open", "nodes.open", "show the node, or run the chosen next step", "node", bar=("first",)),
+        shortcut("tab", "select_step(1)", "nodes.step", "choose the next step to run or copy", "next steps"),
         shortcut("r", "probe", "nodes.look", "probe the node again", "probe again"),
-        shortcut("y", "copy", "nodes.copy", "copy the table as text", "copy"),
+        shortcut("a", "all", "preflight.all", "show all facts, or only the relevant ones", "all facts"),
+        shortcut("space", "more", "nodes.more", "next screen of the text below the table", "more"),
+        shortcut("y", "copy", "nodes.copy", "copy the chosen next step, or the table and the preflight", "copy"),
     ]
+    copy_width = 120
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all_facts = False
+        self._drawn_of: object = None
 
     def compose(self) -> ComposeResult:
         yield self.title_line
         yield NodesTable(self.context.glyphs, id="nodes-table")
+        with VerticalScroll(id="detail-body", can_focus=False):
+            yield TextLine(id="detail-text")
         yield KeyBar(id="nodes-keys")
 
     @property
@@ -140,29 +176,111 @@ class NodesScreen(TitledScreen):
         self.set_interval(1.0, self.draw)
 
     def draw(self) -> None:
+        """Draw the table; the text below it only if something in it has changed."""
         if not self.is_mounted or not self.query("#nodes-table"):
             return
+        rows = self._rows()
+        shown = self.matching_rows(rows)
+        self.table.styles.height = max(_LEAST_TABLE, min(len(shown) + 1, (self.size.height - 2) // 2))
+        self.table.put(shown, "no node has these words" if rows else "")
         context = self.context
-        found = context.preflight()
+        made_of = (
+            *(id(context.preflight()), self.table.chosen, self.size, self.filter, self.selected, self._all_facts),
+            *(id(context.findings.found), context.model.nodes_version, context.model.commands.version),
+        )
+        self.show_title(self.title_parts())
+        if made_of != self._drawn_of:
+            self._drawn_of = made_of
+            super().draw()
+
+    def _rows(self) -> list[TableRow]:
+        found, model = self.context.preflight(), self.context.model
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
-        rows = node_rows(context.model, context.findings.tally, odd, context.now())
-        self.table.put(rows)
-        gone = sum(record.state.gone for record in context.model.nodes.values())
-        bad = sum(row.cells[_BAD].text != "0" for row in rows)
-        head: list[Part] = [(" nodes ", "bold"), (f"  {len(rows)}", "")]
-        head += [(f", {gone} gone", "bold $error")] if gone else []
-        head += [(f", {bad} with bad pairs", "$warning")] if bad else []
-        head.append(("   left, right: sort  i: reverse", MUTED))
-        self.show_title(head)
+        problems = Counter(name for one in found.findings if one.severity != "note" for name in one.nodes)
+        return node_rows(model, self.context.findings.tally, odd, problems, self.context.now())
+
+    def title_parts(self) -> list[Part]:
+        model = self.context.model
+        gone = sum(record.state.gone for record in model.nodes.values())
+        bad = {node for pair in self.context.findings.tally.bad for node in _nodes_of(pair)}
+        parts: list[Part] = [(" nodes ", "bold"), (f"  {len(model.nodes)}", "")]
+        parts += [(f", {gone} gone", "bold $error")] if gone else []
+        parts += [(f", {len(bad)} with bad pairs", "$warning")] if bad else []
+        (_, _), (result, _) = text.head_line(self.context.preflight())
+        return [*parts, (f"   preflight: {result}", MUTED)]
+
+    def filtered_lines(self, width: int) -> Lines:
+        """Return the whole text: the filter is for the table."""
+        self._lines = self.body_lines(width)
+        return self._lines
+
+    def stepped_lines(self, width: int) -> Lines:
+        """Return problems and differences of the chosen node, problems of the others, and facts by groups of nodes."""
+        context, glyphs, found = self.context, self.context.glyphs, self.context.preflight()
+        lines: Lines = []
+        record = context.model.nodes.get(self.table.chosen or "")
+        if record is not None:
+            lines += section(one_line(record.name, 60), f"{record.state}; enter shows the whole node")
+            lines += trouble_lines(record, width)
+            lines += self._finding_lines(record.name, width)
+            lines += odd_lines(found, record, width, glyphs, partial(self.steps_of, width=width))
+        if others := [one for one in found.findings if record is None or record.name not in one.nodes]:
+            lines += section("other nodes")
+            for finding in others:
+                lines += styled(text.finding_lines(finding.replace(next=()), width, glyphs))
+                lines += self.steps_of(finding, width)
+        if found.missing:
+            lines += section("not inspected")
+            lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for _, line in found.missing]
+        facts = text.chosen_facts(found.table, self._all_facts)
+        if table := text.table_lines(found.table, facts, width, glyphs):
+            rest = len(found.table.facts) - len(facts)
+            lines += section("facts", f"{rest} more without differences (a)" if rest else "")
+            lines += styled(text.kind_lines(found.table, width, glyphs)) + styled(table)
+        return lines
+
+    def _finding_lines(self, node: str, width: int) -> Lines:
+        """Return the titles of the findings about a node or its pairs, with their numbers in the list of findings."""
+        found = [
+            (number, one)
+            for number, one in enumerate(self.context.findings.found, 1)
+            if node in one.nodes or any(node in _nodes_of(pair) for pair in one.cells)
+        ]
+        lines = [line for number, one in found[:_MOST_FINDINGS] for line in head_lines(one, width, number)]
+        left = len(found) - _MOST_FINDINGS
+        return [*lines, [(f"  and {left} more: F shows all", MUTED)]] if left > 0 else lines
+
+    @on(NodesTable.Moved)
+    def moved(self) -> None:
+        """Show the text of the other node, from its beginning."""
+        self.selected = None
+        self.action_scroll_edge(False)
+        self.draw()
 
     @on(NodesTable.Chosen)
     def action_open(self) -> None:
-        if self.table.chosen is not None:
+        if self.selected is not None:
+            self.action_run_step()
+        elif self.table.chosen is not None:
             self.context.open_node(self.table.chosen)
 
     def action_probe(self) -> None:
         if self.table.chosen is not None:
             session_actions.probe_again(self.context, [self.table.chosen])
 
-    def action_copy(self) -> None:
-        self.context.copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))
+    def action_all(self) -> None:
+        self._all_facts = not self._all_facts
+        self.draw()
+
+    def action_more(self) -> None:
+        """Show the next screen of the text; after its end, its beginning."""
+        body = self.query_one("#detail-body")
+        if not body.max_scroll_y:
+            self.context.notify("all of the text is shown")
+        elif body.scroll_y >= body.max_scroll_y:
+            self.action_scroll_edge(False)
+        else:
+            self.action_scroll_page(1)
+
+    def copy_all(self) -> None:
+        self.context.copy(f"{self.table.text}\n\n{as_text(self.body_lines(self.copy_width))}")

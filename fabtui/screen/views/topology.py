@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from rich.style import Style as RichStyle
@@ -40,7 +42,7 @@ class TopologyTree(Tree[Branch], inherit_bindings=False):
         shortcut("space", "toggle_node", "tree.toggle", "open or close the line", "open"),
         shortcut("pageup,ctrl+u", "page_up", "tree.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page_down", "tree.page-down", "one screen down"),
-        shortcut("home,g", "scroll_home", "tree.first", "first line"),
+        shortcut("home", "scroll_home", "tree.first", "first line"),
         shortcut("end,G", "scroll_end", "tree.last", "last line"),
     ]
 
@@ -151,28 +153,38 @@ class TopologyScreen(TitledScreen):
         """Draw the title; the tree follows by itself."""
         if not self.is_mounted:
             return
+        if self._drawn and self._drawn[-1] != self.filter:
+            self._follow()
         pair = self.context.selected_pair()
         names = [str(self.context.model.endpoints[number]) for number in pair] if pair is not None else []
         head: list[Part] = [(" topology ", "bold")]
         head += [("  path of ", MUTED), (f" {' > '.join(names)} ", "bold reverse")] if names else []
         self.show_title(head)
 
-    def _topology(self) -> Topology:
+    def _branches(self) -> list[Branch]:
+        """Return the sections of the tree; filtered, only the lines below them that match."""
         context = self.context
-        return Topology(context.model, context.findings.tally, context.selected_pair(), context.glyphs)
+        found = Topology(context.model, context.findings.tally, context.selected_pair(), context.glyphs).roots()
+        if not self.filter:
+            return found
+        kept = []
+        for one in found:
+            if below := [line for line in one.children() if self.matches(plain(line.parts))]:
+                kept.append(replace(one, children=partial(list, below), on_path=True))
+        return kept
 
     def _follow(self) -> None:
         context = self.context
         model, pair = context.model, context.selected_pair()
-        now = (context.findings.tally, model.nodes_version, dict(model.table.leaves), pair)
+        now = (context.findings.tally, model.nodes_version, dict(model.table.leaves), pair, self.filter)
         if self._drawn and all(
             a is b or (at and a == b) for at, (a, b) in enumerate(zip(now, self._drawn, strict=True))
         ):
             return
-        new_pair = not self._drawn or self._drawn[3] != pair
+        opened = not self._drawn or self._drawn[3:] != (pair, self.filter)
         self._drawn = now
         self.draw()
-        self.tree_view.put(self._topology().roots(), open_path=new_pair)
+        self.tree_view.put(self._branches(), open_path=opened)
 
     def action_node(self) -> None:
         """Show the node of the line; open a line that is of no node."""
@@ -185,4 +197,4 @@ class TopologyScreen(TitledScreen):
             self.context.notify("this line has no node, and none below it")
 
     def action_copy(self) -> None:
-        self.context.copy("\n".join(flat(self._topology().roots())))
+        self.context.copy("\n".join(flat(self._branches())))

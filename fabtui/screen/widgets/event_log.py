@@ -29,7 +29,7 @@ class EventLog(TextLine):
         shortcut("down,j", "back(-1)", "log.down", "next line"),
         shortcut("pageup,ctrl+u", "page(1)", "log.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page(-1)", "log.page-down", "one screen down"),
-        shortcut("home,g", "back(100000)", "log.first", "first line"),
+        shortcut("home", "back(100000)", "log.first", "first line"),
         shortcut("end,G", "back(-100000)", "log.last", "latest line, and follow new lines"),
         shortcut("escape", "leave", "log.leave", "shrink the log and return to the grid"),
     ]

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import CELL, MUTED, Part
+from fabtui.presentation.wording import CELL, MUTED, Part, plain
 from fabtui.presentation.wrapping import Line, clipped
 from fabtui.screen.keys import shortcut
 
@@ -124,7 +124,7 @@ def table_keys(name: str, row: str, where: str = "") -> list[BindingType]:
     return [
         shortcut("up,k", "move(-1)", f"{name}.up", f"previous {row}"),
         shortcut("down,j", "move(1)", f"{name}.down", f"next {row}"),
-        shortcut("home,g", "edge(False)", f"{name}.first", f"first {row}{where}"),
+        shortcut("home", "edge(False)", f"{name}.first", f"first {row}{where}"),
         shortcut("end,G", "edge(True)", f"{name}.last", f"last {row}{where}"),
         shortcut("pageup,ctrl+u", "page(-1)", f"{name}.page-up", "one screen up"),
         shortcut("pagedown,ctrl+d", "page(1)", f"{name}.page-down", "one screen down"),
@@ -149,7 +149,7 @@ class SortedTable(Widget, can_focus=True):
         """The user has moved the cursor."""
 
     class Chosen(Message):
-        """The user has double-clicked a row."""
+        """The user has clicked the row of the cursor."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -186,6 +186,12 @@ class SortedTable(Widget, can_focus=True):
     def selected(self) -> TableRow | None:
         """Row of the cursor, or None without rows."""
         return self._rows[self.cursor] if self._rows else None
+
+    @property
+    def text(self) -> str:
+        """All rows as plain text, with the headings."""
+        found = table_lines(self.columns, self._rows, self.sorting, self._glyphs)
+        return "\n".join(plain(line).rstrip() for line in (found.head, *found.rows))
 
     def render(self) -> Content:
         width, height = self.size
@@ -249,12 +255,13 @@ class SortedTable(Widget, can_focus=True):
         self.put(self._unsorted, self._none_text)
 
     def on_click(self, event: events.Click) -> None:
-        """Select the clicked row, or sort by the clicked heading."""
+        """Select the clicked row, or open it if it is selected; sort by the clicked heading."""
         if event.y == 0:
             if (found := heading_at(self._spans, event.x)) is not None:
                 self.sort_by(found)
             return
         if (line := self._top + event.y - 1) < len(self._rows):
+            again = line == self.cursor and self._chosen is not None
             self._go(line)
-            if event.chain == 2:
+            if again:
                 self.post_message(self.Chosen())
