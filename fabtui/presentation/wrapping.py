@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import itertools
 
-from fabtui.presentation.wording import Part, plain
+from fabtui.presentation.wording import MUTED, Part, plain
 
 Line = list[Part]
 Lines = list[Line]
+
+#: Style of the heading of a section.
+HEADING = "bold $accent"
+
+
+def section(title: str, note: str = "") -> Lines:
+    """Return the heading of a section, after a blank line."""
+    return [[], [(title, HEADING), (f"  {note}" if note else "", MUTED)]]
 
 
 def beside(left: Lines, right: Lines, width: int) -> Lines:

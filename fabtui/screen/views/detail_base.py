@@ -20,7 +20,7 @@ from fabtui.diagnosis.knowledge.step_command import CannotRunError, StepCommand,
 from fabtui.presentation.findings import copied_step
 from fabtui.presentation.text_table import filled, padded
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Line, Lines, between, stacked
+from fabtui.presentation.wrapping import HEADING, Line, Lines, between, section, stacked
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import group_title, shortcut
@@ -37,17 +37,10 @@ if TYPE_CHECKING:
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
-#: Style of the heading of a section.
-_HEADING = "bold $accent"
 #: Columns before the rest of a line that is too long.
 _CONTINUED = 4
 #: Text of a cell of a table, or text and style.
 Cell = str | Part
-
-
-def section(title: str, note: str = "") -> Lines:
-    """Return the heading of a section, after a blank line."""
-    return [[], [(title, _HEADING), (f"  {note}" if note else "", MUTED)]]
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
@@ -79,7 +72,7 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
 
 def _is_heading(line: Line) -> bool:
     text, style = line[0]
-    return style == _HEADING and not text.startswith(" ")
+    return style == HEADING and not text.startswith(" ")
 
 
 def as_text(lines: Lines) -> str:

@@ -15,10 +15,10 @@ from fabtui.presentation.cell_levels import CellStyle
 from fabtui.presentation.job_board import state_meanings
 from fabtui.presentation.legends import layer_title
 from fabtui.presentation.wording import MUTED, Part, plain
-from fabtui.presentation.wrapping import Lines, wrapped
+from fabtui.presentation.wrapping import Lines, section, wrapped
 from fabtui.screen.keys import bindings_of, current_keys, group_title, shortcut
 from fabtui.screen.views.command_line import command_rows
-from fabtui.screen.views.detail_base import DetailScreen, section
+from fabtui.screen.views.detail_base import DetailScreen
 
 #: Maximum width of the column of keys, and width of the column of descriptions on a wide screen.
 _WIDEST_KEYS = 20

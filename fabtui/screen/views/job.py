@@ -31,7 +31,7 @@ from fabtui.presentation.job_board import (
 )
 from fabtui.presentation.job_lines import job_text
 from fabtui.presentation.wording import MUTED, Part, clock_text
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, wrapped
+from fabtui.presentation.wrapping import Line, Lines, between, clipped, section, wrapped
 from fabtui.sanitize import one_line
 from fabtui.scheduler.slurm import OwnJob, own_jobs
 from fabtui.screen import session_actions
@@ -39,7 +39,7 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.rank_cells import RankCells
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, SteppedScreen, TitledScreen, enter_text, run_step, section
+from fabtui.screen.views.detail_base import DetailScreen, SteppedScreen, TitledScreen, enter_text, run_step
 from fabtui.screen.views.nodes import NodesTable
 from fabtui.screen.widgets.finding_lines import output_lines
 from fabtui.screen.widgets.key_bar import KeyBar

@@ -23,7 +23,6 @@ from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import UNICODE, Glyphs, style_of
-from fabtui.presentation.findings import title
 from fabtui.presentation.wording import (
     MUTED,
     Part,
@@ -34,13 +33,14 @@ from fabtui.presentation.wording import (
     time_text,
     verdict_style,
 )
-from fabtui.presentation.wrapping import Lines, wrapped
+from fabtui.presentation.wrapping import Lines, section
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import Cell, SteppedScreen, pairs, section, table_section
+from fabtui.screen.views.detail_base import Cell, SteppedScreen, pairs, table_section
 from fabtui.screen.widgets.finding_lines import STYLES
+from fabtui.screen.widgets.node_text import odd_lines, trouble_lines
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 from fabtui_node import registry
 from fabtui_node.parsers.lines import bytes_text
@@ -140,17 +140,6 @@ def node_lines(
     return lines
 
 
-def trouble_lines(record: NodeRecord, width: int) -> Lines:
-    """Return what went wrong with a node, and what to try; nothing of a node that is fine."""
-    lines: Lines = []
-    for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
-        if text:
-            lines += wrapped([(f"  {one_line(text, 600)}", style)], width)
-    if record.hint:
-        lines += wrapped([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")], width)
-    return lines
-
-
 def _raw_lines(record: NodeRecord) -> Lines:
     lines: Lines = []
     for probe, result in record.probe_results.items():
@@ -169,7 +158,6 @@ def _raw_lines(record: NodeRecord) -> Lines:
 
 #: Width of the label of a row.
 _LABEL = 10
-_GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"), "note": ("·", ".", "")}
 
 
 def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> Lines:
@@ -219,32 +207,6 @@ def _row(
         verdict = worst([model.cell(Layer.P2P, *cell).verdict for cell in cells])
         parts.append((glyphs.of_style[style_of(verdict, None)], verdict_style(verdict)))
     return [head, *merged(parts)]
-
-
-def odd_lines(
-    found: Preflight, record: NodeRecord, width: int, glyphs: Glyphs, steps_of: Callable[[Finding], Lines]
-) -> Lines:
-    """Return the preflight findings of a node, and the facts in which it differs from nodes of its kind."""
-    mine = [one for one in found.findings if record.name in one.nodes]
-    odd = [one for one in found.table.odd if record.name in one.values]
-    if not mine and not odd:
-        if len(found.table.nodes) < 2:
-            return []
-        return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
-    lines = section("preflight", "problems and differences from other nodes; t shows all nodes")
-    for one in mine:
-        fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
-        lines += wrapped([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)], width, 6)
-        lines += steps_of(one)
-    for difference in odd:
-        fact = difference.fact
-        fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])
-        own = shown(difference.values[record.name], fact.unit)
-        usual = "no majority" if difference.tie else f"others: {shown(difference.usual, fact.unit)}"
-        mark, name = f"  {plain if glyphs.plain else fine} ", f"{fit_text(fact.title, 32):<32}  "
-        value = (one_line(own, 60), style or "bold")
-        lines.append([(mark, style), (name, ""), value, (f"   {one_line(usual, 80)}", MUTED)])
-    return lines
 
 
 _LIMIT = 200

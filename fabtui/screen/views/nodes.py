@@ -21,15 +21,15 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as text
 from fabtui.presentation.wording import MUTED, Part, clock_text, retry_text, state_style, verdict_style, verdict_words
-from fabtui.presentation.wrapping import Lines
+from fabtui.presentation.wrapping import Lines, section
 from fabtui.sanitize import one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import SteppedScreen, as_text, section
-from fabtui.screen.views.node import odd_lines, trouble_lines
+from fabtui.screen.views.detail_base import SteppedScreen, as_text
 from fabtui.screen.widgets.finding_lines import head_lines, styled
 from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.node_text import odd_lines, trouble_lines
 from fabtui.screen.widgets.sorted_table import Columns, SortedTable, TableCell, TableRow, table_keys
 from fabtui.screen.widgets.text_line import TextLine
 

@@ -33,12 +33,12 @@ from fabtui.presentation.wording import (
     usual_share_text,
     verdict_part,
 )
-from fabtui.presentation.wrapping import Lines, beside, stacked
+from fabtui.presentation.wrapping import Lines, beside, section, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import session_actions
 from fabtui.screen.grid.axis import AxisEntry, fit_text
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import Cell, SteppedScreen, as_text, pairs, section, table, table_section
+from fabtui.screen.views.detail_base import Cell, SteppedScreen, as_text, pairs, table, table_section
 from fabtui.screen.widgets import pair_text
 from fabtui.screen.widgets.finding_lines import detail_lines, head_lines
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
