@@ -26,6 +26,8 @@ _ENOUGH = 1 << 10
 _NEAR = 0.5
 #: Minimum distance of two clusters, in logarithms (a fifth), and in standard deviations within them.
 CLUSTER_GAP, CLUSTER_DEVIATIONS = 0.22, 4.0
+#: Minimum number of values in the better part of a class without two clusters, from which on it is split again.
+_MANY = 12
 #: Half of a normal distribution lies within this many standard deviations of its median.
 QUARTILE = 0.6745
 
@@ -104,4 +106,11 @@ def _split(logs: list[float]) -> int:
     variance = sum([(value - low_mean) ** 2 for value in low]) + sum([(value - high_mean) ** 2 for value in high])
     # The best split of a few values finds two clusters in noise, too.
     deviation = math.sqrt(variance / (count - 2)) * (1 + _FEW / count)
-    return low_count if high_mean - low_mean >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation) else 0
+    if high_mean - low_mean >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation):
+        return low_count
+    # The lower part may be several clusters, as where two nodes are slow, and wide: a gap shows the better one then.
+    deviation = _spread(high) * (1 + _FEW / len(high))
+    if high[0] - low[-1] >= max(CLUSTER_GAP, CLUSTER_DEVIATIONS * deviation):
+        return low_count
+    higher = _split(high) if len(high) >= _MANY else 0
+    return low_count + higher if higher else 0

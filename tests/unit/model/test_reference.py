@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from math import exp, sqrt
 from statistics import median
@@ -49,6 +50,16 @@ def test_of_three_clusters_the_best_counts() -> None:
     found = of([45.0] * 10 + [20.0] * 4 + [5.0] * 4)
     assert found.value == 45.0
     assert found.gap == pytest.approx(30.0)
+
+
+def test_the_best_cluster_shows_by_its_gap_where_the_values_below_it_are_spread_out() -> None:
+    # Two of six nodes are slow, one more than the other and each in one direction more: four levels for three of five
+    # pairs, so that no split has two narrow clusters.
+    chance = random.Random(1)
+    shares = [*[1.0] * 96, *[0.55] * 40, *[0.45] * 40, *[0.33] * 40, *[0.17] * 24]
+    found = of([45 * share * exp(chance.gauss(0, 0.06)) for share in shares])
+    assert found.value == pytest.approx(45, rel=0.03)
+    assert found.spread < 0.1
 
 
 def test_three_values_are_one_cluster() -> None:
