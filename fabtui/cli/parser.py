@@ -242,6 +242,13 @@ def _joined(words: Sequence[str]) -> list[str]:
     return found
 
 
+#: What other tools call our options.
+_OTHER_NAMES = {
+    **{"metrics": "prom", "prometheus": "prom", "html": "report", "xml": "junit", "output": "json"},
+    **{"host": "nodes", "hosts": "nodes", "machinefile": "hostfile", "job": "jobid", "size": "bytes"},
+}
+
+
 def _unknown_option(words: Sequence[str], command: str) -> str:
     """Return what is wrong with the first long option that a command does not have, or nothing."""
     known = ["--help", "--help-all", "--version", *(spec.flag for spec in options_of(command) if not spec.positional)]
@@ -249,7 +256,9 @@ def _unknown_option(words: Sequence[str], command: str) -> str:
         name = word.partition("=")[0]
         if name.startswith("--") and name not in ("--", *known):
             # Without the dashes, which would make any two options similar.
-            near = nearest(name[2:], [flag[2:] for flag in known]).replace("mean ", "mean --")
+            other = f"--{_OTHER_NAMES.get(name[2:], '')}"
+            near = f"; did you mean {other}?" if other in known else ""
+            near = near or nearest(name[2:], [flag[2:] for flag in known]).replace("mean ", "mean --")
             return f"{f'fabtui {command}'.strip()} has no option {name}{near}"
     return ""
 

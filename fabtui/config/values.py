@@ -150,7 +150,9 @@ def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, m
     for name in wanted:
         if name not in known:
             problem = f"unknown {kind} {name[:40]!r}" if name else "an empty name"
-            raise InputError(f"{option}: {problem}; there are {', '.join(known)}{more}")
+            # A whole list hides the name that was meant.
+            others = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise InputError(f"{option}: {problem}{others}{more}")
     return tuple(name for name in known if name in wanted)
 
 

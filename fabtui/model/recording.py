@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import stat
 import zlib
 from collections.abc import Iterator
@@ -133,7 +134,10 @@ class EventReader:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
             if first:
-                raise InputError(f"{path}, line {number}: not a recording of fabtui ({error})") from None
+                # The error of the JSON parser helps nobody who gave another kind of file.
+                other = f"; for the log of a job: fabtui explain {shlex.quote(str(path))}"
+                reason = other if isinstance(error, json.JSONDecodeError) else f" ({error})"
+                raise InputError(f"{path}, line {number}: not a recording of fabtui{reason}") from None
             raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
         if first:
             raise InputError(f"{path}: empty, or not a recording of fabtui")

@@ -56,6 +56,8 @@ exit codes: 0 explained; 1 unknown, or no failure in a log; 2 bad usage or input
 
 #: Maximum number of characters of a log that are read for facts of the node.
 _BEGINNING = 256 * 1024
+#: What follows where a text is unknown.
+_ANOTHER = "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all"
 #: Exit code if nothing known was found.
 UNKNOWN = 1
 _CODE = re.compile(r"(?:FT|E|J)\d{1,4}", re.IGNORECASE)
@@ -190,7 +192,8 @@ def _explain_text(words: list[str], width: int) -> int:
     if file := next(filter(_FILE_NAME.fullmatch, words), None):
         raise InputError(f"cannot read {file}: no such file, and no known error")
     xid = f"; an Xid? fabtui explain xid {text}" if text.isascii() and text.isdecimal() else ""
-    _print([f"unknown: {one_line(text, 1000)}{xid}"])
+    following = [] if xid else [_ANOTHER]
+    _print([f"unknown: {one_line(text, 1000)}{xid}", *following])
     return UNKNOWN
 
 

@@ -72,7 +72,10 @@ def test_words_of_a_text_need_no_quotes(capsys: Out) -> None:
 
 def test_an_unknown_text_is_repeated(capsys: Out) -> None:
     assert entry.main(["explain", "the printer\x1b[2J is on fire"]) == 1
-    assert capsys.readouterr().out == "unknown: the printer[2J is on fire\n"
+    assert capsys.readouterr().out == (
+        "unknown: the printer[2J is on fire\n"
+        "next: give the whole line as it was printed, or a log: fabtui explain FILE; fabtui explain --list has all\n"
+    )
 
 
 def test_a_number_alone_may_be_an_xid(capsys: Out) -> None:

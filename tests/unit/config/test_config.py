@@ -62,7 +62,15 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
             "session.mode: there is no 'quik'; one of auto, quick, sampled, full; did you mean",
         ),
         ('[session]\ntransport = "local"\n', "session.transport: there is no 'local'; one of ssh, openssh"),
-        ('[session]\nprobes = ["pong"]\n', "session.probes: unknown probe 'pong'; there are "),
+        (
+            '[session]\nprobes = ["pong"]\n',
+            "session.probes: unknown probe 'pong'; did you mean ping?; or all (see fabtui probes)",
+        ),
+        ('[session]\nprobes = ["everything"]\n', "session.probes: unknown probe 'everything'; there are "),
+        (
+            'theme = "dark"\n[session]\ntimeout = 3\n',
+            "config.toml:1: theme is outside of its table; write [screen] on the line above it",
+        ),
         ('[session]\nbytes = "3x"\n', "session.bytes: '3x' is not a size"),
         ('[screen]\nascii = "yes"\n', "screen.ascii: 'yes' is neither true nor false"),
         ("[screen]\ncolors = 7\n", "screen.colors: there is no '7'; one of auto, 24, 256, 16, none"),

@@ -170,8 +170,9 @@ async def test_what_is_no_recording_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("hello\n")
     assert last_time(path) is None
-    with pytest.raises(InputError, match="not a recording"):
+    with pytest.raises(InputError, match="not a recording of fabtui; for the log of a job: fabtui explain ") as refused:
         await ReplayFeed(path).run()
+    assert "char 0" not in str(refused.value)
 
 
 async def test_a_seek_that_takes_long_shows_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
