@@ -14,12 +14,16 @@ from fabtui.export.csv import when
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import without_facts
 from fabtui.model.exit_codes import ALL_OK, NOT_TESTED
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
+from fabtui.pictures.heatmap import matrix_scene
 from fabtui.presentation.cell_levels import UNICODE
+from fabtui.presentation.legends import layer_title
 from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.collectives import comparison
-from fabtui.report.document import MARKDOWN, Block, Document, Items, Paragraph, Section, Table
+from fabtui.report.document import MARKDOWN, Block, Document, Items, Paragraph, Picture, Section, Table
+from fabtui.report.grid import has_values
 from fabtui.report.healthy import what_to_do
 from fabtui.report.html import html
 from fabtui.report.imported_output import reading_section
@@ -32,6 +36,8 @@ from fabtui.report.session_notes import carrier_block, mesh_lines, networks, nod
 from fabtui.report.summary import head_lines
 from fabtui.sanitize import one_line
 
+#: Maximum number of findings in the first screenful.
+_MOST_FIRST = 4
 #: Maximum width of a changed fact.
 _WIDEST_CHANGE = 180
 _HOW_TO_READ = (
@@ -81,9 +87,26 @@ def document(
         return Document("fabtui report", about, text, state_of(code), warnings, others, code)
     model = one.model
     head, *faults = head_lines(model)
-    about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}"]
+    about = [*files, f"{when(model.started) or 'time unknown'}, made by fabtui {__version__}", *faults]
     sections = [section for section in (*_session(one, sources, against), *others, reading) if section.blocks]
-    return Document(head, about, sentence_of(one), state_of(one.code), [*warnings, *faults], sections, one.code)
+    return Document(
+        head, about, sentence_of(one), state_of(one.code), warnings, sections, one.code, [*_first_screenful(one)]
+    )
+
+
+def _first_screenful(one: Diagnosis) -> Iterator[Block]:
+    """Yield the picture of the pairs, the worst findings with their first commands, and what to do now."""
+    model = one.model
+    for layer in (Layer.P2P, Layer.WORLD) if model.rows else ():
+        if has_values(model, layer):
+            yield Picture(layer_title(layer), matrix_scene(model, layer, "verdict"))
+            break
+    listed = entries(one)
+    for found in listed[:_MOST_FIRST]:
+        yield found._replace(labels=(), evidence=(), about=(), next=found.next[:1])
+    if len(listed) > _MOST_FIRST:
+        yield Paragraph(f"and {count(len(listed) - _MOST_FIRST, 'more finding')}")
+    yield from what_to_do(one)
 
 
 def _session(one: Diagnosis, sources: Sequence[str], against: Against | None) -> Iterator[Section]:

@@ -110,6 +110,8 @@ class Document(NamedTuple):
     summary: Sequence[str]  #: Further sentences of the verdict.
     sections: Sequence[Section]  #: The sections.
     code: int  #: Exit code of the session; 3 if the format of a file was not recognised.
+    #: Picture, findings with their first commands, and what to do now: the first screenful of a page.
+    first: Sequence[Block] = ()
 
 
 HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")

@@ -72,9 +72,15 @@ def html(document: Document) -> str:
     body = tag(
         "body",
         tag("a", "Skip to the content", class_="skip", href="#content"),
-        tag("header", tag("h1", document.title), *(tag("p", line) for line in document.about)),
-        tag("nav", tag("ul", *links), aria_label="Sections"),
-        tag("main", _verdict(document), *map(_section, document.sections), id="content"),
+        tag(
+            "main",
+            _verdict(document),
+            *_first(document.first),
+            tag("nav", tag("ul", *links), aria_label="Sections"),
+            *map(_section, document.sections),
+            id="content",
+        ),
+        tag("footer", tag("p", document.title), *(tag("p", line) for line in document.about)),
         tag("script", Markup(script)),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
@@ -95,8 +101,26 @@ def _style() -> str:
 def _verdict(document: Document) -> Markup:
     mark = tag("span", _STATES[document.state], class_="mark", aria_hidden="true")
     lines = [tag("p", line) for line in document.summary]
-    heading = tag("h2", mark, " ", document.verdict, id="verdict")
+    heading = tag("h1", mark, " ", document.verdict, id="verdict")
     return tag("section", heading, *lines, class_=f"verdict {document.state}", aria_labelledby="verdict")
+
+
+def _first(blocks: Sequence[Block]) -> list[Markup]:
+    """Return the picture beside the findings in short, each of which leads to its details below."""
+    pictures = [_block(block) for block in blocks if isinstance(block, Picture)]
+    others = [
+        _brief(block) if isinstance(block, Entry) else _block(block)
+        for block in blocks
+        if not isinstance(block, Picture)
+    ]
+    return [tag("div", *pictures, tag("div", *others), class_="first")] if pictures or others else []
+
+
+def _brief(entry: Entry) -> Markup:
+    mark = tag("b", _SEVERITIES[entry.severity].split()[0])
+    link = tag("a", entry.title, href=f"#finding-{entry.number}")
+    command = [tag("pre", entry.next[0], tabindex="0")] if entry.next else []
+    return tag("article", tag("p", mark, f" {entry.number} ", link), *command, class_=entry.severity)
 
 
 def _section(section: Section) -> Markup:

@@ -20,10 +20,10 @@ _START = re.compile(r"(?=#{1,6}(?:\s|$)|[+-](?:\s|$)|>|=+$|-+$)|^\d{1,9}(?=[.)](
 
 def markdown(document: Document) -> str:
     """Return a report as Markdown."""
-    lines = [f"# {_inline(document.title)}", "", *(f"- {_inline(line)}" for line in document.about), ""]
-    lines += [f"**{_inline(document.verdict)}**", "", *(f"- {_inline(line)}" for line in document.summary), ""]
+    lines = [f"# {_inline(document.verdict)}", "", *(f"- {_inline(line)}" for line in document.summary), ""]
     for section in document.sections:
         lines += [f"## {_inline(section.title)}", "", *(line for block in section.blocks for line in _block(block))]
+    lines += ["## About", "", *(f"- {_inline(line)}" for line in (document.title, *document.about)), ""]
     return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 

@@ -37,6 +37,7 @@ from fabtui.report.document import check_suffix
 from fabtui.report.grid import has_values
 from fabtui.report.markdown import markdown
 from fabtui.report.progress import ReadingProgress
+from fabtui.sanitize import one_line
 
 HELP = """\
 Write a report of a session or of outputs of other tools, as Markdown or one HTML file, or pictures of it.
@@ -50,8 +51,8 @@ examples:
   fabtui report session.jsonl.gz --svg pictures/ --png pictures/
   fabtui report session.jsonl.gz --png p2p.png --layer p2p --mode value
 
-exit codes: those of run for a session; for other files 0 all formats recognised; 2 bad usage or input; 3 a format was
-not recognised
+exit codes: those of run for a session; for other files 0 all formats recognised; 2 bad usage or input, or no format
+recognised; 3 a format was not recognised
 """
 
 _STDOUT = "-"
@@ -108,6 +109,11 @@ def _read(files: list[str]) -> tuple[Model | None, list[Result], str]:
         return model, [], str(damage or "")
     results = list(results_of(files))
     check_comparable(results, "; report on them separately")
+    if not any(result.known for result in results):
+        raise InputError(
+            f"{one_line(', '.join(files), 200)}: nothing to report on: no format recognised; "
+            "fabtui read --list prints the known ones"
+        )
     # What a single output shows about a node stands in its own section.
     model = model_of([result for result in results if convertible(result.kind)])
     others = [result for result in results if not is_ours(result.kind)]

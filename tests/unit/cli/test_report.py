@@ -38,7 +38,7 @@ def test_the_exit_code_is_that_of_the_session(tmp_path: Path, capsys: Out) -> No
 
 def test_the_name_of_the_file_gives_the_format(tmp_path: Path, capsys: Out) -> None:
     report(GOOD, "-o", tmp_path / "a.md")
-    assert (tmp_path / "a.md").read_text().startswith("# fabtui 0.1.0: 2 nodes")
+    assert (tmp_path / "a.md").read_text().startswith("# All 12 GPU pairs are ok.\n")
     assert report(GOOD, "-o", "-") == 0
     printed = capsys.readouterr().out
     assert printed.endswith((tmp_path / "a.md").read_text())
@@ -56,11 +56,24 @@ def test_outputs_of_other_tools_have_a_section_each(tmp_path: Path, capsys: Out)
     names = ["h200x8/nvlink-s.txt", "ibsim/ibstat_n061.txt", "h200x8/topo-m.txt"]
     assert report(*(SAMPLES / name for name in names), "-o", "-") == 0
     text = capsys.readouterr().out
-    assert [line for line in text.splitlines() if line.startswith("## ")] == [f"## {Path(name).name}" for name in names]
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        *(f"## {Path(name).name}" for name in names),
+        "## About",
+    ]
     unknown = tmp_path / "unknown.txt"
     unknown.write_text("nobody knows this\n")
-    assert report(unknown, "-o", "-") == 3
+    assert report(unknown, SAMPLES / names[0], "-o", "-") == 3
     assert "nobody knows this" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}\n', "nobody knows this\n"])
+def test_foreign_content_is_refused_in_one_line(tmp_path: Path, capsys: Out, content: str) -> None:
+    (tmp_path / "x.json").write_text(content)
+    line = refused(capsys, tmp_path / "x.json", "-o", tmp_path / "a.html")
+    assert line.endswith(
+        "x.json: nothing to report on: no format recognised; fabtui read --list prints the known ones\n"
+    )
+    assert not (tmp_path / "a.html").exists()
 
 
 def test_of_a_damaged_recording_the_part_before_the_damage_is_reported(tmp_path: Path, capsys: Out) -> None:

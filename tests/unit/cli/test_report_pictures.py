@@ -113,4 +113,4 @@ def test_results_without_values_have_no_scale(tmp_path: Path) -> None:
 def test_files_without_pairs_have_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "note.txt").write_text("nothing that is known\n")
     assert main(["report", "note.txt", "--png", "x.png"]) == 2
-    assert "there is nothing to draw" in capsys.readouterr().err
+    assert "note.txt: nothing to report on: no format recognised" in capsys.readouterr().err

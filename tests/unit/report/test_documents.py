@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from fabtui.model.events import Measured
 from fabtui.model.layers import Layer
 from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
-from fabtui.presentation.findings import title
+from fabtui.presentation.findings import step_text, title
+from fabtui.presentation.verdict_line import sentence_of
 from fabtui.report.contents import Against, document
 from fabtui.report.document import Block, Document, Items, Lines, Paragraph, Section, Table
 from fabtui.report.html import html
@@ -33,7 +35,7 @@ NAMES = [f"n00{node}:{index}" for node in range(2) for index in range(4)]
 #: Elements of a report; any other came from a text.
 ELEMENTS = frozenset(
     (
-        *("html", "head", "meta", "title", "style", "script", "body", "header", "nav", "main", "section", "article"),
+        *("html", "head", "meta", "title", "style", "script", "body", "footer", "nav", "main", "section", "article"),
         *("h1", "h2", "h3", "p", "a", "b", "span", "ul", "li", "pre", "details", "summary", "div", "output"),
         *("figure", "figcaption", "svg", "path", "text", "g", "image"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td"),
@@ -108,6 +110,20 @@ def test_findings_have_the_words_and_the_numbers_of_the_summary() -> None:
         assert line.rpartition(" FT")[0] in words if " FT" in line else line in words
 
 
+def test_the_page_begins_with_the_verdict_the_picture_the_findings_and_what_to_do() -> None:
+    """Metadata stands at the end: the first screenful answers what is wrong and what to type."""
+    diagnosis = diagnose(session(FAULTS))
+    page = html(document(diagnosis, ["a.jsonl.gz"]))
+    body = page[page.index("<body>") :]
+    commands = [step_text(one.next[0]) for one in diagnosis.findings]
+    wanted = [sentence_of(diagnosis), "<svg", *commands, "what to do now", "<nav", 'id="findings"', "from a.jsonl.gz"]
+    places = [body.index(escape(text) if text[0] != "<" and text[:3] != "id=" else text) for text in wanted]
+    assert places == sorted(places)
+    text = markdown(document(diagnosis, ["a.jsonl.gz"]))
+    assert text.startswith(f"# {sentence_of(diagnosis)}\n")
+    assert text.index("## Findings") < text.index("- from a.jsonl.gz")
+
+
 def test_the_health_of_each_pair_is_a_word() -> None:
     lines = markdown(document(diagnose(session(FAULTS)), ["a"])).splitlines()
     at = next(at for at, line in enumerate(lines) if line.split() == ["n000:0", "n000:1", *NAMES[2:]])
@@ -148,7 +164,7 @@ def test_hostile_texts_stay_text_in_markdown() -> None:
 def test_what_begins_a_line_is_no_markup_and_numbers_stay_as_they_are() -> None:
     texts = ["# a", "- b", "1. c", "> d", "===", "1.96 GB/s", "-1", "n[000-001]", "all_reduce", "_x_", "a:b"]
     text = shown(Items("", texts), Table("", [["+ a", "b|c"], ["# d", "-"]]))
-    lines = [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- ")]
+    lines = [line.removeprefix("- ") for line in text.partition("## About")[0].splitlines() if line.startswith("- ")]
     assert lines == [
         *("\\# a", "\\- b", "1\\. c", "\\> d", "\\===", "1.96 GB/s", "-1", "n[000-001]", "all_reduce"),
         *("\\_x\\_", "a:b"),
